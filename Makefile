@@ -1,0 +1,44 @@
+# make test and make demo are all a newcomer needs; both set up what is missing first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+
+export PYSPARK_PYTHON := $(abspath $(BIN)/python)
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+
+.PHONY: install test test-slow lint demo bench fuzz clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt scripts/ensure-java
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "happened needs Python 3.11 or newer; say which one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,dev]'
+	@scripts/ensure-java
+	@touch $@
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: $(STAMP) lint
+	$(PYTEST)
+
+test-slow: $(STAMP)
+	$(PYTEST) -m slow
+
+demo: $(STAMP)
+	@$(BIN)/python scripts/demo.py
+
+bench: $(STAMP)
+	$(BIN)/python bench/ordering.py
+
+fuzz: $(STAMP)
+	$(BIN)/python scripts/fuzz_wire.py
+
+clean:
+	rm -rf $(VENV) build dist demo-output src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

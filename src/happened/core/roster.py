@@ -1,0 +1,53 @@
+"""Names at the edges, dense indices inside.
+
+A process that joins gets the next index; one that leaves keeps its own, because its past still
+matters to those who stay, and a later process of the same name is a new process.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from .errors import LocalProtocolError
+
+
+class Roster:
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._names: list[str] = []
+        self._index: dict[str, int] = {}  # present processes only
+        for name in names:
+            self.join(name)
+
+    def __len__(self) -> int:
+        """How many processes there ever were: the n of a machine."""
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[str]:
+        """The present processes, in order of joining."""
+        return iter(self._index)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index
+
+    def join(self, name: str) -> int:
+        if name in self._index:
+            raise LocalProtocolError(f"{name!r} is already a member; every process needs a name of its own")
+        self._index[name] = index = len(self._names)
+        self._names.append(name)
+        return index
+
+    def leave(self, name: str) -> int:
+        index = self.index(name)
+        del self._index[name]
+        return index
+
+    def index(self, name: str) -> int:
+        try:
+            return self._index[name]
+        except KeyError:
+            present = ", ".join(self._index) or "nobody"
+            raise LocalProtocolError(f"no process named {name!r}; present: {present}") from None
+
+    def name(self, index: int) -> str:
+        """Also of a process that has left."""
+        if not 0 <= index < len(self._names):
+            raise LocalProtocolError(f"no process has index {index}; there were {len(self._names)}")
+        return self._names[index]

@@ -1,0 +1,1 @@
+"""Protocols that keep causal order, one per file."""

@@ -1,0 +1,83 @@
+"""The shape of a delivery-order protocol, as drivers see it.
+
+A machine is a plain object: one method per input, each returning the effects to perform. It has no
+clock, socket, dice or log of its own. Input that breaks the rules raises and leaves the state as it
+was; duplicates made by the network are normal input and change nothing.
+
+Local events are numbered 1, 2, … in the order a driver records them: one for each `multicast`, one
+for each `receive`, one for each `Deliver` it returns, one for each `tick`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from ..core.effects import Deliver, Send
+
+Effect = Send[Any] | Deliver
+Unit = tuple[int, int, int]
+"""(source, clock, destination): message M(source, clock) was sent to this destination."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a user must know before choosing a protocol."""
+
+    order: str  # "causal", "total", "causal-total" or "fifo"
+    casts: frozenset[str]  # out of "unicast", "broadcast", "multicast"
+    fifo_links: bool  # whether it needs links that keep the order of each sender
+    description: str
+    paper: str
+
+
+class Message(Protocol):
+    """What one transmission carries. Values: never changed once made."""
+
+    @property
+    def sender(self) -> int: ...
+    @property
+    def clock(self) -> int: ...
+    @property
+    def to(self) -> frozenset[int]: ...
+    @property
+    def payload(self) -> bytes: ...
+
+    def units(self) -> frozenset[Unit]:
+        """The explicit units carried about messages other than this one."""
+
+    def entries(self) -> int:
+        """How many dependency entries (in the protocol's own grouping) those units are carried in."""
+
+
+class Held(NamedTuple):
+    """A message that has arrived and may not be delivered yet, and why."""
+
+    message: Any
+    waits_for: tuple[tuple[int, int], ...]  # the (sender, clock) of each undelivered message it needs
+    since: int  # the local event at which it arrived
+
+
+class Machine(Protocol):
+    @property
+    def me(self) -> int: ...
+    @property
+    def n(self) -> int: ...
+
+    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]: ...
+    def receive(self, message: Any) -> list[Effect]: ...
+    def pending(self) -> list[Held]: ...
+
+    def tick(self) -> int:
+        """Advance the clock for an event that is neither a send nor an arrival; returns the new clock."""
+
+    def join(self, process: int) -> None:
+        """A process with the next free index exists from now on."""
+
+    def leave(self, process: int) -> None:
+        """A process is gone: nothing more may be addressed to it. Its index and its past stay."""
+
+    def snapshot(self) -> bytes:
+        """The whole state; equal states give equal bytes."""
+
+    def restore(self, data: bytes) -> None:
+        """Replace this machine's state by a snapshot of the same protocol."""
