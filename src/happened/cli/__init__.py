@@ -1,0 +1,53 @@
+"""The command line: one file per command, data on stdout, everything else on stderr.
+
+Exit codes: 0 holds or done, 1 violated, 2 bad usage or input, 3 undecided.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from .. import __version__
+from ..core.errors import CausalityError
+from . import check, explore, simulate
+
+COMMANDS = (simulate, check, explore)
+
+EPILOG = """\
+a first look:
+  happened simulate --processes 5 --messages 1000 --out run    run a protocol, record what happened
+  happened check run --necessary                               judge it from the trace alone
+  happened explore --processes 3 --messages 2                  every interleaving of every small program
+
+exit codes: 0 holds, 1 violated (a witness is printed), 2 bad usage or input, 3 undecided
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="happened",
+        description="What happened, and what happened before it: causal message order with the least "
+        "metadata, and exact causality of recorded traces.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"happened {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add_parser(subparsers)
+    arguments = parser.parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except CausalityError as error:
+        print(f"happened: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of our output has seen enough
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        print("happened: interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
