@@ -1,0 +1,65 @@
+"""Vectors of numbers packed into one `int`, so that n comparisons are one subtraction.
+
+Lane p of a vector is its bits p·width … (p+1)·width - 1. A lane's top bit, the *guard*, is zero in every
+vector; a comparison sets it, subtracts, and looks at which guards were borrowed (Lamport, "Multiple byte
+processing with full-word instructions", CACM 18(8), 1975). Python's integers have no fixed word, so one
+subtraction serves any n. `spread` turns guards into masks that select whole lanes.
+
+A lane holds a clock or a set of processes: 63 bits at least, and a bit for each of n processes.
+"""
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+
+CLOCK_LIMIT = 1 << 63
+"""Clocks stay below this: a lane's value has no guard bit."""
+
+
+class Lanes:
+    """The geometry of vectors over n processes."""
+
+    __slots__ = ("bytes_per_lane", "guards", "members", "n", "ones", "shift", "value", "width")
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        # A multiple of 64 keeps `unpack` on struct's fast path up to 63 processes and relanes rarely beyond.
+        self.width = 64 * (n // 64 + 1)
+        self.bytes_per_lane = self.width // 8
+        self.shift = self.width - 1
+        self.value = (1 << self.shift) - 1  # all bits of lane 0 but its guard
+        self.ones = sum(1 << (self.width * p) for p in range(n))
+        self.guards = self.ones << self.shift
+        self.members = (1 << n) - 1  # the set of all processes
+
+    def at_least(self, a: int, b: int) -> int:
+        """The guards of the lanes where a >= b."""
+        return ((a | self.guards) - b) & self.guards
+
+    def spread(self, guards: int) -> int:
+        """Masks over the values of the lanes whose guard is set."""
+        return guards - (guards >> self.shift)
+
+    def get(self, vector: int, lane: int) -> int:
+        return vector >> (self.width * lane) & self.value
+
+    def put(self, vector: int, lane: int, value: int) -> int:
+        place = self.width * lane
+        return vector & ~(self.value << place) | value << place
+
+    def unpack(self, vector: int) -> Sequence[int]:
+        """The n values."""
+        data = vector.to_bytes(self.n * self.bytes_per_lane, "little")
+        if self.width == 64:
+            return struct.unpack(f"<{self.n}Q", data)
+        step = self.bytes_per_lane
+        return [int.from_bytes(data[i : i + step], "little") for i in range(0, len(data), step)]
+
+    def pack(self, values: Sequence[int]) -> int:
+        data = b"".join(value.to_bytes(self.bytes_per_lane, "little") for value in values)
+        return int.from_bytes(data, "little")
+
+
+@lru_cache(maxsize=64)
+def lanes(n: int) -> Lanes:
+    return Lanes(n)

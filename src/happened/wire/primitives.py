@@ -1,0 +1,128 @@
+"""Numbers, sets and bytes on the wire, and a reader that trusts nothing.
+
+A number is LEB128: seven bits a byte, least significant first, a set top bit meaning more follows.
+A set of processes among n is one byte if it is among the n's *small sets* (the first subsets in order of
+size, as many as 200 codes hold: every singleton up to n = 200, every triple up to n = 10); otherwise the
+shortest of a list, a list of those that are missing, and a bitmap.
+"""
+
+from functools import lru_cache
+from itertools import chain, combinations, islice
+
+from ..core.destinations import pack, unpack
+from ..core.errors import RemoteProtocolError
+from ..core.lanes import CLOCK_LIMIT
+
+SMALL_SETS = 200
+LIST, COMPLEMENT, BITMAP = 200, 201, 202
+
+
+@lru_cache(maxsize=16)
+def _small_sets(n: int) -> tuple[list[int], dict[int, int]]:
+    """The sets that have a code of their own, by code, and their codes."""
+    by_size = chain.from_iterable(combinations(range(n), size) for size in range(n + 1))
+    sets = [pack(members) for members in islice(by_size, SMALL_SETS)]
+    return sets, {members: code for code, members in enumerate(sets)}
+
+
+def write_number(out: bytearray, value: int) -> None:
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def zigzag(value: int) -> int:
+    """Small magnitudes as small numbers: 0, -1, 1, -2, … become 0, 1, 2, 3, …"""
+    return value << 1 if value >= 0 else (-value << 1) - 1
+
+
+def unzigzag(value: int) -> int:
+    return -(value + 1 >> 1) if value & 1 else value >> 1
+
+
+def write_set(out: bytearray, members: int, n: int) -> None:
+    code = _small_sets(n)[1].get(members)
+    if code is not None:
+        out.append(code)
+        return
+    size = members.bit_count()
+    fewest = min(size, n - size)
+    if fewest + 1 >= (n + 7) // 8:  # a list has its length too, and a byte a member at the least
+        out.append(BITMAP)
+        out += members.to_bytes((n + 7) // 8, "little")
+        return
+    out.append(LIST if size == fewest else COMPLEMENT)
+    write_number(out, fewest)
+    previous = -1
+    for member in unpack(members if size == fewest else members ^ (1 << n) - 1):
+        write_number(out, member - previous - 1)
+        previous = member
+
+
+class Reader:
+    """Takes values off bytes that a peer sent; whatever is wrong is a RemoteProtocolError.
+
+    No count is believed further than the bytes that are there, so time and memory are linear in them.
+    """
+
+    __slots__ = ("_data", "_end", "_position")
+
+    def __init__(self, data: bytes, position: int = 0, end: int | None = None) -> None:
+        self._data = data
+        self._position = position
+        self._end = len(data) if end is None else end
+
+    @property
+    def left(self) -> int:
+        return self._end - self._position
+
+    def byte(self) -> int:
+        if self._position >= self._end:
+            raise RemoteProtocolError(f"the frame ends early, at byte {self._position}")
+        value = self._data[self._position]
+        self._position += 1
+        return value
+
+    def number(self, limit: int = CLOCK_LIMIT * 8) -> int:
+        """A number below `limit`."""
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            if value >= limit:
+                raise RemoteProtocolError(f"a number before byte {self._position} is not below {limit}")
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 70:
+                raise RemoteProtocolError(f"a number before byte {self._position} does not end")
+
+    def take(self, size: int) -> bytes:
+        if size > self.left:
+            raise RemoteProtocolError(f"{size} bytes are announced and {self.left} are left")
+        start = self._position
+        self._position += size
+        return self._data[start : self._position]
+
+    def set(self, n: int) -> int:
+        tag = self.byte()
+        if tag < SMALL_SETS:
+            small, _ = _small_sets(n)
+            if tag >= len(small):
+                raise RemoteProtocolError(f"no set of {n} processes has code {tag}")
+            return small[tag]
+        if tag == BITMAP:
+            members = int.from_bytes(self.take((n + 7) // 8), "little")
+            if members >> n:
+                raise RemoteProtocolError(f"a set names a process beyond the {n} there are")
+            return members
+        if tag not in (LIST, COMPLEMENT):
+            raise RemoteProtocolError(f"{tag} does not begin a set")
+        members, member = 0, -1
+        for _ in range(self.number(min(n, self.left) + 1)):
+            member += 1 + self.number(n)
+            if member >= n:
+                raise RemoteProtocolError(f"a set names a process beyond the {n} there are")
+            members |= 1 << member
+        return members if tag == LIST else members ^ (1 << n) - 1
