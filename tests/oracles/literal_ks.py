@@ -110,11 +110,7 @@ class LiteralKs:
                     effects.append(self._deliver(item[0]))
                     progress = True
         if "unsafe-lookahead" in self.faults and any(m is message for m, _ in self.held):
-            o_m = copy.deepcopy(message.o_m)
-            o_m[key] = set(message.to)
-            for k in o_m:
-                o_m[k].discard(self._me)
-            self._merge(o_m)
+            self._merge(copy.deepcopy(message.o_m))
         return effects
 
     def _waits_for(self, message):
