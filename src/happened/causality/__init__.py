@@ -1,0 +1,41 @@
+"""The judge: what follows from a trace alone, by array kernels on one machine.
+
+Shares no code with the protocols it judges. Every question takes a table as `trace.read` returns it, or
+what `encode` made of it, so that several questions cost one encoding; one trace may hold many
+computations, which are judged apart and counted together.
+
+    stamp(trace)             exact vector timestamps: Stamps
+    check_order(trace, o)    causal, fifo or total order of deliveries: Verdict with witnesses
+    check_delivery(trace)    what was lost, duplicated, misdelivered or never sent: Deliveries
+    necessary(trace)         the units PC1/PC2 force on every log and message edge: Necessary
+    audit_units(table)       carried against necessary, where carried was recorded: Audit
+"""
+
+from .audit import Audit, audit_units
+from .computation import Computation, Event, encode
+from .delivery import Deliveries, check_delivery
+from .necessary import Necessary, Unit, necessary
+from .order import ORDERS, check_order
+from .stamps import Stamps, stamp
+from .verdict import Disagreement, EarlyDelivery, Verdict, Witness
+
+__all__ = [
+    "ORDERS",
+    "Audit",
+    "Computation",
+    "Deliveries",
+    "Disagreement",
+    "EarlyDelivery",
+    "Event",
+    "Necessary",
+    "Stamps",
+    "Unit",
+    "Verdict",
+    "Witness",
+    "audit_units",
+    "check_delivery",
+    "check_order",
+    "encode",
+    "necessary",
+    "stamp",
+]

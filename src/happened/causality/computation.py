@@ -1,0 +1,318 @@
+"""A computation as dense integer arrays: what the kernels work on, and how names come back.
+
+In    a table that `trace.read` returned, or that passes `trace.validate`.
+Out   one Computation per computation of the table, its events in a topological order of happened-before.
+Cost  linear in events and destinations, but for sorting the names.
+
+Happened-before is process order, the edge from a send to the first delivery of its message at each
+process, and the recorded `causes`. A `receive` is an internal event, unless its computation records no
+deliveries at all: there the receives stand in for them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..core.errors import TraceFormatError
+from ..trace.schema import KINDS
+from .linearization import (
+    FIRST,
+    MISDELIVERED,
+    NEVER_SENT,
+    REPEATED,
+    Ints,
+    cycle,
+    first_deliveries,
+    linearize,
+)
+
+SEND, RECEIVE, DELIVER, INTERNAL = range(len(KINDS))
+
+
+class Event(NamedTuple):
+    """An event as a person names it."""
+
+    computation: str
+    process: str
+    seq: int
+    kind: str
+    message: str | None
+
+    def __str__(self) -> str:
+        about = f" {self.message}" if self.message is not None else ""
+        return f"{self.process}#{self.seq} {self.kind}{about}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Computation:
+    """Events 0, 1, … in topological order; messages, processes and slots are dense indices too.
+
+    A slot is one destination of one message: those of message m are dest_offsets[m]:dest_offsets[m+1],
+    in increasing order of destination. Index -1 means none.
+    """
+
+    name: str
+    process_names: tuple[str, ...]
+    process: Ints  # of each event
+    seq: Ints
+    kind: Ints
+    message: Ints
+    row: Ints  # of the table it came from
+    fate: Ints  # FIRST, REPEATED, … for deliveries
+    source: Ints  # the send whose message edge ends here
+    cause_offsets: Ints
+    causes: Ints
+    chain_offsets: Ints  # of each process, into chain
+    chain: Ints  # the event (p, seq) is chain[chain_offsets[p] + seq - 1]
+    send: Ints  # of each message
+    dest_offsets: Ints
+    slot_dest: Ints
+    slot_message: Ints
+    slot_send: Ints
+    slot_delivery: Ints  # the first delivery there, -1 if the message is lost
+    message_codes: Ints  # of each message, into the names shared by all computations of a table
+    names: pa.Array
+
+    @property
+    def events(self) -> int:
+        return len(self.process)
+
+    @property
+    def processes(self) -> int:
+        return len(self.process_names)
+
+    def message_name(self, message: int) -> str:
+        return str(self.names[int(self.message_codes[message])].as_py())
+
+    def event(self, e: int) -> Event:
+        m = int(self.message[e])
+        return Event(
+            self.name,
+            self.process_names[self.process[e]],
+            int(self.seq[e]),
+            KINDS[self.kind[e]],
+            self.message_name(m) if m >= 0 else None,
+        )
+
+    def index(self, process: str, seq: int) -> int:
+        """The event with this name; LookupError if there is none."""
+        if process in self.process_names:
+            p = self.process_names.index(process)
+            if 1 <= seq <= self.chain_offsets[p + 1] - self.chain_offsets[p]:
+                return int(self.chain[self.chain_offsets[p] + seq - 1])
+        raise LookupError(f"no event {process}#{seq} in computation {self.name!r}")
+
+
+Trace: TypeAlias = pa.Table | Sequence[Computation]
+"""What every question of this room can be asked about; encode once to ask several."""
+
+
+def encode(trace: Trace) -> Sequence[Computation]:
+    """The computations of a table, by name; TraceFormatError if happened-before has a cycle."""
+    if not isinstance(trace, pa.Table):
+        return trace
+    return _split(trace, _Columns(trace)) if trace.num_rows else []
+
+
+class _Columns:
+    """The whole table as integers; processes, messages and events are contiguous per computation.
+
+    Events are in chain order here: by process, then seq.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        to, addressed = _flatten(table["to"])
+        causes, caused = _flatten(table["causes"])
+        (computation,), self.computation_names = _codes(table["computation"])
+        (of_row, of_to, of_cause), self.process_names = _codes(
+            table["process"], to, pc.struct_field(causes, "process")
+        )
+        owner = np.concatenate([computation, computation[addressed], computation[caused]])
+        keys = owner * len(self.process_names) + np.concatenate([of_row, of_to, of_cause])
+        self.process_keys, dense = _dense(keys, len(self.computation_names) * len(self.process_names))
+        process, dest, cause_process = np.split(dense, [of_row.size, of_row.size + of_to.size])
+
+        counts = np.bincount(process, minlength=self.process_keys.size)
+        self.chain_offsets = _offsets(counts)
+        seq = table["seq"].to_numpy()
+        chain_of_row = self.chain_offsets[process] + seq - 1
+        self.row = np.empty(table.num_rows, np.int64)
+        self.row[chain_of_row] = np.arange(table.num_rows)
+        self.process = process[self.row]
+        self.seq = seq[self.row]
+        self.computation = computation[self.row]
+        self.kind = pc.index_in(table["kind"], value_set=pa.array(KINDS)).to_numpy().astype(np.int8)[self.row]
+
+        messages, self.names = _encode_names(table["message"])
+        per_computation = len(self.names) + 1
+        # Key 0 is "no message"; the keys proper start at 1 and are kept without that shift.
+        keys = np.where(messages >= 0, computation * per_computation + messages + 1, 0)[self.row]
+        distinct, dense = _dense(keys, len(self.computation_names) * per_computation + 1)
+        nameless = int(distinct[0] == 0)
+        self.message_keys, self.message = distinct[nameless:] - 1, dense - nameless
+        self._addresses(chain_of_row[addressed], dest)
+        self._deliveries()
+        self._causes(table, chain_of_row[caused], cause_process, causes)
+
+    def _addresses(self, sends: Ints, to: Ints) -> None:
+        self.send = np.full(self.message_keys.size, -1, np.int64)
+        is_send = np.flatnonzero(self.kind == SEND)
+        self.send[self.message[is_send]] = is_send
+        sent = self.kind[sends] == SEND
+        slots = np.sort(self.message[sends[sent]] * self.process_keys.size + to[sent])
+        slots = slots[np.diff(slots, prepend=-1) > 0]
+        self.slot_message, self.slot_dest = np.divmod(slots, self.process_keys.size)
+        self.dest_offsets = _offsets(np.bincount(self.slot_message, minlength=self.send.size))
+
+    def _deliveries(self) -> None:
+        records_deliveries = np.zeros(len(self.computation_names), bool)
+        records_deliveries[self.computation[self.kind == DELIVER]] = True
+        hands_over = np.where(records_deliveries[self.computation], DELIVER, RECEIVE) == self.kind
+        self.fate = np.zeros(self.kind.size, np.int8)
+        self.slot_delivery = np.full(self.slot_dest.size, -1, np.int64)
+        deliveries = np.flatnonzero(hands_over)
+        first_deliveries(
+            deliveries, self.process, self.message, self.send, self.dest_offsets, self.slot_dest,
+            self.slot_delivery, self.fate,
+        )  # fmt: skip
+        # Deliveries without a slot are rare: sorting them is cheaper than making slots for them.
+        strays = deliveries[np.isin(self.fate[deliveries], (MISDELIVERED, NEVER_SENT))]
+        _, first = np.unique(
+            self.message[strays] * self.process_keys.size + self.process[strays], return_index=True
+        )
+        self.fate[np.delete(strays, first)] = REPEATED
+        self.source = np.full(self.kind.size, -1, np.int64)
+        carries_edge = np.isin(self.fate, (FIRST, MISDELIVERED))
+        self.source[carries_edge] = self.send[self.message[carries_edge]]
+
+    def _causes(self, table: pa.Table, effects: Ints, process: Ints, causes: pa.Array) -> None:
+        seq = pc.struct_field(causes, "seq").to_numpy(zero_copy_only=False)
+        absent = (seq < 1) | (seq > np.diff(self.chain_offsets)[process])
+        if absent.any():
+            at = int(np.argmax(absent))
+            effect = table.slice(int(self.row[effects[at]]), 1).to_pylist()[0]
+            cause = causes[at].as_py()
+            raise TraceFormatError(
+                f"{effect['process']}#{effect['seq']} names the cause {cause['process']}#{cause['seq']}, "
+                "which is not in the trace; add that event or drop the cause",
+                field="causes",
+            )
+        order = np.argsort(effects, kind="stable")
+        self.causes = (self.chain_offsets[process] + seq - 1)[order]
+        self.cause_offsets = _offsets(np.bincount(effects, minlength=self.kind.size))
+
+
+def _split(table: pa.Table, columns: _Columns) -> list[Computation]:
+    """Linearize each computation and give it indices of its own."""
+    c = columns
+    of_process = c.process_keys // len(c.process_names)
+    of_message = c.message_keys // (len(c.names) + 1)
+    every = np.arange(len(c.computation_names) + 1)
+    p_at = np.searchsorted(of_process, every)
+    m_at = np.searchsorted(of_message, every)
+    e_at = c.chain_offsets[p_at]
+    order, position = linearize(p_at, c.chain_offsets, c.process, c.source, c.cause_offsets, c.causes)
+    if order.size < c.kind.size:
+        stuck = cycle(position, c.chain_offsets, c.process, c.source, c.cause_offsets, c.causes)
+        raise TraceFormatError(_describe_cycle(table, c.row[stuck]), field="message")
+
+    source = _renumber(c.source, position)[order]
+    slot_delivery = _renumber(c.slot_delivery, position)
+    send = _renumber(c.send, position)
+    lengths = np.diff(c.cause_offsets)[order]
+    cause_offsets = _offsets(lengths)
+    picked = np.repeat(c.cause_offsets[:-1][order] - cause_offsets[:-1], lengths) + np.arange(c.causes.size)
+    causes = position[c.causes[picked]]
+    computations = []
+    for i, name in enumerate(c.computation_names):
+        p, m, e = slice(*p_at[i : i + 2]), slice(*m_at[i : i + 2]), slice(*e_at[i : i + 2])
+        at = order[e]
+        d = slice(c.dest_offsets[m.start], c.dest_offsets[m.stop])
+        k = slice(cause_offsets[e.start], cause_offsets[e.stop])
+        computations.append(
+            Computation(
+                name=name,
+                process_names=tuple(c.process_names[j] for j in c.process_keys[p] % len(c.process_names)),
+                process=_shift(c.process[at], p.start),
+                seq=c.seq[at].astype(np.int32),
+                kind=c.kind[at],
+                message=_shift(c.message[at], m.start),
+                row=c.row[at],
+                fate=c.fate[at],
+                source=_shift(source[e], e.start),
+                cause_offsets=cause_offsets[e.start : e.stop + 1] - cause_offsets[e.start],
+                causes=_shift(causes[k], e.start),
+                chain_offsets=c.chain_offsets[p.start : p.stop + 1] - e.start,
+                chain=_shift(position[e], e.start),
+                send=_shift(send[m], e.start),
+                dest_offsets=c.dest_offsets[m.start : m.stop + 1] - d.start,
+                slot_dest=_shift(c.slot_dest[d], p.start),
+                slot_message=_shift(c.slot_message[d], m.start),
+                slot_send=_shift(send[c.slot_message[d]], e.start),
+                slot_delivery=_shift(slot_delivery[d], e.start),
+                message_codes=c.message_keys[m] % (len(c.names) + 1),
+                names=c.names,
+            )
+        )
+    return computations
+
+
+def _describe_cycle(table: pa.Table, rows: Ints) -> str:
+    events = table.select(["process", "seq", "kind", "message"]).take(pa.array(rows)).to_pylist()
+    names = [
+        f"{event['process']}#{event['seq']} {event['kind']} {event['message'] or ''}".rstrip()
+        for event in events
+    ]
+    circle = " → ".join([*names, names[0]])
+    return (
+        f"happened-before has a cycle: {circle}. No computation can do that: a delivery is recorded before "
+        "its send, or a cause after its effect; correct the seq, message or causes of one of these events"
+    )
+
+
+def _shift(values: Ints, start: int) -> Ints:
+    """Indices relative to `start`; -1 stays -1."""
+    return np.where(values >= 0, values - start, -1).astype(np.int32)
+
+
+def _renumber(events: Ints, position: Ints) -> Ints:
+    return np.where(events >= 0, position[events], -1)
+
+
+def _dense(keys: Ints, bound: int) -> tuple[Ints, Ints]:
+    """The distinct keys in increasing order, and the place of each key among them; 0 <= key < bound."""
+    if bound > 8 * keys.size:
+        return np.unique(keys, return_inverse=True)
+    present = np.zeros(bound, bool)  # spares sorting, which is most of encoding a long trace
+    present[keys] = True
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[keys]
+
+
+def _offsets(counts: Ints) -> Ints:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _flatten(lists: pa.ChunkedArray) -> tuple[pa.Array, Ints]:
+    """The members of all lists, and the row each belongs to."""
+    rows = pc.list_parent_indices(lists).to_numpy().astype(np.int64)
+    members = pc.list_flatten(lists)
+    return members.combine_chunks(), rows
+
+
+def _encode_names(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
+    """Codes into the distinct names, in order of first appearance; -1 for null."""
+    encoded = column.dictionary_encode().unify_dictionaries()
+    codes = [pc.fill_null(chunk.indices, -1).to_numpy() for chunk in encoded.chunks]
+    return np.concatenate(codes).astype(np.int64), encoded.chunk(0).dictionary
+
+
+def _codes(*columns: pa.Array | pa.ChunkedArray) -> tuple[list[Ints], list[str]]:
+    """Several columns as codes into one list of names."""
+    chunks = [column.chunks if isinstance(column, pa.ChunkedArray) else [column] for column in columns]
+    codes, names = _encode_names(pa.chunked_array([chunk for of in chunks for chunk in of], type=pa.string()))
+    ends = np.cumsum([len(column) for column in columns])[:-1]
+    return np.split(codes, ends), names.to_pylist()

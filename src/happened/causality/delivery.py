@@ -1,0 +1,78 @@
+"""Did every message reach those it was sent to, once, and nobody else?
+
+Every delivery has one fate: the first at a destination, a repetition at the same process, a delivery at
+a process it was not sent to, or of a message the trace has no send of. What is left is lost: addressed
+to a process that never delivered it (or had not yet, when the trace ends).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .computation import Computation, Event, Trace, encode
+from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints
+
+DEFAULT_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A message that was addressed to a process and not delivered there."""
+
+    send: Event
+    destination: str
+
+    def __str__(self) -> str:
+        return f"{self.send.message} to {self.destination} (sent at {self.send.process}#{self.send.seq})"
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """Counts over all computations, and the first few of each kind."""
+
+    events: int
+    processes: int
+    messages: int  # sent
+    deliveries: int  # of any fate
+    lost: int
+    duplicated: int
+    misdelivered: int
+    never_sent: int
+    lost_examples: tuple[Lost, ...]
+    duplicated_examples: tuple[Event, ...]
+    misdelivered_examples: tuple[Event, ...]
+    never_sent_examples: tuple[Event, ...]
+
+
+def check_delivery(trace: Trace, *, examples: int = DEFAULT_EXAMPLES) -> Deliveries:
+    computations = encode(trace)
+    count = dict.fromkeys((REPEATED, MISDELIVERED, NEVER_SENT), 0)
+    shown: dict[int, list[Event]] = {fate: [] for fate in count}
+    lost = 0
+    lost_examples: list[Lost] = []
+    for c in computations:
+        for fate in count:
+            found = np.flatnonzero(c.fate == fate)
+            count[fate] += found.size
+            shown[fate] += [c.event(e) for e in found[: examples - len(shown[fate])]]
+        slots = np.flatnonzero(c.slot_delivery < 0)
+        lost += slots.size
+        lost_examples += _lost(c, slots[: examples - len(lost_examples)])
+    return Deliveries(
+        events=sum(c.events for c in computations),
+        processes=sum(c.processes for c in computations),
+        messages=sum(int(np.count_nonzero(c.send >= 0)) for c in computations),
+        deliveries=sum(int(np.count_nonzero(c.fate)) for c in computations),
+        lost=lost,
+        duplicated=count[REPEATED],
+        misdelivered=count[MISDELIVERED],
+        never_sent=count[NEVER_SENT],
+        lost_examples=tuple(lost_examples),
+        duplicated_examples=tuple(shown[REPEATED]),
+        misdelivered_examples=tuple(shown[MISDELIVERED]),
+        never_sent_examples=tuple(shown[NEVER_SENT]),
+    )
+
+
+def _lost(c: Computation, slots: Ints) -> list[Lost]:
+    return [Lost(c.event(c.slot_send[slot]), c.process_names[c.slot_dest[slot]]) for slot in slots]

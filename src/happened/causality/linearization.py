@@ -1,0 +1,113 @@
+"""Kernels that match deliveries with their messages and put events into a topological order.
+
+Events come in chain order (by process, then seq); an event's predecessors are the one before it on its
+process, its `source` (the send of the message it delivers) and its `causes`. Index -1 means none.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+Ints = np.ndarray[Any, np.dtype[Any]]
+
+# What became of a delivery: exactly one of these, or NO_DELIVERY for other events.
+NO_DELIVERY, FIRST, REPEATED, MISDELIVERED, NEVER_SENT = range(5)
+
+
+@njit(cache=True)
+def first_deliveries(deliveries, process, message, send, dest_offsets, slot_dest, slot_delivery, fate):  # type: ignore[no-untyped-def]
+    """Fill slot_delivery and fate; deliveries must be in chain order so that the first comes first."""
+    for e in deliveries:
+        m = message[e]
+        if send[m] < 0:
+            fate[e] = NEVER_SENT
+            continue
+        end = dest_offsets[m + 1]
+        slot = dest_offsets[m] + np.searchsorted(slot_dest[dest_offsets[m] : end], process[e])
+        if slot == end or slot_dest[slot] != process[e]:
+            fate[e] = MISDELIVERED
+        elif slot_delivery[slot] >= 0:
+            fate[e] = REPEATED
+        else:
+            fate[e] = FIRST
+            slot_delivery[slot] = e
+
+
+@njit(cache=True)
+def _unmet(e, position, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
+    """A predecessor of e on another chain that has no position yet, or -1."""
+    if source[e] >= 0 and position[source[e]] < 0:
+        return source[e]
+    for k in range(cause_offsets[e], cause_offsets[e + 1]):
+        if position[causes[k]] < 0:
+            return causes[k]
+    return -1
+
+
+@njit(cache=True)
+def linearize(process_offsets, chain_offsets, process, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
+    """A topological order, computation by computation, and the position of each event in it.
+
+    Each process runs until it meets an event with an unplaced predecessor and is parked there; placing
+    that predecessor wakes it. Parking costs one step per edge at most, so the whole is linear. Where
+    there is a cycle the order is shorter than the events and the rest have position -1.
+    """
+    order = np.empty(process.size, np.int64)
+    position = np.full(process.size, -1, np.int64)
+    placed = 0
+    following = chain_offsets[:-1].copy()
+    parked_at = np.full(process.size, -1, np.int64)  # the first process waiting for this event
+    parked_next = np.full(following.size, -1, np.int64)
+    runnable = np.empty(following.size, np.int64)
+    for c in range(process_offsets.size - 1):
+        count = 0
+        for p in range(process_offsets[c + 1] - 1, process_offsets[c] - 1, -1):
+            runnable[count] = p
+            count += 1
+        while count > 0:
+            count -= 1
+            p = runnable[count]
+            while following[p] < chain_offsets[p + 1]:
+                e = following[p]
+                unmet = _unmet(e, position, source, cause_offsets, causes)
+                if unmet >= 0:
+                    parked_next[p] = parked_at[unmet]
+                    parked_at[unmet] = p
+                    break
+                order[placed] = e
+                position[e] = placed
+                placed += 1
+                following[p] = e + 1
+                while parked_at[e] >= 0:
+                    runnable[count] = parked_at[e]
+                    count += 1
+                    parked_at[e] = parked_next[parked_at[e]]
+    return order[:placed], position
+
+
+def cycle(
+    position: Ints, chain_offsets: Ints, process: Ints, source: Ints, cause_offsets: Ints, causes: Ints
+) -> list[int]:
+    """Events each of which happened before the next, and the last before the first.
+
+    Every chain with unplaced events is stuck at its first one, which lacks a predecessor on a chain
+    that is stuck as well: following those must come round.
+    """
+    at = int(np.argmax(position < 0))
+    seen: dict[int, int] = {}
+    path: list[int] = []  # backwards in happened-before
+    while True:
+        p = int(process[at])
+        chain = slice(int(chain_offsets[p]), int(chain_offsets[p + 1]))
+        stuck = chain.start + int(np.argmax(position[chain] < 0))
+        if p in seen:
+            path = path[seen[p] :]
+            break
+        seen[p] = len(path)
+        path += [stuck]
+        at = int(_unmet(stuck, position, source, cause_offsets, causes))
+        path += [at]
+    # Adjacent equal events (a chain entered exactly where it is stuck) are one event of the cycle.
+    events = [event for i, event in enumerate(path) if event != path[i - 1] or len(path) == 1]
+    return events[::-1] or path[:1]

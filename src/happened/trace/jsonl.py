@@ -1,0 +1,122 @@
+"""Traces as JSON lines: one event per line, an object with the schema's field names.
+
+`causes` is a list of {"process": …, "seq": …}, `clock` and `attributes` are objects; absent fields are
+null, `relevant` false and `computation` ''. Blank lines are skipped. An unknown field is an error, not
+silently dropped: `attributes` is the place for whatever else a log says.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..core.errors import TraceFormatError
+from .schema import REQUIRED, SCHEMA
+from .writer import DEFAULTS, table_from_rows
+
+BATCH_ROWS = 65536
+INT32 = range(-(2**31), 2**31)
+INT64 = range(-(2**63), 2**63)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_long(value: Any) -> bool:
+    return type(value) is int and value in INT64
+
+
+def _is_int(value: Any) -> bool:
+    return type(value) is int and value in INT32
+
+
+def _is_event_name(value: Any) -> bool:
+    if not isinstance(value, dict) or value.keys() != {"process", "seq"}:
+        return False
+    return _is_text(value["process"]) and _is_long(value["seq"])
+
+
+EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "computation": (_is_text, "a string"),
+    "process": (_is_text, "a string"),
+    "seq": (_is_long, "an integer"),
+    "kind": (_is_text, "a string"),
+    "message": (_is_text, "a string"),
+    "to": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of strings"),
+    "time": (_is_long, "an integer (nanoseconds)"),
+    "relevant": (lambda value: isinstance(value, bool), "true or false"),
+    "causes": (
+        lambda value: isinstance(value, list) and all(map(_is_event_name, value)),
+        'a list of {"process": string, "seq": integer}',
+    ),
+    "clock": (
+        lambda value: isinstance(value, dict) and all(map(_is_long, value.values())),
+        "an object of integers",
+    ),
+    "label": (_is_text, "a string"),
+    "attributes": (
+        lambda value: isinstance(value, dict) and all(map(_is_text, value.values())),
+        "an object of strings",
+    ),
+    "control_entries": (_is_int, "an integer"),
+    "control_bytes": (_is_int, "an integer"),
+}
+
+
+def read_jsonl(path: Path) -> tuple[pa.Table, list[int]]:
+    """The events, and the line each was on."""
+    batches = []
+    rows: list[dict[str, Any]] = []
+    lines: list[int] = []
+    for line, row in _events(path):
+        rows.append(row)
+        lines.append(line)
+        if len(rows) == BATCH_ROWS:
+            batches.append(table_from_rows(rows))
+            rows = []
+    batches.append(table_from_rows(rows))
+    return pa.concat_tables(batches), lines
+
+
+def write_jsonl(table: pa.Table, path: str | os.PathLike[str]) -> None:
+    """One line per event, in table order, null fields left out."""
+    with open(path, "w", encoding="utf-8") as out:
+        for batch in table.to_batches(max_chunksize=BATCH_ROWS):
+            for row in batch.to_pylist(maps_as_pydicts="strict"):
+                event = {name: value for name, value in row.items() if value is not None}
+                out.write(json.dumps(event, ensure_ascii=False) + "\n")
+
+
+def _events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with path.open("rb") as source:
+        for line, text in enumerate(source, start=1):
+            if text.strip():
+                yield line, _event(text, str(path), line)
+
+
+def _event(text: bytes, file: str, line: int) -> dict[str, Any]:
+    try:
+        event = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise TraceFormatError(f"is not UTF-8: {error.reason}", file=file, line=line) from error
+    except json.JSONDecodeError as error:
+        cut = "the file ends inside it: " if not text.endswith(b"\n") else ""
+        reason = f"not a JSON object ({cut}{error.msg} at column {error.colno}); repair or remove the line"
+        raise TraceFormatError(reason, file=file, line=line) from error
+    if not isinstance(event, dict):
+        raise TraceFormatError("not a JSON object; each line holds one event", file=file, line=line)
+    for name, value in event.items():
+        if name not in EXPECTED:
+            reason = f"is no field of a trace; put it in `attributes`. Known: {', '.join(SCHEMA.names)}"
+            raise TraceFormatError(reason, file=file, line=line, field=name)
+        accepts, expected = EXPECTED[name]
+        if value is not None and not accepts(value):
+            raise TraceFormatError(f"is {value!r}, not {expected}", file=file, line=line, field=name)
+    for name in REQUIRED:
+        if event.get(name) is None:
+            raise TraceFormatError("is missing; every event needs one", file=file, line=line, field=name)
+    return DEFAULTS | {name: value for name, value in event.items() if value is not None}
