@@ -145,7 +145,8 @@ def bytes_per_message(n, pattern, messages, seed=1):
                 in_flight[sends, to] = message
                 if sends > messages // 2:
                     encoded += control_size(message)
-                    model += 6 * message.entries() + 2 * len(message.units())
+                    entries, units = message.size()
+                    model += 6 * entries + 2 * units
                     counted += 1
             sends += 1
         else:

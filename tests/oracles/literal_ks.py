@@ -31,8 +31,8 @@ class LiteralMessage:
     def units(self):
         return frozenset((s, t, d) for (s, t), dests in self.o_m.items() for d in dests)
 
-    def entries(self):
-        return len(self.o_m)
+    def size(self):
+        return len(self.o_m), len(self.units())
 
 
 @dataclass

@@ -67,7 +67,7 @@ def test_omitting_what_the_channel_already_carried_reads_as_guaranteed():
 
 
 def test_the_misprint_of_rcv_4_keeps_stale_units():
-    """2 knows that M(0,1) has reached 1 and has a newer entry of 0; then 3's old news about M(0,1) arrives."""
+    """2 knows that M(0,1) reached 1 and has a newer entry of 0; then 3's old news of M(0,1) arrives."""
     stale = {}
     for name in ("as printed", "corrected"):
         net = network(4, fault="rcv4-misprint") if name == "as printed" else network(4)

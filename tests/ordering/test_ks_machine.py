@@ -34,7 +34,10 @@ class KsSystem(RuleBasedStateMachine):
         self.history.send(process, (effects[0].message.sender, effects[0].message.clock), to)
         for d, message in effects:
             assert message.units() == self.history.edge(before, to, d)
-            assert message.entries() >= len({unit[:2] for unit in message.units()})
+            entries, units = message.size()
+            assert units == len(message.units())
+            keys = {entry[:2] for entry in message.about_others()} | set(message.waits())
+            assert entries == len(keys)
             decoded, _ = decode(encode(message))
             assert decoded == message
             self.in_flight.append((d, decoded))

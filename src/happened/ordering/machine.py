@@ -45,8 +45,8 @@ class Message(Protocol):
     def units(self) -> frozenset[Unit]:
         """The explicit units carried about messages other than this one."""
 
-    def entries(self) -> int:
-        """How many dependency entries (in the protocol's own grouping) those units are carried in."""
+    def size(self) -> tuple[int, int]:
+        """How many dependency entries (in the protocol's own grouping) it carries, and how many units."""
 
 
 class Held(NamedTuple):

@@ -1,21 +1,38 @@
 """Bytes <-> messages: versioned, self-delimiting, bounded.
 
-A frame is a version byte, a protocol byte, the length of the rest, and the rest. Decoding hostile bytes
-raises RemoteProtocolError and nothing else, in time and memory linear in the bytes given (and, for the log
-of a message, in the square of the number of processes it declares, which `max_processes` bounds).
+A frame is a version byte, a protocol byte, the length of the rest, and the rest: the message's address,
+its control information, its payload. Decoding hostile bytes raises RemoteProtocolError and nothing else,
+in time and memory linear in the bytes given (and, for the log of a message, in the square of the number
+of processes it declares, which `max_processes` bounds).
+
+One file per protocol; each has MESSAGES (the types it encodes), `encode(messages of one multicast)` and
+`decode(reader, max_processes)`, which takes the payload too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
-from ..ordering.causal.ks import KsMessage
 from . import ks
-from .primitives import Reader, write_number
+from .primitives import Encoded, Reader, write_number
 
-__all__ = ["MAX_FRAME", "MAX_PROCESSES", "VERSION", "control_size", "decode", "encode", "encode_multicast"]
+__all__ = [
+    "MAX_FRAME",
+    "MAX_PROCESSES",
+    "VERSION",
+    "control_size",
+    "control_sizes",
+    "decode",
+    "encode",
+    "encode_multicast",
+]
 
 VERSION = 1
-KS = 1
+
+# Numbers are part of the format: never reused, never changed.
+CODECS: dict[int, ModuleType] = {1: ks}
+_NUMBER_OF = {message: number for number, codec in CODECS.items() for message in codec.MESSAGES}
 
 MAX_FRAME = 16 << 20
 """Bytes; a longer frame is refused when its length is read."""
@@ -23,46 +40,56 @@ MAX_FRAME = 16 << 20
 MAX_PROCESSES = 1024
 
 
-def encode(message: KsMessage) -> bytes:
+def encode(message: Any) -> bytes:
     return encode_multicast([message])[0]
 
 
-def encode_multicast(messages: Iterable[KsMessage]) -> list[bytes]:
-    """The frames of one multicast's messages, whose common part is encoded once."""
+def encode_multicast(messages: Sequence[Any]) -> list[bytes]:
+    """The frames of one multicast's messages; what they have in common is worked out once."""
     frames = []
-    log, common = None, b""
-    for message in messages:
-        if not isinstance(message, KsMessage):
-            raise LocalProtocolError(f"no wire format for {type(message).__name__}")
-        if message.log is not log:
-            log, common = message.log, ks.encode_common(message)
-        body = ks.encode_header(message) + common + ks.encode_waits(message) + message.payload
+    for message, parts in zip(messages, _parts(messages), strict=True):
+        body = parts.address + parts.control + message.payload
         if len(body) > MAX_FRAME:
             raise LocalProtocolError(f"a frame of {len(body)} bytes exceeds the limit of {MAX_FRAME}")
-        head = bytearray((VERSION, KS))
+        head = bytearray((VERSION, _NUMBER_OF[type(message)]))
         write_number(head, len(body))
         frames.append(bytes(head) + body)
     return frames
 
 
-def decode(
-    data: bytes, *, max_processes: int = MAX_PROCESSES, max_frame: int = MAX_FRAME
-) -> tuple[KsMessage, int]:
+def control_size(message: Any) -> int:
+    """Bytes of control information as encoded: without address and payload."""
+    return control_sizes([message])[0]
+
+
+def control_sizes(messages: Sequence[Any]) -> list[int]:
+    """The same for the messages of one multicast."""
+    return [len(parts.control) for parts in _parts(messages)]
+
+
+def _parts(messages: Sequence[Any]) -> list[Encoded]:
+    if not messages:
+        return []
+    kinds = {type(message) for message in messages}
+    unknown = kinds - _NUMBER_OF.keys()
+    if unknown:
+        raise LocalProtocolError(f"no wire format for {', '.join(kind.__name__ for kind in unknown)}")
+    if len(kinds) == 1:
+        return list(CODECS[_NUMBER_OF[kinds.pop()]].encode(messages))
+    return [parts for message in messages for parts in _parts([message])]
+
+
+def decode(data: bytes, *, max_processes: int = MAX_PROCESSES, max_frame: int = MAX_FRAME) -> tuple[Any, int]:
     """The message at the beginning of `data`, and how many bytes it took."""
     reader = Reader(data)
     version, protocol = reader.byte(), reader.byte()
     if version != VERSION:
         raise RemoteProtocolError(f"frame of version {version}; this is happened's wire version {VERSION}")
-    if protocol != KS:
+    if protocol not in CODECS:
         raise RemoteProtocolError(f"frame of an unknown protocol, number {protocol}")
     length = reader.number(max_frame + 1)
     if length > reader.left:
         raise RemoteProtocolError(f"a frame of {length} bytes is announced and {reader.left} are there")
     start = len(data) - reader.left
-    message = ks.decode(Reader(data, start, start + length), max_processes)
+    message = CODECS[protocol].decode(Reader(data, start, start + length), max_processes)
     return message, start + length
-
-
-def control_size(message: KsMessage) -> int:
-    """Bytes of control information: O_M as encoded, without addresses, clock and payload."""
-    return len(ks.encode_common(message)) + len(ks.encode_waits(message))

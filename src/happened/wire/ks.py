@@ -11,19 +11,32 @@ The own entry is the header's: a row for the message's own sender appears only f
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT, lanes
 from ..ordering.causal.dependency_log import from_entries
 from ..ordering.causal.ks import KsMessage
-from .primitives import Reader, unzigzag, write_number, write_set, zigzag
+from .primitives import Encoded, Reader, unzigzag, write_number, write_set, zigzag
+
+MESSAGES = (KsMessage,)
 
 Row = list[tuple[int, int]]
 """The (clock, set) entries of one sender, newest first."""
 
 
-def encode_common(message: KsMessage) -> bytes:
-    """The part that is the same for every destination of a multicast."""
+def encode(messages: Iterable[Any]) -> list[Encoded]:
+    """The parts of one multicast's messages; what they have in common is encoded once."""
+    encoded = []
+    log, common = None, b""
+    for message in messages:
+        if message.log is not log:
+            log, common = message.log, _encode_common(message)
+        encoded.append(Encoded(_encode_address(message), common + _encode_waits(message)))
+    return encoded
+
+
+def _encode_common(message: KsMessage) -> bytes:
     out = bytearray()
     n, clock = message.log.n, message.clock
     rows: dict[int, Row] = {}
@@ -55,7 +68,7 @@ def _write_row(out: bytearray, row: Row, clock: int, n: int) -> None:
             newest = t
 
 
-def encode_header(message: KsMessage) -> bytes:
+def _encode_address(message: KsMessage) -> bytes:
     out = bytearray()
     write_number(out, message.log.n)
     write_number(out, message.sender)
@@ -65,8 +78,7 @@ def encode_header(message: KsMessage) -> bytes:
     return bytes(out)
 
 
-def encode_waits(message: KsMessage) -> bytes:
-    """The part for one receiver alone."""
+def _encode_waits(message: KsMessage) -> bytes:
     out = bytearray()
     vector = lanes(message.log.n)
     waits = message.waits()

@@ -8,10 +8,19 @@ shortest of a list, a list of those that are missing, and a bitmap.
 
 from functools import lru_cache
 from itertools import chain, combinations, islice
+from typing import NamedTuple
 
 from ..core.destinations import pack, unpack
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
+
+
+class Encoded(NamedTuple):
+    """A message without its payload: what it is and where it goes, and what it carries about others."""
+
+    address: bytes
+    control: bytes
+
 
 SMALL_SETS = 200
 LIST, COMPLEMENT, BITMAP = 200, 201, 202

@@ -71,9 +71,13 @@ class KsMessage(NamedTuple):
             units.update((s, t, self.receiver) for s, t in self.waits())
         return frozenset(units)
 
-    def entries(self) -> int:
-        keys = {entry[:2] for entry in self.about_others()}
-        return len(keys.union(self.waits()))
+    def size(self) -> tuple[int, int]:
+        entries, units = self.log.size()
+        if self.receiver is None:
+            return entries, units
+        waits, log = self.waits(), self.log
+        unlisted = sum(key not in log.older and log.newest(key[0]) != key[1] for key in waits)
+        return entries - 1 + unlisted, units - self.dests.bit_count() + len(waits)
 
     def waits(self) -> list[MessageKey]:
         """The (sender, clock) of each message that `receiver` must deliver before this one."""
@@ -196,6 +200,11 @@ class KshemkalyaniSinghal:
         """The units in the log; what PC1 and PC2 require after the last local event."""
         self._merge_delivered()
         return frozenset((s, t, d) for s, t, dests in self._log.entries() for d in unpack(dests))
+
+    def log_size(self) -> tuple[int, int]:
+        """How many entries the log has, and how many units."""
+        self._merge_delivered()
+        return self._log.size()
 
     def log_entries(self) -> list[tuple[int, int, frozenset[int]]]:
         """The log as the paper writes it: (sender, clock, Dests), ordered by sender and clock."""

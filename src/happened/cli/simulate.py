@@ -1,0 +1,149 @@
+"""`happened simulate`: run a protocol in virtual time and record what happened."""
+
+import argparse
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..core.errors import LocalProtocolError
+from ..ordering import DEFAULT, protocols
+from ..sim.network import DELAYS, Network, parse_delay, parse_partition
+from ..sim.run import Parameters, simulate
+from ..sim.workload import PATTERNS, Workload, parse_pattern
+from .terminal import print_json, progress
+
+T = TypeVar("T")
+
+SHOWN = 10  # undelivered messages told one by one; --json has them all
+
+DESCRIPTION = """\
+Run a protocol in virtual time: processes send at random moments, a network delays, reorders or doubles
+what they send. The same seed and parameters give the same run, bit for bit. With --out, the events are
+recorded as a trace that `happened check` judges, with a ledger of what every transmission carried.
+"""
+
+EPILOG = f"""\
+example:
+  happened simulate --processes 10 --messages 10000 --pattern multicast --delay exp:0.1 --seed 1 --out run
+
+patterns  {", ".join(PATTERNS)}
+delays    {", ".join(DELAYS)} (seconds)
+
+DIR gets trace/part-*.parquet, ledger/transmissions.parquet and summary.json.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "simulate",
+        help="run a protocol, record what happened",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--protocol", default=DEFAULT, choices=sorted(protocols()), help="default: %(default)s")
+    add("--processes", type=int, default=10, metavar="N", help="default: %(default)s")
+    add("--messages", type=int, default=10_000, metavar="M", help="sent in all; default: %(default)s")
+    add("--pattern", type=_pattern, default="multicast", help="who is sent to (below); default: %(default)s")
+    add(
+        "--interval",
+        type=_or_usage(float),
+        default=0.1,
+        metavar="MEAN",
+        help="seconds between two sends of a process, exponential; default: %(default)s",
+    )
+    add(
+        "--delay",
+        type=_or_usage(parse_delay),
+        default="exp:0.1",
+        help="of a packet (below); default: %(default)s",
+    )
+    add("--fifo", action="store_true", help="packets of one channel arrive in the order sent")
+    add("--duplicate", type=float, default=0.0, metavar="P", help="probability that a packet arrives twice")
+    add(
+        "--partition",
+        type=_or_usage(parse_partition),
+        action="append",
+        default=[],
+        metavar="START:END:p0,p1",
+        help="cut these processes off from the rest for a while; may be repeated",
+    )
+    add("--seed", type=int, help="default: drawn, and printed")
+    add("--out", type=Path, metavar="DIR", help="record trace, ledger and summary here")
+    add("--force", action="store_true", help="replace an earlier run in DIR; other files in it stay")
+    add("--units", action="store_true", help="record the units each message carries, for `check --necessary`")
+    add("--json", action="store_true", help="the summary as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        parameters = Parameters(
+            seed=secrets.randbits(32) if arguments.seed is None else arguments.seed,
+            protocol=arguments.protocol,
+            processes=arguments.processes,
+            messages=arguments.messages,
+            workload=Workload(arguments.pattern, arguments.interval),
+            network=Network(arguments.delay, arguments.fifo, arguments.duplicate, tuple(arguments.partition)),
+        )
+    except ValueError as error:
+        raise LocalProtocolError(str(error)) from error
+    with progress("simulating", parameters.messages, "messages") as bar:
+        summary = simulate(
+            parameters, arguments.out, units=arguments.units, force=arguments.force, progress=bar.update
+        )
+    if arguments.json:
+        print_json(summary)
+    else:
+        _print(summary, arguments.out)
+    return 1 if summary["undelivered"] else 0
+
+
+def _print(summary: dict[str, Any], out: Path | None) -> None:
+    ledger = summary["ledger"]
+    print(f"{'seed':<16} {summary['parameters']['seed']:>12}")
+    print(f"{'virtual time':<16} {summary['virtual_seconds']:>12,.3f} s")
+    for name in ("messages", "transmissions", "arrivals", "deliveries"):
+        print(f"{name:<16} {ledger[name]:>12,}")
+    print(f"{'undelivered':<16} {len(summary['undelivered']):>12,}")
+    print(f"\n{'':<16} {'mean':>12} {'p99':>12} {'max':>12}")
+    for name, title, digits in _SPREADS:
+        spread = ledger[name]
+        if spread is not None:
+            p99 = f"{spread['p99']:,.3f}" if "p99" in spread else ""
+            print(f"{title:<16} {spread['mean']:>12,.3f} {p99:>12} {spread['max']:>12,.{digits}f}")
+    for left in summary["undelivered"][:SHOWN]:
+        reason = ", ".join(left["waits_for"]) or "no reason its machine gives"
+        print(f"{left['process']} never delivered {left['message']}: waits for {reason}")
+    if out is not None:
+        print(f"\nrecorded in {out}; judge it with: happened check {out}")
+
+
+_SPREADS = (
+    ("entries", "entries", 0),
+    ("units", "units", 0),
+    ("control_bytes", "control bytes", 0),
+    ("model_bytes", "model bytes", 0),
+    ("log_units", "log units", 0),
+    ("held", "held messages", 0),
+    ("wait", "waiting, s", 3),
+)
+
+
+def _or_usage(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """The parser's own sentence as argparse's usage error."""
+
+    def parse_or_complain(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse_or_complain
+
+
+def _pattern(text: str) -> str:
+    _or_usage(parse_pattern)(text)
+    return text

@@ -1,0 +1,1 @@
+"""Protocols in virtual time: a discrete-event driver, and every interleaving of every small program."""

@@ -1,0 +1,141 @@
+"""What the order cost: every transmission measured where it is made, every wait where it ends.
+
+A transmission is one message on its way to one destination. Its control information is counted in
+entries and units (as the protocol groups them), in bytes as encoded, and in the bytes of seed 001's
+model, 4-byte clocks and 2-byte process ids, so that curves can be compared with the published ones.
+Transmissions are folded into totals batch by batch; with a file, each is also a row of it.
+"""
+
+from array import array
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ENTRY_BYTES = 4 + 2  # seed 001's model: the clock and the sender of the message an entry speaks of
+UNIT_BYTES = 2  # and each destination it names
+
+BATCH_ROWS = 65536
+
+
+class Transmission(NamedTuple):
+    """One message put on the link to one destination; times in ns of virtual time."""
+
+    sender: int
+    clock: int
+    to: int
+    sent: int
+    arrival: int  # of its first copy
+    copies: int
+    entries: int
+    units: int
+    control_bytes: int  # as encoded
+    model_bytes: int  # in the model of seed 001
+
+
+MEASURES = ("entries", "units", "control_bytes", "model_bytes")
+
+
+def model_bytes(entries: int, units: int) -> int:
+    return ENTRY_BYTES * entries + UNIT_BYTES * units
+
+
+class Ledger:
+    """The account of one run."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._table = _Table(file) if file is not None else None
+        self._columns = {name: array("q") for name in Transmission._fields}
+        self._rows = self._columns["sender"]
+        self._transmissions = 0
+        self._sum = dict.fromkeys(MEASURES, 0)
+        self._max = dict.fromkeys(MEASURES, 0)
+        self._messages = 0
+        self._log_units = array("q")
+        self._held = array("q")
+        self._waits = array("q")
+
+    def __enter__(self) -> "Ledger":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is left; a ledger without a file needs no closing."""
+        self._fold()
+        if self._table is not None:
+            self._table.close()
+
+    def multicast(self, log_units: int | None) -> None:
+        """A message was sent; its sender's log then held this many units, if it tells."""
+        self._messages += 1
+        if log_units is not None:
+            self._log_units.append(log_units)
+
+    def transmission(self, made: Transmission) -> None:
+        for column, value in zip(self._columns.values(), made, strict=True):
+            column.append(value)
+        if len(self._rows) >= BATCH_ROWS:
+            self._fold()
+
+    def arrival(self, held: int) -> None:
+        """A packet arrived; its receiver now holds this many messages back."""
+        self._held.append(held)
+
+    def delivery(self, wait: int) -> None:
+        self._waits.append(wait)
+
+    def totals(self) -> dict[str, Any]:
+        """Counts, and sizes and times (in seconds) as mean, p99 where it tells more, and max."""
+        self._fold()
+        sent = self._transmissions
+        return {
+            "messages": self._messages,
+            "transmissions": sent,
+            "arrivals": len(self._held),
+            "deliveries": len(self._waits),
+            **{
+                name: {"mean": self._sum[name] / sent if sent else 0.0, "max": self._max[name]}
+                for name in MEASURES
+            },
+            "log_units": _spread(self._log_units) if self._log_units else None,
+            "held": _spread(self._held),
+            "wait": {name: value / 1e9 for name, value in _spread(self._waits, p99=True).items()},
+        }
+
+    def _fold(self) -> None:
+        batch = {name: np.array(column) for name, column in self._columns.items()}
+        rows = len(self._rows)
+        self._transmissions += rows
+        for name in MEASURES if rows else ():
+            self._sum[name] += int(batch[name].sum())
+            self._max[name] = max(self._max[name], int(batch[name].max()))
+        if self._table is not None:
+            self._table.write(batch)
+        for column in self._columns.values():
+            del column[:]
+
+
+def _spread(values: "array[int]", p99: bool = False) -> dict[str, float]:
+    found = np.array(values) if values else np.zeros(1, dtype=np.int64)
+    tail = {"p99": float(np.percentile(found, 99))} if p99 else {}
+    return {"mean": float(found.mean()), **tail, "max": int(found.max())}
+
+
+class _Table:
+    def __init__(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._schema = pa.schema([(name, pa.int64()) for name in Transmission._fields])
+        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
+
+    def write(self, columns: dict[str, np.ndarray]) -> None:
+        self._writer.write_batch(pa.record_batch(list(columns.values()), schema=self._schema))
+
+    def close(self) -> None:
+        self._writer.close()

@@ -1,0 +1,92 @@
+"""Every small program: who multicasts what to whom, up to renaming the processes.
+
+A program gives each process a sequence of destination sets; when its sends happen, and in which order
+their packets arrive, is for an explorer to choose. Two programs that differ only by a permutation of
+the processes behave alike under a protocol that treats processes alike, so one of each class is kept.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise, permutations, product
+from typing import NamedTuple
+
+from ..core.destinations import pack, unpack
+from ..core.errors import LocalProtocolError
+
+CASTS = ("multicast", "unicast", "broadcast")
+
+
+class Program(NamedTuple):
+    """Per process, the destination sets (bit sets) of its sends, in order."""
+
+    sends: tuple[tuple[int, ...], ...]
+
+    def __str__(self) -> str:
+        """Like `0: {1,2} {0}; 2: {1}`."""
+        return "; ".join(
+            f"{process}: " + " ".join(set_text(to) for to in sends)
+            for process, sends in enumerate(self.sends)
+            if sends
+        )
+
+    @property
+    def packets(self) -> int:
+        return sum(to.bit_count() for sends in self.sends for to in sends)
+
+
+def set_text(bits: int) -> str:
+    return "{" + ",".join(map(str, unpack(bits))) + "}"
+
+
+def programs(
+    processes: int, messages: int, *, casts: str = "multicast", self_addressed: bool = True
+) -> list[Program]:
+    """One program of each class of `messages` sends in all, the smallest first."""
+    if processes < 1 or messages < 1:
+        raise LocalProtocolError(f"a program needs processes and messages, not {processes} and {messages}")
+    if processes == 1 and not self_addressed:
+        raise LocalProtocolError("a single process can only send to itself; allow that, or add a process")
+    renamings = [_Renaming(p, processes) for p in permutations(range(processes))]
+    choices = [_destination_sets(p, processes, casts, self_addressed) for p in range(processes)]
+    kept = []
+    for lengths in _compositions(messages, processes):
+        if any(a < b for a, b in pairwise(lengths)):
+            continue  # some renaming puts the longer sequences first
+        slots = [product(choices[p], repeat=length) for p, length in enumerate(lengths)]
+        for sends in product(*slots):
+            if all(sends >= renaming.apply(sends) for renaming in renamings if renaming.keeps(lengths)):
+                kept.append(Program(sends))
+    return sorted(kept, key=lambda program: (program.packets, program))
+
+
+class _Renaming:
+    def __init__(self, order: tuple[int, ...], processes: int) -> None:
+        self._order = order  # order[p] is the process whose place p takes
+        place = [order.index(p) for p in range(processes)]
+        self._sets = [pack(place[d] for d in unpack(bits)) for bits in range(1 << processes)]
+
+    def keeps(self, lengths: tuple[int, ...]) -> bool:
+        return all(lengths[source] == length for source, length in zip(self._order, lengths, strict=True))
+
+    def apply(self, sends: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(self._sets[to] for to in sends[source]) for source in self._order)
+
+
+def _destination_sets(process: int, processes: int, casts: str, self_addressed: bool) -> list[int]:
+    everyone = (1 << processes) - 1
+    allowed = everyone if self_addressed else everyone ^ 1 << process
+    if casts == "broadcast":
+        return [allowed]
+    if casts == "unicast":
+        return [1 << d for d in unpack(allowed)]
+    if casts == "multicast":
+        return [bits for bits in range(1, everyone + 1) if not bits & ~allowed]
+    raise LocalProtocolError(f"casts are {', '.join(CASTS)}, not {casts!r}")
+
+
+def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(total + 1):
+        for rest in _compositions(total - first, parts - 1):
+            yield first, *rest

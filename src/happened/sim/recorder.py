@@ -1,0 +1,61 @@
+"""The events of a run as rows of a trace: process 3 is `p3`, its message of clock 7 is `p3:7`."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..ordering import Message
+from ..trace import TraceWriter
+
+
+class Recorder:
+    """`units` asks for the units of every arriving message, as `p0:3>p2` in attribute `units`."""
+
+    def __init__(self, writer: TraceWriter, *, computation: str = "sim", units: bool = False) -> None:
+        self._append = writer.append
+        self._computation = computation
+        self._units = units
+
+    def sent(
+        self, process: int, seq: int, clock: int, to: Iterable[int], time: int, entries: int, size: int
+    ) -> None:
+        self._append(
+            {
+                "computation": self._computation,
+                "process": f"p{process}",
+                "seq": seq,
+                "kind": "send",
+                "message": f"p{process}:{clock}",
+                "to": [f"p{d}" for d in to],
+                "time": time,
+                "control_entries": entries,
+                "control_bytes": size,
+            }
+        )
+
+    def received(self, process: int, seq: int, message: Message, time: int, entries: int, size: int) -> None:
+        row: dict[str, Any] = {
+            "computation": self._computation,
+            "process": f"p{process}",
+            "seq": seq,
+            "kind": "receive",
+            "message": f"p{message.sender}:{message.clock}",
+            "time": time,
+            "control_entries": entries,
+            "control_bytes": size,
+        }
+        if self._units:
+            tokens = (f"p{source}:{clock}>p{d}" for source, clock, d in sorted(message.units()))
+            row["attributes"] = {"units": " ".join(tokens)}
+        self._append(row)
+
+    def delivered(self, process: int, seq: int, message: tuple[int, int], time: int) -> None:
+        self._append(
+            {
+                "computation": self._computation,
+                "process": f"p{process}",
+                "seq": seq,
+                "kind": "deliver",
+                "message": f"p{message[0]}:{message[1]}",
+                "time": time,
+            }
+        )

@@ -1,0 +1,148 @@
+"""One simulated run from parameters that fit in a JSON object, and the directory it leaves behind.
+
+    DIR/trace/part-*.parquet             what happened
+    DIR/ledger/transmissions.parquet     what each transmission carried
+    DIR/summary.json                     every parameter, the totals, and what was not delivered
+
+The summary is written last: a directory without one is a run that did not end.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import LocalProtocolError
+from ..ordering import DEFAULT, create, protocols
+from ..trace import TraceWriter
+from .ledger import Ledger
+from .network import Network
+from .recorder import Recorder
+from .simulation import Simulation, Undelivered
+from .workload import Workload, cast_of
+
+OURS = ("trace/part-*.parquet", "ledger/transmissions.parquet", "summary.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """All that decides a run: the same parameters give the same events."""
+
+    seed: int
+    protocol: str = DEFAULT
+    processes: int = 10
+    messages: int = 10_000  # in all
+    workload: Workload = field(default_factory=Workload)
+    network: Network = field(default_factory=Network)
+
+    def __post_init__(self) -> None:
+        if self.processes < 2:
+            raise LocalProtocolError(f"a run needs at least two processes, not {self.processes}")
+        if self.messages < 1:
+            raise LocalProtocolError(f"a run needs at least one message, not {self.messages}")
+        for partition in self.network.partitions:
+            if max(partition.island) >= self.processes:
+                raise LocalProtocolError(
+                    f"partition {partition} cuts off p{max(partition.island)}; "
+                    f"the processes are p0 to p{self.processes - 1}"
+                )
+        self._check_facts()
+
+    def _check_facts(self) -> None:
+        known = protocols()
+        if self.protocol not in known:
+            names = ", ".join(sorted(known))
+            raise LocalProtocolError(f"no ordering protocol is called {self.protocol!r}; there are: {names}")
+        facts = known[self.protocol]
+        cast = cast_of(self.workload.pattern)
+        if cast not in facts.casts:
+            offered = ", ".join(sorted(facts.casts))
+            raise LocalProtocolError(
+                f"pattern {self.workload.pattern!r} is {cast}; {self.protocol} offers only {offered}"
+            )
+        if facts.fifo_links and not self.network.fifo:
+            raise LocalProtocolError(f"{self.protocol} needs FIFO links: ask for a FIFO network (--fifo)")
+
+    def as_json(self) -> dict[str, Any]:
+        network = {
+            **asdict(self.network),
+            "delay": str(self.network.delay),
+            "partitions": [str(partition) for partition in self.network.partitions],
+        }
+        return {**asdict(self), "network": network}
+
+
+def simulate(
+    parameters: Parameters,
+    out: Path | None = None,
+    *,
+    units: bool = False,
+    force: bool = False,
+    progress: Callable[[int], object] | None = None,
+) -> dict[str, Any]:
+    """Simulate, and return the summary; with `out`, leave trace, ledger and summary there.
+
+    `units` records the units every arriving message carries, for `check --necessary` to compare.
+    """
+    if out is None:
+        return _run(parameters, Ledger(), None, progress)
+    claim(out, force=force)
+    with (
+        Ledger(out / "ledger" / "transmissions.parquet") as ledger,
+        TraceWriter(out / "trace") as writer,
+    ):
+        summary = _run(parameters, ledger, Recorder(writer, units=units), progress)
+    (out / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
+    return summary
+
+
+def _run(
+    parameters: Parameters,
+    ledger: Ledger,
+    recorder: Recorder | None,
+    progress: Callable[[int], object] | None,
+) -> dict[str, Any]:
+    simulation = Simulation(
+        partial(create, parameters.protocol),
+        parameters.processes,
+        parameters.messages,
+        seed=parameters.seed,
+        workload=parameters.workload,
+        network=parameters.network,
+        recorder=recorder,
+        ledger=ledger,
+        progress=progress,
+    )
+    undelivered = simulation.run()
+    return {
+        "parameters": parameters.as_json(),
+        "virtual_seconds": simulation.now / 1e9,
+        "ledger": ledger.totals(),
+        "undelivered": [_undelivered_as_json(left) for left in undelivered],
+    }
+
+
+def _undelivered_as_json(left: Undelivered) -> dict[str, Any]:
+    return {
+        "process": f"p{left.process}",
+        "message": "p{}:{}".format(*left.message),
+        "waits_for": ["p{}:{}".format(*name) for name in left.waits_for],
+        "since": left.since,
+    }
+
+
+def claim(out: Path, *, force: bool) -> None:
+    """Make `out` ours to write in: new, empty, or with `force` rid of what an earlier run left there."""
+    if out.is_file():
+        raise LocalProtocolError(f"{out} is a file; name a directory to write to")
+    if out.is_dir() and any(out.iterdir()):
+        if not force:
+            raise LocalProtocolError(
+                f"{out} is not empty; choose another directory, or replace the run in it with --force"
+            )
+        for pattern in OURS:
+            for file in out.glob(pattern):
+                file.unlink()
+    out.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,118 @@
+"""The ground truth of a small computation, event by event, without a look at control information.
+
+Promises   `Truth` is a value: every event gives a new one, so explored states can share their pasts.
+           Two truths are equal iff no later event, and no question below, can tell them apart.
+Assumes    the messages are known in advance (who sends, to whom) and numbered 0, 1, …
+Edges      those of the papers: the order within a process, and from a send to its *deliveries*. An
+           arrival that is not yet a delivery tells a process nothing.
+
+A causal past is an `int` used as a bit set over events. Message m owns n + 1 neighbouring bits, its
+send and its delivery at each of the n processes, so that shifting a set of sends by 1 + d turns it
+into the set of their deliveries at d: every question is a few operations on whole sets.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..core.destinations import unpack
+
+Edge = tuple[int, int]
+"""(message, destination): a unit of information, under the message's number."""
+
+
+class Messages:
+    """Who sends what to whom: the part of the truth that never changes."""
+
+    def __init__(self, processes: int, destinations: Sequence[int]) -> None:
+        self.processes = processes
+        self.destinations = tuple(destinations)  # a bit set of processes per message
+        stride = processes + 1
+        self.sends = tuple(1 << m * stride for m in range(len(self.destinations)))
+        # Per process, the sends addressed to it.
+        self.addressed = tuple(
+            sum(send for send, to in zip(self.sends, self.destinations, strict=True) if to >> d & 1)
+            for d in range(processes)
+        )
+        self.deliveries = sum(sends << 1 + d for d, sends in enumerate(self.addressed))
+
+    def number(self, send: int) -> int:
+        return (send.bit_length() - 1) // (self.processes + 1)
+
+    def numbers(self, sends: int) -> list[int]:
+        return [bit // (self.processes + 1) for bit in unpack(sends)]
+
+
+class Truth(NamedTuple):
+    """What has happened so far.
+
+    The order of two deliveries at one process with no send after them is not kept: no question
+    depends on it.
+    """
+
+    pasts: tuple[int, ...]  # per process, its latest event and everything before it
+    sends: tuple[int, ...]  # per message, its send and everything before it; 0 while unsent
+
+    @classmethod
+    def beginning(cls, messages: Messages) -> "Truth":
+        return cls((0,) * messages.processes, (0,) * len(messages.destinations))
+
+    def send(self, messages: Messages, process: int, message: int) -> "Truth":
+        past = self.pasts[process] | messages.sends[message]
+        pasts, sends = list(self.pasts), list(self.sends)
+        pasts[process] = sends[message] = past
+        return Truth(tuple(pasts), tuple(sends))
+
+    def deliver(self, messages: Messages, process: int, message: int) -> "Truth":
+        pasts = list(self.pasts)
+        pasts[process] |= self.sends[message] | messages.sends[message] << 1 + process
+        return Truth(tuple(pasts), self.sends)
+
+    def is_delivered(self, messages: Messages, process: int, message: int) -> bool:
+        return bool(self.pasts[process] & messages.sends[message] << 1 + process)
+
+    def overtaken(self, messages: Messages, process: int, message: int) -> list[int]:
+        """The messages that `message` would overtake if it were delivered to `process` now.
+
+        They are addressed to `process`, were sent in the causal past of this send, and are not yet
+        delivered there. Empty: the delivery keeps causal order.
+        """
+        before = self.sends[message] ^ messages.sends[message]
+        due = before & messages.addressed[process]
+        return messages.numbers(due & ~(self.pasts[process] >> 1 + process)) if due else []
+
+    def missing(self, messages: Messages) -> list[Edge]:
+        """The deliveries that have not happened, to any destination of any message."""
+        happened = 0
+        for past in self.pasts:
+            happened |= past
+        stride = messages.processes + 1
+        bits = unpack(messages.deliveries & ~happened)
+        return [(bit // stride, bit % stride - 1) for bit in bits]
+
+    def necessary(self, messages: Messages, past: int) -> frozenset[Edge]:
+        """The units PC1 and PC2 of seed 000 require in the log of a process whose past is `past`.
+
+        (M, x) is one iff M was sent in that past, its delivery at x is not in it, and no message
+        sent in it causally after M is addressed to x too.
+        """
+        units = []
+        for x, addressed in enumerate(messages.addressed):
+            sent = past & addressed
+            if not sent:
+                continue
+            unknown = sent & ~(past >> 1 + x)
+            if unknown:
+                covered = 0
+                for m in messages.numbers(sent):
+                    covered |= self.sends[m] ^ messages.sends[m]
+                units += [(m, x) for m in messages.numbers(unknown & ~covered)]
+        return frozenset(units)
+
+
+def on_edge(log: frozenset[Edge], to: int, destination: int) -> frozenset[Edge]:
+    """What a message to the set `to` must carry on its edge to `destination`, given the log before it.
+
+    A unit about one of its own destinations goes to that destination alone: the others learn it
+    from the message itself.
+    """
+    return frozenset(unit for unit in log if unit[1] == destination or not to >> unit[1] & 1)

@@ -1,0 +1,76 @@
+"""`happened explore`: exit code, stdout, stderr, and the counterexample of a protocol without order."""
+
+import json
+
+import pytest
+
+from happened import ordering
+from happened.cli import main
+from oracles.unordered import Unordered
+
+
+@pytest.fixture
+def unordered(monkeypatch):
+    facts = ordering.Facts("causal", frozenset({"multicast", "unicast"}), False, "no order at all", "nobody")
+    monkeypatch.setitem(ordering._MACHINES, "unordered", (facts, Unordered))
+
+
+def test_ks_holds(capsys):
+    assert main(["explore", "--processes", "3", "--messages", "2"]) == 0
+    out, err = capsys.readouterr()
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0] == ["programs", "57"]
+    assert ["safety", "holds"] in rows and ["liveness", "holds"] in rows and ["optimality", "holds"] in rows
+    assert err == ""
+
+
+def test_a_violation_exits_with_1_and_its_shortest_schedule(unordered, capsys):
+    assert main(["explore", "--protocol", "unordered", "--messages", "2"]) == 1
+    out = capsys.readouterr().out
+    assert "safety violated: 0 delivers M(0,2) before M(0,1)" in out
+    assert out.splitlines()[-4:] == [
+        "    1. 0 sends M(0,1) to {0}",
+        "    2. 0 sends M(0,2) to {0}",
+        "    3. 0 receives M(0,2)",
+        "    4. 0 delivers M(0,2)",
+    ]
+    assert "optimality" not in out  # not judged: the machine does not tell its log
+
+
+def test_json_gives_the_whole_result(unordered, capsys):
+    arguments = "explore --protocol unordered --messages 2 --fifo --no-self --json"
+    assert main(arguments.split()) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert (result["programs"], result["fifo"], result["self_addressed"]) == (11, True, False)
+    assert result["programs_violating"]["safety"] == len(result["violations"]) > 0
+    first = result["violations"][0]
+    assert first["program"] == "0: {1,2}; 1: {2}"
+    assert first["schedule"][-1] == "2 delivers M(1,1)"
+
+
+def test_casts_choose_the_programs(unordered, capsys):
+    command = ["explore", "--protocol", "unordered", "--messages", "2", "--fifo", "--no-self", "--casts"]
+    assert main([*command, "unicast"]) == 0
+    assert main([*command, "multicast"]) == 1
+    capsys.readouterr()
+    assert main([*command, "broadcast"]) == 2
+    assert "offers multicast, unicast, not broadcast" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--processes", "0"], "a positive whole number is needed, not '0'"),
+        (["--messages", "many"], "a positive whole number is needed, not 'many'"),
+        (["--protocol", "hope"], "invalid choice: 'hope'"),
+        (["--processes", "1", "--no-self"], "can only send to itself"),
+    ],
+)
+def test_bad_usage_exits_with_2_and_a_sentence(arguments, reason, capsys):
+    try:
+        code = main(["explore", *arguments])
+    except SystemExit as stopped:  # argparse's own way out
+        code = stopped.code
+    assert code == 2
+    out, err = capsys.readouterr()
+    assert out == "" and reason in err and "Traceback" not in err

@@ -1,0 +1,130 @@
+"""Whole runs of `ks` up to fifty processes, judged from their traces alone: nothing early, nothing lost,
+nothing twice, and every message carrying exactly what was necessary."""
+
+import random
+from functools import partial
+
+import pytest
+
+from happened import causality, trace
+from happened.ordering import create
+from happened.sim.network import Network, parse_delay
+from happened.sim.recorder import Recorder
+from happened.sim.simulation import Change, Simulation
+from happened.sim.workload import Workload
+from happened.trace import TraceWriter
+from happened.wire import control_sizes
+from oracles.unordered import Unordered
+
+
+def judge(directory, *, transmissions):
+    table = trace.read(directory)
+    verdict = causality.check_order(table, "causal")
+    assert verdict.holds, verdict.witness
+    fates = causality.check_delivery(table)
+    assert (fates.lost, fates.duplicated, fates.misdelivered, fates.never_sent) == (0, 0, 0, 0)
+    audit = causality.audit_units(table)
+    assert audit.holds, audit
+    assert audit.recorded == audit.equal >= transmissions
+    return fates
+
+
+def run(
+    directory, seed, *, processes, messages, pattern, changes=(), factory=None, sizes=control_sizes, **network
+):
+    """Leave a trace in the directory; what was not delivered."""
+    with TraceWriter(directory) as writer:
+        simulation = Simulation(
+            factory or partial(create, "ks"),
+            processes,
+            messages,
+            seed=seed,
+            workload=Workload(pattern=pattern),
+            network=Network(delay=parse_delay("exp:0.1"), **network),
+            changes=changes,
+            control_sizes=sizes,
+            recorder=Recorder(writer, units=True),
+        )
+        return simulation.run()
+
+
+@pytest.mark.parametrize(
+    "pattern", ["unicast", "multicast", "broadcast", "client-server", "clusters", "ring"]
+)
+@pytest.mark.parametrize("processes", [2, 7, 50])
+def test_every_pattern_up_to_fifty_processes(tmp_path, seed, processes, pattern):
+    messages = 1500 if processes < 50 or pattern != "broadcast" else 300
+    left = run(tmp_path, seed, processes=processes, messages=messages, pattern=pattern, duplicate=0.05)
+    assert not left
+    fates = judge(tmp_path, transmissions=messages)
+    assert fates.messages == messages
+
+
+def test_processes_that_join_and_leave(tmp_path, dice, seed):
+    """Joins carry the system past 63 processes, where its vectors change their width."""
+    present, changes = list(range(60)), []
+    for i in range(16):
+        if i % 2:
+            gone = present.pop(dice.randrange(len(present)))
+            changes.append(Change(0.02 * (i + 1), "leave", gone))
+        else:
+            present.append(60 + i // 2)
+            changes.append(Change(0.02 * (i + 1), "join", 60 + i // 2))
+    left = run(tmp_path, seed, processes=60, messages=800, pattern="fanout:8", changes=changes)
+    assert not left
+    judge(tmp_path, transmissions=800 * 8)
+
+
+class Restarting:
+    """A machine that is now and then replaced by one made from its own snapshot."""
+
+    def __init__(self, dice, me, n):
+        self._dice = dice
+        self._machine = create("ks", me, n)
+
+    def __getattr__(self, name):
+        if self._dice.random() < 0.02:
+            snapshot = self._machine.snapshot()
+            self._machine = create("ks", self._machine.me, self._machine.n)
+            self._machine.restore(snapshot)
+        return getattr(self._machine, name)
+
+
+def test_machines_restored_at_random_points(tmp_path, seed):
+    factory = partial(Restarting, random.Random(seed))
+    left = run(
+        tmp_path, seed, processes=12, messages=1500, pattern="multicast", duplicate=0.1, factory=factory
+    )
+    assert not left
+    judge(tmp_path, transmissions=1500)
+
+
+def test_one_dropped_unit_is_found_by_the_audit(tmp_path, seed):
+    """The audit is not a formality: a machine that forgets one unit now and then is caught."""
+
+    class Forgetful(Restarting):
+        def multicast(self, to, payload):
+            effects = self._machine.multicast(to, payload)
+            return [
+                effect._replace(message=effect.message._replace(wait_for=0))
+                if self._dice.random() < 0.01
+                else effect
+                for effect in effects
+            ]
+
+    factory = partial(Forgetful, random.Random(seed))
+    run(tmp_path, seed, processes=8, messages=800, pattern="multicast", factory=factory)
+    audit = causality.audit_units(trace.read(tmp_path))
+    assert not audit.holds
+    assert audit.missing > 0
+
+
+def test_a_run_without_order_is_found_out(tmp_path, seed):
+    run(tmp_path, seed, processes=8, messages=800, pattern="multicast", factory=Unordered, sizes=nothing)
+    verdict = causality.check_order(trace.read(tmp_path))
+    assert verdict.holds is False
+    assert verdict.violations > 100
+
+
+def nothing(messages):
+    return [0] * len(messages)
