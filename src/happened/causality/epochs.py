@@ -1,0 +1,260 @@
+"""One epoch of a computation too large to be looked at whole, and the frontier that joins it to the past.
+
+An epoch is what lies between two consistent cuts. All that the future needs of what went before is the
+*frontier*: the vectors of each process's last event and of those events whose message or effect is still
+to come. So an epoch can be stamped as soon as its entering frontier is known, wherever its events are;
+and the frontier itself can be had without stamping everything in sequence:
+
+    summarise   stamp each epoch as if of every event of the past only its own name were known: a vector
+                then says which event of each process, old or new, is the latest in the past
+    scan        complete the few vectors that leave an epoch by those of the old events they name
+    stamp       each epoch from its entering frontier, exactly
+
+The first and the last are independent per epoch; the scan touches only frontiers. For a stream, an epoch
+is a batch, and `stamp` with the frontier as its state is all there is.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+
+from ..core.errors import TraceFormatError
+from .linearization import Ints, linearize
+from .stamps import stamp_rows
+
+_SEQ_BITS = 40
+
+
+def event_keys(process: Ints, seq: Ints) -> Ints:
+    """Events as single numbers that sort by process, then seq; seq stays below 2^40."""
+    return (process.astype(np.int64) << _SEQ_BITS) | seq
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Epoch:
+    """Events by process, then seq, without gaps; edges from other events lead into them.
+
+    The predecessors of event e, beyond the one before it on its process, are
+    (edge_process, edge_seq)[edge_offsets[e]:edge_offsets[e + 1]], in this epoch or before it.
+    """
+
+    processes: int
+    process: Ints
+    seq: Ints
+    edge_offsets: Ints
+    edge_process: Ints
+    edge_seq: Ints
+
+    @property
+    def events(self) -> int:
+        return int(self.process.size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frontier:
+    """What the future needs of the past: some old events, by process and seq, and their vectors.
+
+    `last` is the seq of each process's last event, 0 for none; that event is among them.
+    """
+
+    last: Ints
+    process: Ints
+    seq: Ints
+    vectors: Ints
+
+    @classmethod
+    def beginning(cls, processes: int) -> "Frontier":
+        none = np.empty(0, np.int64)
+        return cls(np.zeros(processes, np.int64), none, none, np.empty((0, processes), np.int32))
+
+    def rows(self, process: Ints, seq: Ints) -> Ints:
+        """Where these old events are; -1 for those that were not kept."""
+        if not self.process.size:
+            return np.full(len(process), -1, np.int64)
+        keys, wanted = event_keys(self.process, self.seq), event_keys(process, seq)
+        at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+        return np.where(keys[at] == wanted, at, -1)
+
+    def names_only(self) -> "Frontier":
+        """The same events, each knowing of nothing but itself: what summarising starts from."""
+        vectors = np.zeros_like(self.vectors)
+        vectors[np.arange(len(vectors)), self.process] = self.seq
+        return replace(self, vectors=vectors)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stamped:
+    """An epoch's events in topological order, with the rows of the frontier before them.
+
+    Row r of `vectors` is frontier row r below `entering`, and event `order[r - entering]` beyond.
+    """
+
+    epoch: Epoch
+    order: Ints
+    entering: int
+    vectors: Ints
+    row_of: Ints  # of each event of the epoch
+    last: Ints  # of each process, the seq of its last event by the end of the epoch
+    last_row: Ints  # and where it is; -1 for none
+
+    def event_vectors(self) -> Ints:
+        """One row per event, in the epoch's own order."""
+        return self.vectors[self.row_of]
+
+    def rows(self, frontier: Frontier, process: Ints, seq: Ints) -> Ints:
+        """Where these events are, old or new; -1 for old ones that were not kept."""
+        return _rows(self.epoch, frontier, self.row_of, process, seq)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arranged:
+    """An epoch in topological order, its edges as rows: old events first, as in the frontier, then these."""
+
+    order: Ints
+    row_of: Ints  # of each event of the epoch
+    edge_offsets: Ints  # in topological order
+    edge_rows: Ints
+    last: Ints  # of each process, the seq of its last event by the end of the epoch
+
+
+def arrange(epoch: Epoch, frontier: Frontier) -> Arranged:
+    """TraceFormatError on a cycle, a gap, or a cause that the frontier has forgotten."""
+    starts = _chain_offsets(epoch, frontier)
+    # In chain order a local event has its place there; frontier rows count as placed already.
+    edge_place = _places(epoch, frontier, starts)
+    local = edge_place >= 0
+    owner = np.repeat(np.arange(epoch.events), np.diff(epoch.edge_offsets))
+    local_offsets = np.concatenate([[0], np.cumsum(np.bincount(owner[local], minlength=epoch.events))])
+    nothing = np.full(epoch.events, -1, np.int64)
+    everyone = np.array([0, epoch.processes])
+    order, position = linearize(
+        everyone, starts, epoch.process, nothing, local_offsets.astype(np.int64), edge_place[local]
+    )
+    if order.size < epoch.events:
+        raise TraceFormatError(_cycle(epoch, position))
+    row_of = position + frontier.process.size
+    edge_rows = _rows(epoch, frontier, row_of, epoch.edge_process, epoch.edge_seq)
+    if (edge_rows < 0).any():
+        at = int(np.argmax(edge_rows < 0))
+        raise TraceFormatError(
+            f"event #{epoch.edge_seq[at]} of process {epoch.edge_process[at]} is the cause of a later one "
+            "and the frontier has forgotten it"
+        )
+    lengths = np.diff(epoch.edge_offsets)[order]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    picked = np.repeat(epoch.edge_offsets[:-1][order] - offsets[:-1], lengths) + np.arange(edge_rows.size)
+    return Arranged(order, row_of, offsets, edge_rows[picked], frontier.last + np.diff(starts))
+
+
+def stamp_epoch(epoch: Epoch, frontier: Frontier) -> Stamped:
+    """Exact vectors, if the frontier's are exact."""
+    a = arrange(epoch, frontier)
+    n, entering = epoch.processes, frontier.process.size
+    vectors = np.empty((entering + epoch.events, n), np.int32)
+    vectors[:entering] = frontier.vectors
+    last_row = frontier.rows(np.arange(n), frontier.last)
+    nothing = np.full(epoch.events, -1, np.int64)
+    stamp_rows(vectors, entering, last_row, epoch.process[a.order], nothing, a.edge_offsets, a.edge_rows)
+    return Stamped(epoch, a.order, entering, vectors, a.row_of, a.last, last_row)
+
+
+def leave(stamped: Stamped, frontier: Frontier, process: Ints, seq: Ints) -> Frontier:
+    """The frontier after the epoch: every process's last event, and these other events, old or new."""
+    n = stamped.epoch.processes
+    present = np.flatnonzero(stamped.last > 0)
+    keys = np.unique(np.concatenate([event_keys(present, stamped.last[present]), event_keys(process, seq)]))
+    kept_process, kept_seq = keys >> _SEQ_BITS, keys & ((1 << _SEQ_BITS) - 1)
+    rows = stamped.rows(frontier, kept_process, kept_seq)
+    if (rows < 0).any():
+        raise TraceFormatError("an event to be kept is neither in the epoch nor in its frontier")
+    return Frontier(stamped.last, kept_process, kept_seq, stamped.vectors[rows].reshape(-1, n))
+
+
+def stamp(
+    epoch: Epoch, frontier: Frontier, process: Ints | None = None, seq: Ints | None = None
+) -> tuple[Stamped, Frontier]:
+    """Stamp an epoch and advance the frontier past it, keeping the events named besides the last ones."""
+    none = np.empty(0, np.int64)
+    stamped = stamp_epoch(epoch, frontier)
+    return stamped, leave(
+        stamped, frontier, none if process is None else process, none if seq is None else seq
+    )
+
+
+def complete(summary: Frontier, frontier: Frontier) -> Frontier:
+    """The exact leaving frontier, from one summarised from `frontier.names_only()`, and the entering one.
+
+    A summarised vector names, for each process p, the latest event of p in the past. If that is an old
+    event, its vector is to be joined; if a new one, that of p's last old event, which came before it.
+    """
+    vectors = summary.vectors.copy()
+    if frontier.process.size:
+        keys = event_keys(frontier.process, frontier.seq)
+        if not complete_rows(vectors, frontier.last, keys, frontier.vectors, _SEQ_BITS):
+            raise TraceFormatError("a summary names an old event that is not in the entering frontier")
+    return replace(summary, vectors=vectors)
+
+
+@njit(cache=True)
+def complete_rows(vectors, last, keys, old, seq_bits):  # type: ignore[no-untyped-def]
+    n = last.size
+    named = np.empty(n, np.int64)
+    for r in range(vectors.shape[0]):
+        count = 0
+        for p in range(n):
+            seq = min(np.int64(vectors[r, p]), last[p])
+            if seq > 0:
+                row = np.searchsorted(keys, (np.int64(p) << seq_bits) | seq)
+                if row == keys.size or keys[row] != (np.int64(p) << seq_bits) | seq:
+                    return False
+                named[count] = row
+                count += 1
+        for k in range(count):
+            for q in range(n):
+                if old[named[k], q] > vectors[r, q]:
+                    vectors[r, q] = old[named[k], q]
+    return True
+
+
+def _chain_offsets(epoch: Epoch, frontier: Frontier) -> Ints:
+    counts = np.bincount(epoch.process, minlength=epoch.processes)
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    expected = np.arange(epoch.events) - starts[epoch.process] + frontier.last[epoch.process] + 1
+    if not np.array_equal(expected, epoch.seq):
+        at = int(np.argmax(expected != epoch.seq))
+        raise TraceFormatError(
+            f"event #{epoch.seq[at]} of process {epoch.process[at]} follows #{expected[at] - 1}: the events "
+            "of an epoch are given by process and seq, from where the frontier ends"
+        )
+    return starts
+
+
+def _places(epoch: Epoch, frontier: Frontier, starts: Ints) -> Ints:
+    """The chain position of each edge's origin; -1 where it is an old event."""
+    p = epoch.edge_process
+    place = starts[p] + epoch.edge_seq - frontier.last[p] - 1
+    beyond = place >= starts[p + 1]
+    if beyond.any():
+        at = int(np.argmax(beyond))
+        raise TraceFormatError(
+            f"event #{epoch.edge_seq[at]} of process {p[at]} is named as a cause and lies in no epoch so "
+            "far: the cuts are not consistent, or the event is missing"
+        )
+    return np.where(epoch.edge_seq > frontier.last[p], place, -1)
+
+
+def _rows(epoch: Epoch, frontier: Frontier, row_of: Ints, process: Ints, seq: Ints) -> Ints:
+    process, seq = np.asarray(process), np.asarray(seq)
+    rows = frontier.rows(process, seq)
+    new = seq > frontier.last[process]
+    if new.any():
+        keys = event_keys(epoch.process, epoch.seq)
+        rows[new] = row_of[np.searchsorted(keys, event_keys(process[new], seq[new]))]
+    return rows
+
+
+def _cycle(epoch: Epoch, position: Ints) -> str:
+    stuck = np.flatnonzero(position < 0)[:5]
+    names = ", ".join(f"#{epoch.seq[e]} of process {epoch.process[e]}" for e in stuck)
+    return f"happened-before has a cycle; among the events that wait for one another: {names}"

@@ -1,0 +1,98 @@
+"""Immediate predecessors epoch by epoch, as a fold: the state after one epoch is where the next begins.
+
+For each event and process k, let S[k] be the newest relevant event of k in the past, and IP[k] whether
+nothing relevant lies between it and here. Both travel as one number, the *mark* 2·S[k] + 1 - IP[k] (0: none):
+joining two pasts is then a maximum, since knowing a newer event wins, and of equal ones the side that
+knows of something in between (Hélary, Melideo & Raynal's P3, seen as a semilattice). A relevant event's
+immediate predecessors are the even marks before it; after it, all marks are odd but its own.
+
+Cost: events x processes. State: a row for each process and each event whose effects are still to come.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numba import njit
+
+from .epochs import Epoch, Frontier, arrange, event_keys
+from .linearization import Ints
+
+
+def no_marks(processes: int) -> Frontier:
+    """The state before anything happened; a frontier whose vectors are marks."""
+    none = np.empty(0, np.int64)
+    return Frontier(np.zeros(processes, np.int64), none, none, np.empty((0, processes), np.int64))
+
+
+def mark_epoch(
+    epoch: Epoch, relevant: Ints, state: Frontier, kept_process: Ints, kept_seq: Ints
+) -> tuple[tuple[Ints, Ints, Ints], Frontier]:
+    """((effects, cause processes, cause seqs), next state); effects are indices of the epoch's events.
+
+    `kept` names the events, old or new, whose effects come after this epoch.
+    """
+    a = arrange(epoch, state)
+    n, entering = epoch.processes, state.process.size
+    marks = np.empty((entering + epoch.events, n), np.int64)
+    marks[:entering] = state.vectors
+    last_row = state.rows(np.arange(n), state.last)
+    order = a.order
+    effects, processes, seqs = mark_rows(
+        marks, entering, last_row, epoch.process[order], epoch.seq[order], relevant[order],
+        a.edge_offsets, a.edge_rows,
+    )  # fmt: skip
+    present = np.flatnonzero(a.last > 0)
+    keys = np.unique(
+        np.concatenate([event_keys(present, a.last[present]), event_keys(kept_process, kept_seq)])
+    )
+    shape = replace(state, last=a.last)
+    process, seq = keys >> 40, keys & ((1 << 40) - 1)
+    rows = state.rows(process, seq)
+    new = seq > state.last[process]
+    rows[new] = a.row_of[np.searchsorted(event_keys(epoch.process, epoch.seq), keys[new])]
+    after = replace(shape, process=process, seq=seq, vectors=marks[rows].reshape(-1, n))
+    return (order[effects], processes, seqs), after
+
+
+@njit(cache=True)
+def mark_rows(marks, entering, last, process, seq, relevant, edge_offsets, edges):  # type: ignore[no-untyped-def]
+    n = marks.shape[1]
+    capacity = 2 * process.size + n
+    effects = np.empty(capacity, np.int64)
+    cause_process = np.empty(capacity, np.int64)
+    cause_seq = np.empty(capacity, np.int64)
+    found = 0
+    for e in range(process.size):
+        row, p = entering + e, process[e]
+        if last[p] >= 0:
+            marks[row] = marks[last[p]]
+        else:
+            marks[row] = 0
+        for k in range(edge_offsets[e], edge_offsets[e + 1]):
+            for q in range(n):
+                marks[row, q] = max(marks[row, q], marks[edges[k], q])
+        last[p] = row
+        if not relevant[e]:
+            continue
+        if found + n > capacity:
+            capacity *= 2
+            effects, cause_process = _longer(effects, capacity), _longer(cause_process, capacity)
+            cause_seq = _longer(cause_seq, capacity)
+        for q in range(n):
+            mark = marks[row, q]
+            if mark:
+                if mark & 1 == 0:
+                    effects[found] = e
+                    cause_process[found] = q
+                    cause_seq[found] = mark >> 1
+                    found += 1
+                marks[row, q] = mark | 1
+        marks[row, p] = 2 * seq[e]
+    return effects[:found], cause_process[:found], cause_seq[:found]
+
+
+@njit(cache=True)
+def _longer(values, capacity):  # type: ignore[no-untyped-def]
+    longer = np.empty(capacity, np.int64)
+    longer[: values.size] = values
+    return longer

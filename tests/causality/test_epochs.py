@@ -1,0 +1,104 @@
+"""Epoch by epoch gives what looking at the whole gives, however the computation is cut."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from causality import traces
+from happened.causality import encode
+from happened.causality.epochs import Frontier, complete, leave, stamp, stamp_epoch
+from happened.causality.marks import mark_epoch, no_marks
+from happened.causality.stamps import stamp_computation
+from happened.core.errors import TraceFormatError
+from oracles import epochs as cutting
+
+
+def computations(dice):
+    try:
+        return encode(traces.table(traces.wild(dice, steps=60)))
+    except TraceFormatError:  # a cycle: no computation
+        return []
+
+
+@settings(max_examples=400)
+@given(st.randoms(use_true_random=False))
+def test_a_frontier_is_all_that_the_future_needs(dice):
+    for c in computations(dice):
+        whole = stamp_computation(c)
+        frontier = Frontier.beginning(c.processes)
+        at = cutting.cuts(c, dice)
+        for start, end in pairwise(at):
+            epoch, events = cutting.epoch(c, start, end)
+            stamped, frontier = stamp(epoch, frontier, *cutting.kept(c, end))
+            assert np.array_equal(stamped.event_vectors(), whole[events])
+
+
+@settings(max_examples=400)
+@given(st.randoms(use_true_random=False))
+def test_summaries_made_apart_compose_to_the_exact_frontiers(dice):
+    """Two passes and no iteration: nothing is stamped before the scan, and nothing in the scan is."""
+    for c in computations(dice):
+        whole = stamp_computation(c)
+        at = cutting.cuts(c, dice)
+        parts = [cutting.epoch(c, start, end) for start, end in pairwise(at)]
+        # What a layout knows of each frontier without stamping: which events are in it.
+        names, summaries = Frontier.beginning(c.processes), []
+        for (epoch, _), end in zip(parts, at[1:], strict=True):
+            summarised = stamp_epoch(epoch, names)
+            summary = leave(summarised, names, *cutting.kept(c, end))
+            summaries.append(summary)
+            names = summary.names_only()
+        frontier = Frontier.beginning(c.processes)
+        for (epoch, events), summary in zip(parts, summaries, strict=True):
+            assert np.array_equal(stamp_epoch(epoch, frontier).event_vectors(), whole[events])
+            frontier = complete(summary, frontier)
+
+
+@settings(max_examples=300)
+@given(st.randoms(use_true_random=False))
+def test_marks_fold_to_the_transitive_reduction_of_the_relevant_events(dice):
+    for c in computations(dice):
+        relevant = np.array([dice.random() < 0.6 for _ in range(c.events)], bool)
+        state, found = no_marks(c.processes), set()
+        at = cutting.cuts(c, dice)
+        for start, end in pairwise(at):
+            epoch, events = cutting.epoch(c, start, end)
+            (effects, process, seq), state = mark_epoch(epoch, relevant[events], state, *cutting.kept(c, end))
+            found |= {
+                (events[e], int(c.chain[c.chain_offsets[p] + s - 1]))
+                for e, p, s in zip(effects, process, seq, strict=True)
+            }
+        vectors = stamp_computation(c)
+
+        def before(a, b, c=c, vectors=vectors):
+            return a != b and vectors[b, c.process[a]] >= c.seq[a]
+
+        chosen = np.flatnonzero(relevant)
+        expected = {
+            (int(f), int(e))
+            for f in chosen
+            for e in chosen
+            if before(e, f) and not any(before(e, g) and before(g, f) for g in chosen)
+        }
+        assert found == expected
+
+
+def test_an_event_out_of_place_or_forgotten_is_refused():
+    rows = traces.number(
+        {
+            "p": [{"kind": "send", "message": "m", "to": ["q"]}, {"kind": "internal"}],
+            "q": [{"kind": "deliver", "message": "m"}],
+        }
+    )
+    (c,) = encode(traces.table(rows))
+    first, _ = cutting.epoch(c, 0, 2)
+    last, _ = cutting.epoch(c, 2, 3)
+    with pytest.raises(TraceFormatError, match=r"from where the frontier ends|lies in no epoch"):
+        stamp_epoch(last, Frontier.beginning(2))
+    _, frontier = stamp(first, Frontier.beginning(2))
+    if last.process[0] == 1:
+        with pytest.raises(TraceFormatError, match="forgotten"):
+            stamp_epoch(last, frontier)
