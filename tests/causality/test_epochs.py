@@ -4,14 +4,18 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, settings, target
 from hypothesis import strategies as st
 
 from causality import traces
 from happened.causality import encode
+from happened.causality.computation import SEND
 from happened.causality.epochs import Frontier, complete, leave, stamp, stamp_epoch
+from happened.causality.linearization import FIRST
 from happened.causality.marks import mark_epoch, no_marks
+from happened.causality.necessary import NecessaryUnits
 from happened.causality.stamps import stamp_computation
+from happened.causality.units import UnitState, count_units
 from happened.core.errors import TraceFormatError
 from oracles import epochs as cutting
 
@@ -102,3 +106,32 @@ def test_an_event_out_of_place_or_forgotten_is_refused():
     if last.process[0] == 1:
         with pytest.raises(TraceFormatError, match="forgotten"):
             stamp_epoch(last, frontier)
+
+
+@settings(max_examples=300)
+@given(st.randoms(use_true_random=False))
+def test_units_fold_to_the_necessary_information_of_every_edge(dice):
+    seen = 0
+    for c in computations(dice):
+        expected = NecessaryUnits(c).edge_counts
+        state = UnitState.beginning(c.processes)
+        at = cutting.cuts(c, dice)
+        for start, end in pairwise(at):
+            epoch, events = cutting.epoch(c, start, end)
+            slots = [
+                u == c.source[e] and c.fate[e] == FIRST for e in events for u in cutting.predecessors(c, e)
+            ]
+            sent = [c.message[e] if c.kind[e] == SEND else -1 for e in events]
+            slot_of = [range(c.dest_offsets[m], c.dest_offsets[m + 1]) if m >= 0 else () for m in sent]
+            flat = [slot for of in slot_of for slot in of]
+            counts, state = count_units(
+                epoch,
+                np.array(slots, bool),
+                np.concatenate([[0], np.cumsum([len(of) for of in slot_of])]).astype(np.int64),
+                c.slot_dest[flat].astype(np.int64),
+                state,
+                cutting.kept(c, end),
+            )
+            assert np.array_equal(counts, expected[flat])
+            seen += counts.sum()
+    target(float(seen))

@@ -12,12 +12,14 @@ STDLIB_OUT_OF_BOUNDS = {"asyncio", "threading", "socket", "time", "random", "os"
 MAY_IMPORT = {
     "core": set(),
     "ordering": {"core"},
+    "tracking": {"core"},
     "wire": {"core", "ordering"},
     "trace": {"core"},
     "causality": {"core", "trace"},
-    "sim": {"core", "ordering", "wire", "trace"},
+    "sim": {"core", "ordering", "tracking", "wire", "trace"},
+    "experiments": {"core", "ordering", "wire", "trace", "sim", "tracking", "causality", "spark"},
 }
-PURE = {"core", "ordering", "wire"}
+PURE = {"core", "ordering", "tracking", "wire"}
 
 
 def imports(path):
@@ -70,8 +72,9 @@ def test_pure_rooms_use_the_standard_library_without_clock_dice_or_sockets():
 def test_importing_happened_and_its_protocols_needs_no_installed_package():
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        "import happened, happened.ordering, happened.wire;"
-        "happened.ordering.create('ks', 0, 2).multicast([1], b'')"
+        "import happened, happened.ordering, happened.tracking, happened.wire;"
+        "happened.ordering.create('ks', 0, 2).multicast([1], b'');"
+        "happened.tracking.create('p1', 0, 2).on_send(1)"
     )
     # -S: no site-packages, -I: nothing from the environment.
     subprocess.run([sys.executable, "-I", "-S", "-c", code, str(ROOT.parent)], check=True)

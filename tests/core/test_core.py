@@ -33,6 +33,22 @@ def test_lanes_compare_and_select_like_lists(data, n):
     assert list(lanes.unpack(lanes.put(packed_a, lane, 7))) == [*a[:lane], 7, *a[lane + 1 :]]
 
 
+@given(st.data(), st.sampled_from([1, 2, 10, 63, 64, 65, 130]))
+def test_lanes_join_and_subtract_like_lists(data, n):
+    values = st.lists(st.one_of(st.integers(0, 3), st.integers(0, CLOCK_LIMIT - 1)), min_size=n, max_size=n)
+    lanes, a, b = Lanes(n), data.draw(values), data.draw(values)
+    packed_a, packed_b = lanes.pack(a), lanes.pack(b)
+    assert list(lanes.unpack(lanes.maximum(packed_a, packed_b))) == [
+        max(x, y) for x, y in zip(a, b, strict=True)
+    ]
+    ahead = [x if x > y else 0 for x, y in zip(a, b, strict=True)]
+    assert list(lanes.unpack(lanes.newer(packed_a, packed_b))) == ahead
+    assert lanes.beyond(packed_a, packed_b) == max((i for i, x in enumerate(ahead) if x), default=None)
+    assert list(lanes.items(packed_a)) == [(i, x) for i, x in enumerate(a) if x]
+    assert lanes.occupied(packed_a) == n - a.count(0)
+    assert list(Lanes(n + 1).unpack(lanes.widened(packed_a, n + 1))) == [*a, 0]
+
+
 @given(CLOCKS, CLOCKS)
 def test_the_one_comparator_follows_the_definition(a, b):
     def at_most(x, y):

@@ -48,5 +48,14 @@ class History:
         """The units required on the edge to one destination of a multicast to the set `to`."""
         return frozenset(unit for unit in log_before if unit[2] == destination or unit[2] not in to)
 
+    def chain_length(self, first, last):
+        """Messages on the shortest causal chain from `first` to `last`; one if the same process sent both."""
+        sender = last[0]
+        if first[0] == sender:
+            return 1
+        arrived = [event[1] for event in self.before[last] if event[0] == "deliver" and event[2] == sender]
+        via = [m for m in arrived if m == first or ("send", first) in self.before[m]]
+        return 1 + min(1 if m == first else self.chain_length(first, m) for m in via)
+
     def undelivered(self):
         return {(m, x) for m, dests in self.dests.items() for x in dests if m not in self.order.get(x, [])}

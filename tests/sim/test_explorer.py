@@ -153,3 +153,60 @@ def test_ks_is_safe_live_and_optimal_with_three_processes_and_three_multicasts(f
     assert result.programs == 598
     assert result.violations == ()
     assert result.states > 50_000
+
+
+class Gossiping(Unordered):
+    """Everybody passes on what is new to everybody else."""
+
+    def __init__(self, me, n):
+        super().__init__(me, n)
+        self._heard = frozenset()
+
+    def receive(self, message):
+        name = (message.sender, message.clock)
+        if name in self._heard:
+            return []
+        self._heard |= {name}
+        relays = [Send(d, message) for d in range(self.n) if d not in (self.me, message.sender)]
+        return [*relays, *super().receive(message)] if self.me in message.to else relays
+
+    def snapshot(self):
+        return repr((self.n, self._clock, sorted(self._heard))).encode()
+
+    def restore(self, data):
+        self.n, self._clock, heard = eval(data)
+        self._heard = frozenset(heard)
+
+
+class Whispering(Gossiping):
+    """Tells one other process and leaves the rest to it."""
+
+    def multicast(self, to, payload):
+        return super().multicast(to, payload)[:1]
+
+
+def test_what_is_sent_on_receiving_travels_too():
+    """Flooding: with FIFO links causal, without them not."""
+    options = {"casts": "broadcast", "self_addressed": False}
+    assert explore(Gossiping, 3, 2, fifo=True, **options).violations == ()
+    assert explore(Gossiping, 3, 2, **options).counts()["safety"] > 0
+    result = explore(Whispering, 3, 2, **options)
+    assert result.counts() == {"safety": 2, "liveness": 0, "error": 0}
+    relayed = [line for v in result.violations for line in v.schedule if " from " in line]
+    assert relayed == ["2 receives M(1,1) from 0"]
+
+
+def test_total_order_is_judged_for_agreement_and_not_for_causality():
+    result = explore(Unordered, 2, 2, order="total", casts="broadcast")
+    assert result.judged == ("safety", "agreement", "liveness", "error")
+    assert result.counts()["safety"] == 0 and result.counts()["agreement"] > 0
+    first = next(violation for violation in result.violations if violation.kind == "agreement")
+    assert first.reason == "1 delivers M(0,1) after M(1,1), and 0 before it"
+    assert explore(Unordered, 3, 3, order="total", casts="unicast").violations == ()
+
+
+def test_causal_total_order_is_judged_for_both_and_fifo_for_each_sender_alone():
+    both = explore(Unordered, 2, 2, order="causal-total", casts="broadcast").counts()
+    assert both["safety"] > 0 and both["agreement"] > 0
+    assert explore(Unordered, 3, 2, order="fifo", fifo=True).violations == ()
+    assert explore(Unordered, 3, 2, order="causal", fifo=True).counts()["safety"] > 0

@@ -67,3 +67,10 @@ def test_a_program_reads_as_who_sends_what_to_whom():
 def test_senseless_sizes_are_refused(arguments, options, reason):
     with pytest.raises(LocalProtocolError, match=reason):
         programs(*arguments, **options)
+
+
+def test_all_renamings_on_request():
+    """Every sequence of destination sets: 7 sets, two sends by one of three processes or one each of two."""
+    every = programs(3, 2, renamed=True)
+    assert len(every) == len(set(every)) == 3 * 7**2 + 3 * 7**2
+    assert set(programs(3, 2)) < set(every)

@@ -5,6 +5,7 @@ what `encode` made of it, so that several questions cost one encoding; one trace
 computations, which are judged apart and counted together.
 
     stamp(trace)             exact vector timestamps: Stamps
+    predecessors(trace)      immediate predecessors, the transitive reduction: Predecessors
     check_order(trace, o)    causal, fifo or total order of deliveries: Verdict with witnesses
     check_delivery(trace)    what was lost, duplicated, misdelivered or never sent: Deliveries
     necessary(trace)         the units PC1/PC2 force on every log and message edge: Necessary
@@ -16,6 +17,7 @@ from .computation import Computation, Event, encode
 from .delivery import Deliveries, check_delivery
 from .necessary import Necessary, Unit, necessary
 from .order import ORDERS, check_order
+from .predecessors import Predecessors, predecessors
 from .stamps import Stamps, stamp
 from .verdict import Disagreement, EarlyDelivery, Verdict, Witness
 
@@ -28,6 +30,7 @@ __all__ = [
     "EarlyDelivery",
     "Event",
     "Necessary",
+    "Predecessors",
     "Stamps",
     "Unit",
     "Verdict",
@@ -37,5 +40,6 @@ __all__ = [
     "check_order",
     "encode",
     "necessary",
+    "predecessors",
     "stamp",
 ]

@@ -62,6 +62,7 @@ class Computation:
     kind: Ints
     message: Ints
     row: Ints  # of the table it came from
+    relevant: Ints  # whether the application wants it timestamped
     fate: Ints  # FIRST, REPEATED, … for deliveries
     source: Ints  # the send whose message edge ends here
     cause_offsets: Ints
@@ -145,6 +146,7 @@ class _Columns:
         self.process = process[self.row]
         self.seq = seq[self.row]
         self.computation = computation[self.row]
+        self.relevant = table["relevant"].to_numpy()[self.row]
         self.kind = pc.index_in(table["kind"], value_set=pa.array(KINDS)).to_numpy().astype(np.int8)[self.row]
 
         messages, self.names = _encode_names(table["message"])
@@ -242,6 +244,7 @@ def _split(table: pa.Table, columns: _Columns) -> list[Computation]:
                 kind=c.kind[at],
                 message=_shift(c.message[at], m.start),
                 row=c.row[at],
+                relevant=c.relevant[at],
                 fate=c.fate[at],
                 source=_shift(source[e], e.start),
                 cause_offsets=cause_offsets[e.start : e.stop + 1] - cause_offsets[e.start],

@@ -31,6 +31,11 @@ def event_keys(process: Ints, seq: Ints) -> Ints:
     return (process.astype(np.int64) << _SEQ_BITS) | seq
 
 
+def split_keys(keys: Ints) -> tuple[Ints, Ints]:
+    """(process, seq) of event keys."""
+    return keys >> _SEQ_BITS, keys & ((1 << _SEQ_BITS) - 1)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Epoch:
     """Events by process, then seq, without gaps; edges from other events lead into them.
@@ -164,7 +169,7 @@ def leave(stamped: Stamped, frontier: Frontier, process: Ints, seq: Ints) -> Fro
     n = stamped.epoch.processes
     present = np.flatnonzero(stamped.last > 0)
     keys = np.unique(np.concatenate([event_keys(present, stamped.last[present]), event_keys(process, seq)]))
-    kept_process, kept_seq = keys >> _SEQ_BITS, keys & ((1 << _SEQ_BITS) - 1)
+    kept_process, kept_seq = split_keys(keys)
     rows = stamped.rows(frontier, kept_process, kept_seq)
     if (rows < 0).any():
         raise TraceFormatError("an event to be kept is neither in the epoch nor in its frontier")

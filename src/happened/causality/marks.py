@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numba import njit
 
-from .epochs import Epoch, Frontier, arrange, event_keys
+from .epochs import Epoch, Frontier, arrange, event_keys, split_keys
 from .linearization import Ints
 
 
@@ -45,12 +45,11 @@ def mark_epoch(
     keys = np.unique(
         np.concatenate([event_keys(present, a.last[present]), event_keys(kept_process, kept_seq)])
     )
-    shape = replace(state, last=a.last)
-    process, seq = keys >> 40, keys & ((1 << 40) - 1)
+    process, seq = split_keys(keys)
     rows = state.rows(process, seq)
     new = seq > state.last[process]
     rows[new] = a.row_of[np.searchsorted(event_keys(epoch.process, epoch.seq), keys[new])]
-    after = replace(shape, process=process, seq=seq, vectors=marks[rows].reshape(-1, n))
+    after = replace(state, last=a.last, process=process, seq=seq, vectors=marks[rows].reshape(-1, n))
     return (order[effects], processes, seqs), after
 
 

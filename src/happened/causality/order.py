@@ -67,7 +67,7 @@ def _overtaken(c: Computation, slots: Ints, vectors: Ints, same_sender_only: boo
     channel_ends = np.cumsum(np.bincount(channel))
     dest_channels = np.searchsorted(channels // c.processes, np.arange(c.processes + 1))
     found = early_deliveries(
-        send, dest, channel, c.seq[send], vectors, queue, channel_ends, channels % c.processes,
+        slots.size, send, dest, channel, c.seq[send], vectors, queue, channel_ends, channels % c.processes,
         dest_channels, same_sender_only,
     )  # fmt: skip
     return np.where(found >= 0, slots[found], -1)
@@ -75,17 +75,19 @@ def _overtaken(c: Computation, slots: Ints, vectors: Ints, same_sender_only: boo
 
 @njit(cache=True)
 def early_deliveries(  # type: ignore[no-untyped-def]
-    send, dest, channel, seq, vectors, queue, channel_ends, channel_sender, dest_channels, same_sender_only
+    deliveries, send, dest, channel, seq, vectors, queue, channel_ends, channel_sender, dest_channels,
+    same_sender_only,
 ):  # fmt: skip
-    """For each delivery, given in topological order, the index of a delivery it overtook, or -1.
+    """For each of the first `deliveries` slots, in topological order of delivery, one it overtook, or -1.
 
-    queue holds the deliveries of each channel in sending order; those of channel k end at channel_ends[k].
+    The slots beyond are delivered after all of these. queue holds the slots of each channel in sending
+    order; those of channel k end at channel_ends[k].
     """
-    overtaken = np.full(send.size, -1, np.int64)
+    overtaken = np.full(deliveries, -1, np.int64)
     delivered = np.zeros(send.size, np.bool_)
     head = np.zeros(channel_ends.size, np.int64)
     head[1:] = channel_ends[:-1]
-    for d in range(send.size):
+    for d in range(deliveries):
         own = channel[d]
         first, end = dest_channels[dest[d]], dest_channels[dest[d] + 1]
         if same_sender_only:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..core.errors import CausalityError
-from . import check, explore, simulate
+from . import analyze, check, compare, explore, importing, simulate, track
 
-COMMANDS = (simulate, check, explore)
+COMMANDS = (simulate, importing, analyze, check, explore, track, compare)
 
 EPILOG = """\
 a first look:

@@ -11,13 +11,20 @@ from .terminal import print_json, progress
 
 DESCRIPTION = """\
 Run a protocol through every interleaving of every program of a given size (each process performs a
-sequence of multicasts; packets arrive in any order), and judge it at every step: safety (causal order, at
-most once), liveness (everything is delivered) and, for protocols that tell their log, optimality (every
-message and every log holds exactly the necessary information). A violation comes with a schedule that
-leads to it, the shortest of its kind first.
+sequence of multicasts; packets arrive in any order), and judge it at every step: safety (the order it
+promises, at most once), agreement (for total order: nobody delivers two messages the other way round),
+liveness (everything is delivered) and, for protocols that tell their log, optimality (every message and
+every log holds exactly the necessary information). A violation comes with a schedule that leads to it,
+the shortest of its kind first.
 """
 
-_PROMISES = {"safety": "safety", "liveness": "liveness", "optimality": "optimality", "error": "no exception"}
+_PROMISES = {
+    "safety": "safety",
+    "agreement": "agreement",
+    "liveness": "liveness",
+    "optimality": "optimality",
+    "error": "no exception",
+}
 
 EPILOG = """\
 example:

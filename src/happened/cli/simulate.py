@@ -105,7 +105,7 @@ def _print(summary: dict[str, Any], out: Path | None) -> None:
     ledger = summary["ledger"]
     print(f"{'seed':<16} {summary['parameters']['seed']:>12}")
     print(f"{'virtual time':<16} {summary['virtual_seconds']:>12,.3f} s")
-    for name in ("messages", "transmissions", "arrivals", "deliveries"):
+    for name in ("messages", "transmissions", "added", "arrivals", "deliveries"):
         print(f"{name:<16} {ledger[name]:>12,}")
     print(f"{'undelivered':<16} {len(summary['undelivered']):>12,}")
     print(f"\n{'':<16} {'mean':>12} {'p99':>12} {'max':>12}")
@@ -129,6 +129,7 @@ _SPREADS = (
     ("log_units", "log units", 0),
     ("held", "held messages", 0),
     ("wait", "waiting, s", 3),
+    ("late", "added delay, s", 3),
 )
 
 

@@ -5,11 +5,12 @@ vector; a comparison sets it, subtracts, and looks at which guards were borrowed
 processing with full-word instructions", CACM 18(8), 1975). Python's integers have no fixed word, so one
 subtraction serves any n. `spread` turns guards into masks that select whole lanes.
 
-A lane holds a clock or a set of processes: 63 bits at least, and a bit for each of n processes.
+A lane of `lanes` holds a clock or a set of processes: 63 bits at least, and a bit for each of n processes.
+One of `clock_lanes` holds a clock, in 64 bits whatever n is.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 CLOCK_LIMIT = 1 << 63
@@ -21,16 +22,22 @@ class Lanes:
 
     __slots__ = ("bytes_per_lane", "guards", "members", "n", "ones", "shift", "value", "width")
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, width: int | None = None) -> None:
         self.n = n
         # A multiple of 64 keeps `unpack` on struct's fast path up to 63 processes and relanes rarely beyond.
-        self.width = 64 * (n // 64 + 1)
+        self.width = 64 * (n // 64 + 1) if width is None else width
         self.bytes_per_lane = self.width // 8
         self.shift = self.width - 1
         self.value = (1 << self.shift) - 1  # all bits of lane 0 but its guard
         self.ones = sum(1 << (self.width * p) for p in range(n))
         self.guards = self.ones << self.shift
         self.members = (1 << n) - 1  # the set of all processes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lanes) and (self.n, self.width) == (other.n, other.width)
+
+    def __hash__(self) -> int:
+        return hash((self.n, self.width))
 
     def at_least(self, a: int, b: int) -> int:
         """The guards of the lanes where a >= b."""
@@ -39,6 +46,32 @@ class Lanes:
     def spread(self, guards: int) -> int:
         """Masks over the values of the lanes whose guard is set."""
         return guards - (guards >> self.shift)
+
+    def maximum(self, a: int, b: int) -> int:
+        """Lane by lane the greater value."""
+        return b ^ (a ^ b) & self.spread(self.at_least(a, b))
+
+    def newer(self, a: int, b: int) -> int:
+        """The lanes of a that are greater than those of b; the others are zero."""
+        return a & self.spread(self.guards ^ self.at_least(b, a))
+
+    def beyond(self, a: int, b: int) -> int | None:
+        """The highest lane where a > b, if there is one."""
+        greater = self.guards ^ self.at_least(b, a)
+        return greater.bit_length() // self.width - 1 if greater else None
+
+    def items(self, vector: int) -> Iterator[tuple[int, int]]:
+        """(lane, value) of the lanes that are not zero."""
+        return ((lane, value) for lane, value in enumerate(self.unpack(vector)) if value)
+
+    def occupied(self, vector: int) -> int:
+        """How many lanes are not zero."""
+        return (self.guards ^ self.at_least(0, vector)).bit_count()
+
+    def widened(self, vector: int, n: int) -> int:
+        """The same values as a vector over n processes, at least as many as here."""
+        wider = lanes(n)
+        return vector if wider.width == self.width else wider.pack([*self.unpack(vector)])
 
     def get(self, vector: int, lane: int) -> int:
         return vector >> (self.width * lane) & self.value
@@ -63,3 +96,8 @@ class Lanes:
 @lru_cache(maxsize=64)
 def lanes(n: int) -> Lanes:
     return Lanes(n)
+
+
+@lru_cache(maxsize=64)
+def clock_lanes(n: int) -> Lanes:
+    return Lanes(n, 64)

@@ -5,8 +5,26 @@ from types import MappingProxyType
 from typing import Any
 
 from ..core.errors import LocalProtocolError
-from .causal import ks
+from .causal import (
+    acknowledged,
+    bss,
+    bss_groups,
+    cbcast,
+    chain_two,
+    flooding,
+    kim,
+    ks,
+    phased,
+    prs,
+    pruning,
+    psync,
+    rst,
+    serialized_broadcast,
+    serialized_multicast,
+    ses,
+)
 from .machine import Effect, Facts, Held, Machine, Message, Unit
+from .total import agreed, causal_total, sequencer
 
 __all__ = ["DEFAULT", "Effect", "Facts", "Held", "Machine", "Message", "Unit", "create", "protocols"]
 
@@ -14,6 +32,24 @@ DEFAULT = "ks"
 
 _MACHINES: dict[str, tuple[Facts, Callable[..., Machine]]] = {
     "ks": (ks.FACTS, ks.KshemkalyaniSinghal),
+    "bss": (bss.FACTS, bss.BirmanSchiperStephenson),
+    "bss-groups": (bss_groups.FACTS, bss_groups.GroupVectors),
+    "chain-two": (chain_two.FACTS, chain_two.AdelsteinSinghal),
+    "kim": (kim.FACTS, kim.KimKim),
+    "prs": (prs.FACTS, prs.PrakashRaynalSinghal),
+    "pruning": (pruning.FACTS, pruning.Pruning),
+    "rst": (rst.FACTS, rst.RaynalSchiperToueg),
+    "serialized-broadcast": (serialized_broadcast.FACTS, serialized_broadcast.SerializedBroadcasts),
+    "serialized-multicast": (serialized_multicast.FACTS, serialized_multicast.SerializedMulticasts),
+    "ses": (ses.FACTS, ses.SchiperEggliSandoz),
+    "acknowledged": (acknowledged.FACTS, acknowledged.AcknowledgedUnicast),
+    "agreed": (agreed.FACTS, agreed.AgreedTotalOrder),
+    "causal-total": (causal_total.FACTS, causal_total.CausalTotalOrder),
+    "cbcast": (cbcast.FACTS, cbcast.CarryingMulticast),
+    "flooding": (flooding.FACTS, flooding.FloodingBroadcast),
+    "phased": (phased.FACTS, phased.PhasedMulticast),
+    "psync": (psync.FACTS, psync.ContextGraph),
+    "sequencer": (sequencer.FACTS, sequencer.SequencerTotalOrder),
 }
 
 

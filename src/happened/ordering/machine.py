@@ -31,7 +31,12 @@ class Facts:
 
 
 class Message(Protocol):
-    """What one transmission carries. Values: never changed once made."""
+    """What one transmission carries. Values: never changed once made.
+
+    An application message is named by its sender and clock, whoever relays it. A control message (an
+    acknowledgement, say) is for no application: its `to` is empty, and its sender and clock name the
+    application message it speaks of, clock 0 meaning none.
+    """
 
     @property
     def sender(self) -> int: ...
@@ -58,6 +63,9 @@ class Held(NamedTuple):
 
 
 class Machine(Protocol):
+    """A machine that may keep a message back at its sender also tells its `clock`, which after a
+    `multicast` is that of the new message: no effect need show it yet."""
+
     @property
     def me(self) -> int: ...
     @property

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ..ordering import create
+from ..ordering import create, protocols
 from .automaton import Automaton, Factory
 from .programs import Program, programs
-from .search import KINDS, OPTIMALITY, Explored, Search, Violation
+from .search import AGREEMENT, KINDS, OPTIMALITY, Explored, Search, Violation
 
 __all__ = ["KINDS", "Exploration", "Explorer", "Violation", "explore"]
 
@@ -41,23 +41,31 @@ def explore(
     processes: int,
     messages: int,
     *,
+    order: str | None = None,
     fifo: bool = False,
     self_addressed: bool = True,
     optimal: bool | None = None,
     casts: str = "multicast",
+    renamed: bool = False,
     workers: int = 1,
     stop_at_first: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> Exploration:
     """Explore a protocol, given by its registered name or by what makes a machine from (me, n).
 
+    `order` says what to judge, in the words of `Facts`; by default what the registered protocol promises,
+    and causal order for a factory.
     `optimal` says whether to judge optimality; by default, if the machines tell their log (`log_units`).
+    `renamed` explores programs that differ only in the names of processes too, for protocols that do not
+    treat processes alike.
     `progress` is called with the numbers of programs explored and to explore. More than one worker needs
     a factory that can be pickled.
     """
+    if order is None:
+        order = protocols()[factory].order if isinstance(factory, str) else "causal"
     make = partial(create, factory) if isinstance(factory, str) else factory
-    todo = programs(processes, messages, casts=casts, self_addressed=self_addressed)
-    explorer = Explorer(make, processes, fifo=fifo, optimal=optimal)
+    todo = programs(processes, messages, casts=casts, self_addressed=self_addressed, renamed=renamed)
+    explorer = Explorer(make, processes, order=order, fifo=fifo, optimal=optimal)
     states = transitions = explored = 0
     found: list[Violation] = []
     for result in _explored(explorer, todo, workers):
@@ -85,9 +93,9 @@ def _explored(explorer: "Explorer", todo: Sequence[Program], workers: int) -> It
 _worker: "Explorer"  # each worker process has its own, and with it its own transition table
 
 
-def _start_worker(factory: Factory, processes: int, fifo: bool, optimal: bool | None) -> None:
+def _start_worker(factory: Factory, processes: int, order: str, fifo: bool, optimal: bool | None) -> None:
     global _worker
-    _worker = Explorer(factory, processes, fifo=fifo, optimal=optimal)
+    _worker = Explorer(factory, processes, order=order, fifo=fifo, optimal=optimal)
 
 
 def _explore_in_worker(program: Program) -> Explored:
@@ -97,14 +105,23 @@ def _explore_in_worker(program: Program) -> Explored:
 class Explorer:
     """Explores one program after another; what the machines did is remembered from one to the next."""
 
-    def __init__(self, factory: Factory, processes: int, *, fifo: bool, optimal: bool | None) -> None:
-        self.arguments = (factory, processes, fifo, optimal)
+    def __init__(
+        self, factory: Factory, processes: int, *, order: str, fifo: bool, optimal: bool | None
+    ) -> None:
+        self.arguments = (factory, processes, order, fifo, optimal)
         self._automaton = Automaton(factory, processes)
+        self._order = order
         self._fifo = fifo
         self._optimal = self._automaton.tells_log if optimal is None else optimal
-        self.judged = tuple(kind for kind in KINDS if kind != OPTIMALITY or self._optimal)
+        unjudged = {
+            AGREEMENT: order not in ("total", "causal-total"),
+            OPTIMALITY: not self._optimal,
+        }
+        self.judged = tuple(kind for kind in KINDS if not unjudged.get(kind))
 
     def explore(self, program: Program) -> Explored:
         if len(self._automaton) > TABLE_LIMIT:
             self._automaton.forget()
-        return Search(self._automaton, program, fifo=self._fifo, optimal=self._optimal).run()
+        return Search(
+            self._automaton, program, order=self._order, fifo=self._fifo, optimal=self._optimal
+        ).run()

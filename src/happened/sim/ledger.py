@@ -34,13 +34,18 @@ class Transmission(NamedTuple):
     units: int
     control_bytes: int  # as encoded
     model_bytes: int  # in the model of seed 001
+    tracking_entries: int = 0  # event identifiers that a tracker's piggyback carries
+    tracking_bytes: int = 0  # as encoded
+    added: int = 0  # 1 unless it is first-hand: an application message, by its sender, to a destination
 
 
-MEASURES = ("entries", "units", "control_bytes", "model_bytes")
+MEASURES = ("entries", "units", "control_bytes", "model_bytes", "tracking_entries", "tracking_bytes")
 
 
-def model_bytes(entries: int, units: int) -> int:
-    return ENTRY_BYTES * entries + UNIT_BYTES * units
+def model_bytes(message: Any, entries: int, units: int) -> int:
+    """As the message tells, where its information is not of the form (sender, clock, destinations)."""
+    tell = getattr(message, "model_bytes", None)
+    return int(tell()) if tell is not None else ENTRY_BYTES * entries + UNIT_BYTES * units
 
 
 class Ledger:
@@ -51,12 +56,14 @@ class Ledger:
         self._columns = {name: array("q") for name in Transmission._fields}
         self._rows = self._columns["sender"]
         self._transmissions = 0
+        self._added = 0
         self._sum = dict.fromkeys(MEASURES, 0)
         self._max = dict.fromkeys(MEASURES, 0)
         self._messages = 0
         self._log_units = array("q")
         self._held = array("q")
         self._waits = array("q")
+        self._late = array("q")
 
     def __enter__(self) -> "Ledger":
         return self
@@ -88,8 +95,10 @@ class Ledger:
         """A packet arrived; its receiver now holds this many messages back."""
         self._held.append(held)
 
-    def delivery(self, wait: int) -> None:
+    def delivery(self, wait: int, late: int) -> None:
+        """A message was delivered so long after it arrived, and after it could have arrived at best."""
         self._waits.append(wait)
+        self._late.append(late)
 
     def totals(self) -> dict[str, Any]:
         """Counts, and sizes and times (in seconds) as mean, p99 where it tells more, and max."""
@@ -98,6 +107,7 @@ class Ledger:
         return {
             "messages": self._messages,
             "transmissions": sent,
+            "added": self._added,
             "arrivals": len(self._held),
             "deliveries": len(self._waits),
             **{
@@ -107,12 +117,14 @@ class Ledger:
             "log_units": _spread(self._log_units) if self._log_units else None,
             "held": _spread(self._held),
             "wait": {name: value / 1e9 for name, value in _spread(self._waits, p99=True).items()},
+            "late": {name: value / 1e9 for name, value in _spread(self._late, p99=True).items()},
         }
 
     def _fold(self) -> None:
         batch = {name: np.array(column) for name, column in self._columns.items()}
         rows = len(self._rows)
         self._transmissions += rows
+        self._added += int(batch["added"].sum())
         for name in MEASURES if rows else ():
             self._sum[name] += int(batch[name].sum())
             self._max[name] = max(self._max[name], int(batch[name].max()))

@@ -108,25 +108,31 @@ class Links:
         ordered = sorted(network.partitions, key=lambda partition: partition.start)
         self._partitions = [(int(p.start * SECOND), int(p.end * SECOND), p.island) for p in ordered]
 
-    def arrivals(self, sender: int, to: int, now: int) -> Sequence[int]:
-        """When the packet arrives, in ns; twice if the network doubles it."""
-        first = self._arrival(sender, to, now)
+    def arrivals(self, sender: int, to: int, now: int, delay: int | None = None) -> Sequence[int]:
+        """When the packet arrives, in ns; twice if the network doubles it. A delay not given is drawn."""
+        if delay is None:
+            delay = self._network.delay.draw(self._delays)
+        first = self._arrival(sender, to, now, delay)
         share = self._network.duplicate
         if share and self._duplicates.random() < share:
-            return first, self._arrival(sender, to, now)
+            return first, self._arrival(sender, to, now, self._network.delay.draw(self._duplicates))
         return (first,)
 
-    def _arrival(self, sender: int, to: int, now: int) -> int:
-        delay = self._network.delay.draw(self._delays)
+    def _arrival(self, sender: int, to: int, now: int, delay: int) -> int:
+        arrival = self.direct(sender, to, now, delay)
+        if self._network.fifo:
+            arrival = max(arrival, self._latest.get((sender, to), 0))
+            self._latest[sender, to] = arrival
+        return arrival
+
+    def direct(self, sender: int, to: int, now: int, delay: int) -> int:
+        """When a packet with this delay arrives, were it not for others ahead of it on a FIFO link."""
         arrival = now + delay
         for start, end, island in self._partitions:
             # A packet that cannot be across before the cut leaves again when it heals.
             if now < end and arrival >= start and (sender in island) != (to in island):
                 now = end
                 arrival = end + delay
-        if self._network.fifo:
-            arrival = max(arrival, self._latest.get((sender, to), 0))
-            self._latest[sender, to] = arrival
         return arrival
 
 

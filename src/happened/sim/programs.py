@@ -38,18 +38,23 @@ def set_text(bits: int) -> str:
 
 
 def programs(
-    processes: int, messages: int, *, casts: str = "multicast", self_addressed: bool = True
+    processes: int,
+    messages: int,
+    *,
+    casts: str = "multicast",
+    self_addressed: bool = True,
+    renamed: bool = False,
 ) -> list[Program]:
-    """One program of each class of `messages` sends in all, the smallest first."""
+    """One program of each class of `messages` sends in all, the smallest first; if `renamed`, all of them."""
     if processes < 1 or messages < 1:
         raise LocalProtocolError(f"a program needs processes and messages, not {processes} and {messages}")
     if processes == 1 and not self_addressed:
         raise LocalProtocolError("a single process can only send to itself; allow that, or add a process")
-    renamings = [_Renaming(p, processes) for p in permutations(range(processes))]
+    renamings = [] if renamed else [_Renaming(p, processes) for p in permutations(range(processes))]
     choices = [_destination_sets(p, processes, casts, self_addressed) for p in range(processes)]
     kept = []
     for lengths in _compositions(messages, processes):
-        if any(a < b for a, b in pairwise(lengths)):
+        if not renamed and any(a < b for a, b in pairwise(lengths)):
             continue  # some renaming puts the longer sequences first
         slots = [product(choices[p], repeat=length) for p, length in enumerate(lengths)]
         for sends in product(*slots):

@@ -5,6 +5,7 @@ from typing import Any
 
 from ..ordering import Message
 from ..trace import TraceWriter
+from ..tracking import Timestamp
 
 
 class Recorder:
@@ -48,6 +49,21 @@ class Recorder:
             row["attributes"] = {"units": " ".join(tokens)}
         self._append(row)
 
+    def passed(self, process: int, seq: int, message: Message, time: int, entries: int, size: int) -> None:
+        """A packet that is not for the application here: a relayed message, an acknowledgement."""
+        self._append(
+            {
+                "computation": self._computation,
+                "process": f"p{process}",
+                "seq": seq,
+                "kind": "internal",
+                "time": time,
+                "label": f"{type(message).__name__} of p{message.sender}:{message.clock}",
+                "control_entries": entries,
+                "control_bytes": size,
+            }
+        )
+
     def delivered(self, process: int, seq: int, message: tuple[int, int], time: int) -> None:
         self._append(
             {
@@ -59,3 +75,33 @@ class Recorder:
                 "time": time,
             }
         )
+
+    def relevant(self, process: int, seq: int, stamp: Timestamp, time: int) -> None:
+        """A relevant event, with what its tracker told of it in attributes, as `p0:3 p1:1`.
+
+        Not in `clock`: that counts all events, and a tracker only relevant ones.
+        """
+        attributes = {"relevant_seq": str(stamp.seq)}
+        for name, counts in (("vector", stamp.counts), ("dependencies", stamp.dependencies)):
+            if counts is not None:
+                attributes[name] = _names((k, count) for k, count in enumerate(counts) if count)
+        if stamp.immediate is not None:
+            attributes["predecessors"] = _names(sorted(stamp.immediate))
+        if stamp.scalar is not None:
+            attributes["scalar"] = str(stamp.scalar)
+        self._append(
+            {
+                "computation": self._computation,
+                "process": f"p{process}",
+                "seq": seq,
+                "kind": "internal",
+                "time": time,
+                "relevant": True,
+                "label": "null event" if stamp.null else "relevant event",
+                "attributes": attributes,
+            }
+        )
+
+
+def _names(events: Iterable[tuple[int, int]]) -> str:
+    return " ".join(f"p{process}:{seq}" for process, seq in events)

@@ -6,24 +6,34 @@ reached in several ways are expanded once, which merges the interleavings that d
 of steps that commute. The search is breadth-first, so the first violation of a kind has a schedule as
 short as any.
 
-Checked    safety at every delivery: causal order, at most once, only at destinations;
+Checked    safety at every delivery: the promised order, causal or of each sender (none where only total order
+           is promised), at most once, only at destinations;
+           agreement, where total order is promised: no two processes deliver two messages in opposite orders;
            liveness when nothing more can happen: everything delivered, nothing held;
            optimality at every event: each message and each log holds exactly the necessary units;
            and that no machine raises.
 Prunes     nothing beyond a step that is unsafe or raises: after it no answer means anything.
+
+What is sent on receiving (relays, acknowledgements, proposals) travels like anything else; the truth knows
+of application messages only, which is what order is promised for.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..core.destinations import unpack
 from ..ordering import Unit
 from .automaton import Automaton, Step
 from .programs import Program, set_text
 from .truth import Edge, Messages, Truth, on_edge
 
-SAFETY, LIVENESS, OPTIMALITY, ERROR = KINDS = ("safety", "liveness", "optimality", "error")
+SAFETY, AGREEMENT, LIVENESS, OPTIMALITY, ERROR = KINDS = (
+    "safety",
+    "agreement",
+    "liveness",
+    "optimality",
+    "error",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +55,27 @@ class Explored:
 
 class State(NamedTuple):
     machines: tuple[int, ...]
-    casts: tuple[int, ...]  # per message, as the automaton numbers multicasts; 0 while unsent
-    in_flight: int  # bit m * processes + d: message m is on its way to d
+    clocks: tuple[int, ...]  # per message of the program; 0 while unsent
+    in_flight: tuple[int, ...]  # packets, sorted; with FIFO links by channel only, so that they stay in order
+    orders: tuple[tuple[int, ...], ...]  # per process what it delivered, if agreement is judged
     truth: Truth
 
 
 Action = int
-"""m * processes + d: message m arrives at d; ~m: message m is sent."""
+"""A packet, which arrives; or ~m: message m is sent."""
 
 
 class Search:
-    def __init__(self, automaton: Automaton, program: Program, *, fifo: bool, optimal: bool) -> None:
+    """`order` is what the protocol promises, in the words of `Facts`."""
+
+    def __init__(
+        self, automaton: Automaton, program: Program, *, order: str, fifo: bool, optimal: bool
+    ) -> None:
         self._automaton = automaton
         self._program = program
+        self._order = order
+        self._agreed = order in ("total", "causal-total")
+        self._fifo = fifo
         self._optimal = optimal
         self._n = n = len(program.sends)
         # Messages are numbered process by process, in the order of their sends.
@@ -65,18 +83,14 @@ class Search:
         self._to = [to for sends in program.sends for to in sends]
         self._of = [[m for m, sender in enumerate(self._sender) if sender == p] for p in range(n)]
         self._messages = Messages(n, self._to)
-        # Per packet, the packets of its channel that a FIFO link lets through first.
-        self._ahead = [
-            sum(1 << k * n + d for k in self._of[sender] if k < m) if fifo else 0
-            for m, sender in enumerate(self._sender)
-            for d in range(n)
-        ]
         self._necessary: dict[tuple[int, tuple[int, ...]], frozenset[Edge]] = {}
         self._reached: dict[State, tuple[State, Action] | None] = {}
         self._explored = Explored()
 
     def run(self) -> Explored:
-        start = State(self._automaton.initial, (0,) * len(self._to), 0, Truth.beginning(self._messages))
+        orders = ((),) * self._n if self._agreed else ()
+        unsent = (0,) * len(self._to)
+        start = State(self._automaton.initial, unsent, (), orders, Truth.beginning(self._messages))
         reached = self._reached
         reached[start] = None
         frontier = [start]
@@ -104,13 +118,20 @@ class Search:
         actions = []
         for sends in self._of:
             for m in sends:
-                if not state.casts[m]:
+                if not state.clocks[m]:
                     actions.append(~m)
                     break
-        ahead = self._ahead
-        in_flight = state.in_flight
-        actions += [packet for packet in unpack(in_flight) if not in_flight & ahead[packet]]
+        if self._fifo:
+            heads: dict[int, int] = {}
+            for packet in state.in_flight:
+                heads.setdefault(self._channel(packet), packet)
+            actions += heads.values()
+        else:
+            actions += dict.fromkeys(state.in_flight)  # equal packets are one choice
         return actions
+
+    def _channel(self, packet: int) -> int:
+        return packet % self._n**2
 
     def _actor(self, action: Action) -> int:
         return self._sender[~action] if action < 0 else action % self._n
@@ -118,12 +139,11 @@ class Search:
     def _step(self, state: State, action: Action) -> Step:
         if action < 0:
             return self._automaton.multicast(state.machines[self._sender[~action]], self._to[~action])
-        m, d = divmod(action, self._n)
-        return self._automaton.receive(state.machines[d], self._automaton.casts[state.casts[m]].packets[d])
+        return self._automaton.receive(state.machines[action % self._n], action)
 
     def _perform(self, state: State, action: Action) -> State | None:
         """The state after this step; None if the step breaks a promise that ends this branch."""
-        machines, casts, in_flight, truth = state
+        machines, clocks, in_flight, orders, truth = state
         step = self._step(state, action)
         p = self._actor(action)
         if step.error:
@@ -132,40 +152,67 @@ class Search:
         if action < 0:
             m = ~action
             truth = truth.send(self._messages, p, m)
-            casts = (*casts[:m], step.cast, *casts[m + 1 :])
-            for d in self._automaton.casts[step.cast].packets:
-                in_flight |= 1 << m * self._n + d
+            clocks = (*clocks[:m], step.clock, *clocks[m + 1 :])
         else:
-            in_flight ^= 1 << action
+            place = in_flight.index(action)
+            in_flight = in_flight[:place] + in_flight[place + 1 :]
+        if step.packets:
+            in_flight += step.packets
+            in_flight = tuple(sorted(in_flight, key=self._channel) if self._fifo else sorted(in_flight))
         for told, name in enumerate(step.delivered, 1):
-            message = self._number(casts, name)
-            fault = self._unsafe(truth, casts, p, message)
+            message = self._number(clocks, name)
+            fault = self._unsafe(truth, clocks, p, message)
             if message is None or fault:
                 self._report(SAFETY, f"{p} delivers {_name(name)} {fault}", state, action, told)
                 return None
             truth = truth.deliver(self._messages, p, message)
-        return State((*machines[:p], step.after, *machines[p + 1 :]), casts, in_flight, truth)
+            if self._agreed:
+                if fault := self._disagreement(orders, clocks, p, message):
+                    self._report(AGREEMENT, f"{p} delivers {_name(name)} {fault}", state, action, told)
+                    return None
+                orders = (*orders[:p], (*orders[p], message), *orders[p + 1 :])
+        return State((*machines[:p], step.after, *machines[p + 1 :]), clocks, in_flight, orders, truth)
 
-    def _number(self, casts: tuple[int, ...], name: tuple[int, int]) -> int | None:
+    def _number(self, clocks: tuple[int, ...], name: tuple[int, int]) -> int | None:
         sender, clock = name
         for m in self._of[sender]:
-            if casts[m] and self._automaton.casts[casts[m]].clock == clock:
+            if clocks[m] == clock:
                 return m
         return None
 
-    def _unsafe(self, truth: Truth, casts: tuple[int, ...], p: int, message: int | None) -> str:
+    def _unsafe(self, truth: Truth, clocks: tuple[int, ...], p: int, message: int | None) -> str:
         """What is wrong with delivering this message to p now; empty: nothing."""
         if message is None:
             return "which was never sent"
-        if overtaken := truth.overtaken(self._messages, p, message):
-            names = ", ".join(_name(self._named(casts, m)) for m in overtaken)
+        if overtaken := self._overtaken(truth, p, message):
+            names = ", ".join(_name(self._named(clocks, m)) for m in overtaken)
             return f"before {names}, sent to it too and causally earlier"
         if truth.is_delivered(self._messages, p, message):
             return "twice"
         return "" if self._to[message] >> p & 1 else "which was not sent to it"
 
-    def _named(self, casts: tuple[int, ...], m: int) -> tuple[int, int]:
-        return self._sender[m], self._automaton.casts[casts[m]].clock
+    def _overtaken(self, truth: Truth, p: int, message: int) -> list[int]:
+        """What the promised order wants delivered to p before this message, and is not."""
+        if self._order == "total":
+            return []
+        overtaken = truth.overtaken(self._messages, p, message)
+        if self._order == "fifo":
+            return [m for m in overtaken if self._sender[m] == self._sender[message]]
+        return overtaken
+
+    def _disagreement(
+        self, orders: tuple[tuple[int, ...], ...], clocks: tuple[int, ...], p: int, message: int
+    ) -> str:
+        """Who delivered this message before one that p already has; empty: nobody."""
+        for q, order in enumerate(orders):
+            if message in order:
+                for later in order[order.index(message) + 1 :]:
+                    if later in orders[p]:
+                        return f"after {_name(self._named(clocks, later))}, and {q} before it"
+        return ""
+
+    def _named(self, clocks: tuple[int, ...], m: int) -> tuple[int, int]:
+        return self._sender[m], clocks[m]
 
     def _judge_quiescence(self, state: State) -> None:
         held = {
@@ -173,7 +220,7 @@ class Search:
             for p, machine in enumerate(state.machines)
             for name, waits_for in self._automaton.held(machine)
         }
-        missing = [(self._named(state.casts, m), d) for m, d in state.truth.missing(self._messages)]
+        missing = [(self._named(state.clocks, m), d) for m, d in state.truth.missing(self._messages)]
         reasons = [f"{_name(name)} is never delivered to {d}" for name, d in missing if (name, d) not in held]
         reasons += [
             f"{_name(name)} is held at {d} for {', '.join(map(_name, waits_for))} for ever"
@@ -187,14 +234,16 @@ class Search:
         if action < 0:
             m = ~action
             log = self._required(state.truth, state.truth.pasts[p])
-            for d, carried in self._automaton.casts[after.casts[m]].units.items():
-                required = self._units(after.casts, on_edge(log, self._to[m], d))
+            for packet in self._step(state, action).packets:
+                d = packet % self._n
+                carried = self._automaton.units(packet)
+                required = self._units(after.clocks, on_edge(log, self._to[m], d))
                 if carried != required:
-                    what = f"{_name(self._named(after.casts, m))} to {d} carries"
+                    what = f"{_name(self._named(after.clocks, m))} to {d} carries"
                     self._report(OPTIMALITY, _difference(what, carried, required), state, action)
         if self._automaton.tells_log:
             kept = self._automaton.log(after.machines[p])
-            required = self._units(after.casts, self._required(after.truth, after.truth.pasts[p]))
+            required = self._units(after.clocks, self._required(after.truth, after.truth.pasts[p]))
             if kept != required:
                 self._report(OPTIMALITY, _difference(f"the log of {p} keeps", kept, required), state, action)
 
@@ -205,8 +254,8 @@ class Search:
             units = self._necessary[key] = truth.necessary(self._messages, past)
         return units
 
-    def _units(self, casts: tuple[int, ...], edges: frozenset[Edge]) -> frozenset[Unit]:
-        return frozenset((*self._named(casts, m), x) for m, x in edges)
+    def _units(self, clocks: tuple[int, ...], edges: frozenset[Edge]) -> frozenset[Unit]:
+        return frozenset((*self._named(clocks, m), x) for m, x in edges)
 
     def _report(
         self, kind: str, reason: str, state: State, action: Action | None, told: int | None = None
@@ -228,12 +277,18 @@ class Search:
             step = self._step(before, taken)
             p = self._actor(taken)
             if taken < 0:
-                sent = _name((p, self._automaton.casts[step.cast].clock))
-                yield f"{p} sends {sent} to {set_text(self._to[~taken])}"
+                yield f"{p} sends {_name((p, step.clock))} to {set_text(self._to[~taken])}"
             else:
-                yield f"{p} receives {_name(self._named(before.casts, taken // self._n))}"
+                yield f"{p} receives {self._described(taken)}"
             for name in step.delivered if remaining else step.delivered[:told]:
                 yield f"{p} delivers {_name(name)}"
+
+    def _described(self, packet: int) -> str:
+        message, source = self._automaton.message(packet), self._channel(packet) // self._n
+        name = _name((message.sender, message.clock))
+        if not message.to:
+            return f"{type(message).__name__} of {name} from {source}"
+        return name if source == message.sender else f"{name} from {source}"
 
 
 def _name(message: tuple[int, int]) -> str:

@@ -2,7 +2,9 @@
 
 Promises   one seed replays bit for bit: events happen in the order of (time, counter), and each
            purpose (when to send, to whom, how long, how often) has a generator of its own, so that
-           changing one part of a scenario does not shift the dice of another.
+           changing one part of a scenario does not shift the dice of another. First-hand transmissions,
+           of a message by its own sender to a destination, take the same time under every protocol:
+           their delays are drawn when the application sends, those of all others from other dice.
            The trace numbers a process's events as its machine does: a held message's `since` is the
            seq of its arrival.
 Ends       when `messages` were sent and every packet has arrived. What a machine still holds then is
@@ -18,11 +20,13 @@ from typing import Any, Literal, NamedTuple
 from ..core.effects import Deliver, Send
 from ..core.errors import LocalProtocolError
 from ..ordering import Machine
+from ..tracking import Timestamp
 from ..wire import control_sizes
-from .automaton import Factory
+from .automaton import Factory, sent_clock
 from .ledger import Ledger, Transmission, model_bytes
 from .network import SECOND, Links, Network
 from .recorder import Recorder
+from .riders import Riders
 from .workload import Workload, parse_pattern
 
 
@@ -41,10 +45,18 @@ class Undelivered(NamedTuple):
     since: int | None  # the seq of its arrival, if the machine holds it
 
 
+class _Due(NamedTuple):
+    """What is to be delivered; in ns."""
+
+    delay: int  # of its first-hand transmission
+    at_best: int  # when it would arrive if it left at once and overtook whatever it can
+
+
 class Simulation:
     """One run of `processes` machines, made by `factory(me, n)`, until `messages` are sent and delivered.
 
     `control_sizes` gives the encoded bytes of control information of one multicast's messages.
+    `riders` are trackers whose piggybacks travel with the messages; they make the run's relevant events.
     `progress` is called with the number of messages sent since the last call.
     """
 
@@ -61,19 +73,26 @@ class Simulation:
         control_sizes: Callable[[Sequence[Any]], Sequence[int]] = control_sizes,
         recorder: Recorder | None = None,
         ledger: Ledger | None = None,
+        riders: Riders | None = None,
         progress: Callable[[int], object] | None = None,
     ) -> None:
         if processes < 1 or messages < 0:
             raise LocalProtocolError(f"cannot simulate {processes} processes and {messages} messages")
+        if riders is not None and changes:
+            raise LocalProtocolError("trackers have a fixed set of processes; nobody can join or leave them")
         workload = workload or Workload()
         self._factory = factory
         self._pattern = parse_pattern(workload.pattern)
         self._rate = 1 / workload.interval
+        self._pace: Callable[[int, Sequence[int]], float] | None = getattr(self._pattern, "pace", None)
         self._timing, self._choices = Random(f"{seed}/timing"), Random(f"{seed}/destinations")
-        self._links = Links(network or Network(), Random(f"{seed}/delays"), Random(f"{seed}/duplicates"))
+        self._delay = (network or Network()).delay
+        self._first_hand, self._added = Random(f"{seed}/delays"), Random(f"{seed}/added")
+        self._links = Links(network or Network(), self._first_hand, Random(f"{seed}/duplicates"))
         self._control_sizes = control_sizes
         self._recorder = recorder
         self.ledger = ledger if ledger is not None else Ledger()
+        self._riders = riders
         self._progress = progress
         self._now = 0
         self._agenda: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -83,8 +102,8 @@ class Simulation:
         self.machines: list[Machine] = []
         self._members: list[int] = []  # the present ones, in increasing order
         self._seq: list[int] = []
-        self._waiting: list[dict[tuple[int, int], int]] = []  # arrived, not delivered: since when
-        self._copies: dict[tuple[int, int, int], int] = {}  # doubled packets still to arrive
+        self._due: list[dict[tuple[int, int], _Due]] = []  # sent to a process, not delivered to it
+        self._waiting: list[dict[tuple[int, int], int]] = []  # of these, what has arrived: since when
         for _ in range(processes):
             self._add(processes)
         for change in sorted(changes, key=lambda change: change.time):
@@ -111,11 +130,13 @@ class Simulation:
         self.machines.append(self._factory(process, n))
         self._members.append(process)
         self._seq.append(0)
+        self._due.append({})
         self._waiting.append({})
         self._pause(process)
 
     def _pause(self, process: int) -> None:
-        pause = self._timing.expovariate(self._rate)
+        pace = self._pace(process, self._members) if self._pace is not None else 1.0
+        pause = self._timing.expovariate(self._rate * pace)
         self._at(self._now + int(pause * SECOND), self._send, process)
 
     def _change(self, change: Change) -> None:
@@ -152,15 +173,22 @@ class Simulation:
 
     def _multicast(self, process: int, to: list[int]) -> None:
         machine = self.machines[process]
+        boarding = self._board(process, to)
         effects = machine.multicast(to, b"")
         self._seq[process] = seq = self._seq[process] + 1
+        clock = sent_clock(machine, effects)
+        for d in to:
+            delay = self._delay.draw(self._first_hand)
+            at_best = self._links.direct(process, d, self._now, delay)
+            self._due[d][process, clock] = _Due(delay, at_best)
+        if self._riders is not None:
+            self._riders.depart(process, clock, boarding)
         entries, size = self._transmit(process, effects)
-        first = effects[0]
-        clock = first.message.clock if isinstance(first, Send) else first.clock
         if self._recorder is not None:
             self._recorder.sent(process, seq, clock, to, self._now, entries, size)
         log_size = getattr(machine, "log_size", None)
         self.ledger.multicast(log_size()[1] if log_size is not None else None)
+        self._happen(process)
         self._deliver(process, effects)
 
     def _transmit(self, process: int, effects: Iterable[Any]) -> tuple[int, int]:
@@ -175,37 +203,31 @@ class Simulation:
     def _put_on_link(self, process: int, send: Send[Any], size: int) -> int:
         to, message = send
         entries, units = message.size()
-        arrivals = self._links.arrivals(process, to, self._now)
-        if len(arrivals) > 1:
-            self._copies[to, message.sender, message.clock] = len(arrivals)
+        due = self._due[to].get((message.sender, message.clock)) if message.sender == process else None
+        first_hand = due is not None and to in message.to
+        delay = due.delay if due is not None and first_hand else self._delay.draw(self._added)
+        arrivals = self._links.arrivals(process, to, self._now, delay)
         for arrival in arrivals:
             self._at(arrival, self._arrive, to, message, entries, size)
         sent = process, message.clock, to, self._now, min(arrivals), len(arrivals)
-        self.ledger.transmission(Transmission(*sent, entries, units, size, model_bytes(entries, units)))
+        control = entries, units, size, model_bytes(message, entries, units)
+        fare = self._riders.fare_of(message, to) if self._riders is not None and first_hand else (0, 0)
+        self.ledger.transmission(Transmission(*sent, *control, *fare, added=not first_hand))
         return entries
 
     def _arrive(self, process: int, message: Any, entries: int, size: int) -> None:
         self._seq[process] += 1
         name = (message.sender, message.clock)
         if self._recorder is not None:
-            self._recorder.received(process, self._seq[process], message, self._now, entries, size)
+            record = self._recorder.received if process in message.to else self._recorder.passed
+            record(process, self._seq[process], message, self._now, entries, size)
         waiting = self._waiting[process]
-        if self._is_first_copy(process, name):
-            waiting[name] = self._now
+        if name in self._due[process]:
+            waiting.setdefault(name, self._now)
         effects = self.machines[process].receive(message)
         self._transmit(process, effects)
         self._deliver(process, effects)
         self.ledger.arrival(len(waiting))
-
-    def _is_first_copy(self, process: int, name: tuple[int, int]) -> bool:
-        left = self._copies.get((process, *name)) if self._copies else None
-        if left is None:
-            return True
-        if left == 1:
-            del self._copies[process, *name]
-            return False
-        self._copies[process, *name] = left - 1
-        return True
 
     def _deliver(self, process: int, effects: Iterable[Any]) -> None:
         waiting = self._waiting[process]
@@ -213,13 +235,42 @@ class Simulation:
             if isinstance(effect, Deliver):
                 self._seq[process] += 1
                 name = (effect.sender, effect.clock)
-                self.ledger.delivery(self._now - waiting.pop(name, self._now))
+                due = self._due[process].pop(name, None)
+                late = self._now - due.at_best if due is not None else 0
+                self.ledger.delivery(self._now - waiting.pop(name, self._now), late)
                 if self._recorder is not None:
                     self._recorder.delivered(process, self._seq[process], name, self._now)
+                if self._riders is not None:
+                    self._riders.alight(process, *name)
+                    self._happen(process)
+
+    def _board(self, process: int, to: Iterable[int]) -> dict[int, Any]:
+        """What the trackers put on a message to each of its destinations."""
+        boarding: dict[int, Any] = {}
+        if self._riders is None:
+            return boarding
+        for d in to:
+            if d != process:
+                boarding[d] = piggyback = self._riders.board(process, d)
+                if piggyback.forced is not None:
+                    self._record_relevant(process, piggyback.forced)
+        return boarding
+
+    def _happen(self, process: int) -> None:
+        """A relevant event, if the dice say so."""
+        stamp = self._riders.event(process) if self._riders is not None else None
+        if stamp is not None:
+            self._record_relevant(process, stamp)
+
+    def _record_relevant(self, process: int, stamp: Timestamp) -> None:
+        self.machines[process].tick()
+        self._seq[process] += 1
+        if self._recorder is not None:
+            self._recorder.relevant(process, self._seq[process], stamp, self._now)
 
     def _undelivered(self, process: int) -> list[Undelivered]:
         held = {(h.message.sender, h.message.clock): h for h in self.machines[process].pending()}
-        names = sorted(self._waiting[process].keys() | held.keys())
+        names = sorted(self._due[process].keys() | held.keys())
         return [
             Undelivered(process, name, held[name].waits_for, held[name].since)
             if name in held

@@ -10,6 +10,7 @@ and draws nobody if there is nobody else. `parse_pattern` reads the forms below 
     fanout:K            K others, uniformly (all of them if there are fewer)
     ring                the next process, the last one sending to the first
     client-server[:S]   the first S (default 1) are servers: clients ask a server, servers answer a client
+    service[:S]         the same, with servers that answer as often as they are asked
     clusters[:K]        K (default 2) blocks of neighbours: one process, 9 times in 10 of the own block
 """
 
@@ -75,6 +76,14 @@ class ClientServer:
 
 
 @dataclass(frozen=True, slots=True)
+class Service(ClientServer):
+    def pace(self, sender: int, members: Sequence[int]) -> float:
+        """How many times as often as a client a process sends: all servers together as all clients."""
+        clients = len(members) - self.servers
+        return max(clients / self.servers, 1.0) if sender in members[: self.servers] else 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Clusters:
     count: int = 2
     across: float = 0.1  # share of the messages that leave their cluster
@@ -104,9 +113,19 @@ _PLAIN: dict[str, Pattern] = {
 _SIZED: dict[str, tuple[Callable[[int], Pattern], int | None]] = {
     "fanout": (Fanout, None),
     "client-server": (ClientServer, 1),
+    "service": (Service, 1),
     "clusters": (Clusters, 2),
 }
-PATTERNS = ("unicast", "multicast", "broadcast", "fanout:K", "ring", "client-server[:S]", "clusters[:K]")
+PATTERNS = (
+    "unicast",
+    "multicast",
+    "broadcast",
+    "fanout:K",
+    "ring",
+    "client-server[:S]",
+    "service[:S]",
+    "clusters[:K]",
+)
 
 
 def parse_pattern(text: str) -> Pattern:

@@ -7,7 +7,7 @@ silently dropped: `attributes` is the place for whatever else a log says.
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -95,10 +95,11 @@ def _events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with path.open("rb") as source:
         for line, text in enumerate(source, start=1):
             if text.strip():
-                yield line, _event(text, str(path), line)
+                yield line, event_from_json(text, str(path), line)
 
 
-def _event(text: bytes, file: str, line: int) -> dict[str, Any]:
+def event_from_json(text: bytes, file: str, line: int, needs: Collection[str] = REQUIRED) -> dict[str, Any]:
+    """One line as a row with the defaults filled in; TraceFormatError if it is no event."""
     try:
         event = json.loads(text)
     except UnicodeDecodeError as error:
@@ -116,7 +117,7 @@ def _event(text: bytes, file: str, line: int) -> dict[str, Any]:
         accepts, expected = EXPECTED[name]
         if value is not None and not accepts(value):
             raise TraceFormatError(f"is {value!r}, not {expected}", file=file, line=line, field=name)
-    for name in REQUIRED:
+    for name in needs:
         if event.get(name) is None:
             raise TraceFormatError("is missing; every event needs one", file=file, line=line, field=name)
     return DEFAULTS | {name: value for name, value in event.items() if value is not None}

@@ -14,7 +14,26 @@ from types import ModuleType
 from typing import Any
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
-from . import ks
+from . import (
+    acknowledged,
+    bss,
+    bss_groups,
+    cbcast,
+    chain_two,
+    flooding,
+    kim,
+    ks,
+    phased,
+    prs,
+    pruning,
+    psync,
+    rst,
+    sequencer,
+    serialized_broadcast,
+    serialized_multicast,
+    ses,
+    three_phase,
+)
 from .primitives import Encoded, Reader, write_number
 
 __all__ = [
@@ -31,7 +50,26 @@ __all__ = [
 VERSION = 1
 
 # Numbers are part of the format: never reused, never changed.
-CODECS: dict[int, ModuleType] = {1: ks}
+CODECS: dict[int, ModuleType] = {
+    1: ks,
+    10: pruning,
+    11: rst,
+    12: prs,
+    13: ses,
+    14: bss,
+    15: bss_groups,
+    16: kim,
+    17: chain_two,
+    18: serialized_broadcast,
+    19: serialized_multicast,
+    30: acknowledged,
+    31: cbcast,
+    32: psync,
+    33: phased,
+    34: flooding,
+    35: sequencer,
+    36: three_phase,
+}
 _NUMBER_OF = {message: number for number, codec in CODECS.items() for message in codec.MESSAGES}
 
 MAX_FRAME = 16 << 20

@@ -1,0 +1,59 @@
+"""Vector clocks that a source logged, against the ones that follow from its events.
+
+A logged clock is right if it says, for each process, how many of its events are in the past, the event
+itself included; absent means zero. A *regression* is a clock that does not grow at its own process; an
+*impossible* entry names a process of which the trace has no event, or counts events there are not.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .computation import Computation
+from .linearization import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedClocks:
+    """How the logged clocks of one computation fare, by event index."""
+
+    logged: int
+    mismatches: Ints
+    regressions: Ints
+    impossible: Ints
+
+
+def verify_clocks(c: Computation, vectors: Ints, table: pa.Table) -> LoggedClocks:
+    """`table` is the one the computation was encoded from."""
+    clocks = table["clock"].take(pa.array(c.row)).combine_chunks()
+    known = pc.is_valid(clocks).to_numpy(zero_copy_only=False)
+    if not known.any():
+        nothing = np.empty(0, np.int64)
+        return LoggedClocks(0, nothing, nothing, nothing)
+    event = np.repeat(np.arange(c.events), np.diff(clocks.offsets.to_numpy()))
+    first = clocks.offsets[0].as_py()
+    names = clocks.keys.slice(first, len(event))
+    count = clocks.items.slice(first, len(event)).fill_null(0).to_numpy(zero_copy_only=False)
+    column = pc.index_in(names, value_set=pa.array(c.process_names, pa.string()))
+    column = column.fill_null(-1).to_numpy(zero_copy_only=False)
+    logged = np.zeros((c.events, c.processes), np.int64)
+    logged[event[column >= 0], column[column >= 0]] = count[column >= 0]
+    lengths = np.diff(c.chain_offsets)
+    beyond = np.where(column >= 0, count > lengths[column], count > 0)
+    impossible = np.unique(event[beyond])
+    wrong = known & (logged != vectors).any(axis=1)
+    wrong[impossible] = True
+    return LoggedClocks(int(known.sum()), np.flatnonzero(wrong), _regressions(c, logged, known), impossible)
+
+
+def _regressions(c: Computation, logged: Ints, known: Ints) -> Ints:
+    """Events whose logged clock does not exceed that of the event before them on their process."""
+    chain = c.chain
+    previous, current = chain[:-1], chain[1:]
+    same = (c.process[previous] == c.process[current]) & known[previous] & known[current]
+    previous, current = previous[same], current[same]
+    own = c.process[current]
+    back = (logged[current] < logged[previous]).any(axis=1) | (logged[current, own] <= logged[previous, own])
+    return np.sort(current[back])

@@ -1,0 +1,143 @@
+"""Immediate predecessors: the edges of the transitive reduction of happened-before.
+
+e is an immediate predecessor of f iff e happened before f and no third event lies between them; the
+events in question are the relevant ones (Hélary, Melideo & Raynal's IPT problem), or all.
+
+Of each process, only the newest such event in f's past can be one; it is, iff no other of these
+candidates has it in its past. What f's own predecessor on its process already knew is in that one's past,
+so only processes of which f has learnt something new bring a candidate.
+Cost per event: processes + candidates x immediate predecessors.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from .computation import Computation, Trace, encode
+from .linearization import Ints
+from .stamps import stamp_computation
+
+PREDECESSORS = pa.schema(
+    [
+        pa.field("computation", pa.string(), nullable=False),
+        pa.field("process", pa.string(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("cause_process", pa.string(), nullable=False),
+        pa.field("cause_seq", pa.int64(), nullable=False),
+    ]
+)
+
+
+@njit(cache=True)
+def newest_relevant(chain_offsets, chain, relevant):  # type: ignore[no-untyped-def]
+    """For each place in `chain`, the newest relevant event of that process up to there, itself included."""
+    newest = np.full(chain.size, -1, np.int64)
+    for p in range(chain_offsets.size - 1):
+        current = -1
+        for at in range(chain_offsets[p], chain_offsets[p + 1]):
+            if relevant[chain[at]]:
+                current = chain[at]
+            newest[at] = current
+    return newest
+
+
+@njit(cache=True)
+def _keep_maximal(candidate, maximal, count, vectors, process, seq):  # type: ignore[no-untyped-def]
+    """Add a candidate to maximal[:count] unless it happened before one of them; those before it leave."""
+    kept = 0
+    for k in range(count):
+        other = maximal[k]
+        if vectors[other, process[candidate]] >= seq[candidate]:
+            return count
+        if vectors[candidate, process[other]] < seq[other]:
+            maximal[kept] = other
+            kept += 1
+    maximal[kept] = candidate
+    return kept + 1
+
+
+@njit(cache=True)
+def reduction_edges(vectors, process, seq, relevant, chain_offsets, newest):  # type: ignore[no-untyped-def]
+    """(effects, causes) by event index, for events in topological order, each effect's causes together."""
+    n = vectors.shape[1]
+    effects = np.empty(2 * process.size + n, np.int64)
+    causes = np.empty(2 * process.size + n, np.int64)
+    maximal = np.empty(n, np.int64)
+    found = 0
+    for e in range(process.size):
+        if not relevant[e]:
+            continue
+        p = process[e]
+        own = newest[chain_offsets[p] + seq[e] - 2] if seq[e] > 1 else -1
+        count = 0
+        if own >= 0:
+            maximal[0] = own
+            count = 1
+        for q in range(n):
+            known = vectors[e, q]
+            if q == p or known == 0 or (own >= 0 and vectors[own, q] == known):
+                continue
+            candidate = newest[chain_offsets[q] + known - 1]
+            if candidate >= 0:
+                count = _keep_maximal(candidate, maximal, count, vectors, process, seq)
+        if found + n > effects.size:
+            effects = np.concatenate((effects, np.empty(effects.size, np.int64)))
+            causes = np.concatenate((causes, np.empty(causes.size, np.int64)))
+        effects[found : found + count] = e
+        causes[found : found + count] = maximal[:count]
+        found += count
+    return effects[:found].copy(), causes[:found].copy()
+
+
+def computation_predecessors(c: Computation, vectors: Ints, relevant: Ints) -> tuple[Ints, Ints]:
+    """The edges (effects, causes) among the relevant events of one computation, by index."""
+    newest = newest_relevant(c.chain_offsets, c.chain, relevant)
+    edges: tuple[Ints, Ints] = reduction_edges(vectors, c.process, c.seq, relevant, c.chain_offsets, newest)
+    return edges
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessors:
+    """The reduction of every computation of a trace: causes[i][k] immediately precedes effects[i][k]."""
+
+    computations: Sequence[Computation]
+    effects: Sequence[Ints]
+    causes: Sequence[Ints]
+
+    @property
+    def count(self) -> int:
+        return sum(effects.size for effects in self.effects)
+
+    def table(self) -> pa.Table:
+        """One row per edge, by PREDECESSORS."""
+        edges = zip(self.computations, self.effects, self.causes, strict=True)
+        return pa.concat_tables([PREDECESSORS.empty_table(), *(_table(*each) for each in edges)])
+
+
+def _table(c: Computation, effects: Ints, causes: Ints) -> pa.Table:
+    names = pa.array(c.process_names, pa.string())
+    return pa.table(
+        [
+            pa.repeat(c.name, effects.size),
+            names.take(pa.array(c.process[effects])),
+            pa.array(c.seq[effects].astype(np.int64)),
+            names.take(pa.array(c.process[causes])),
+            pa.array(c.seq[causes].astype(np.int64)),
+        ],
+        schema=PREDECESSORS,
+    )
+
+
+def predecessors(trace: Trace, relevant_only: bool = True) -> Predecessors:
+    """Immediate predecessors among the relevant events, or among all of them."""
+    computations = encode(trace)
+    edges = [
+        computation_predecessors(
+            c, stamp_computation(c), c.relevant if relevant_only else np.ones(c.events, bool)
+        )
+        for c in computations
+    ]
+    return Predecessors(computations, [effects for effects, _ in edges], [causes for _, causes in edges])

@@ -1,0 +1,162 @@
+"""Necessary information epoch by epoch, as a fold, for computations too large to be looked at whole.
+
+Let L[i, x] be the last message from i to x in the past of an event, and P[i, x] whether the unit it makes is
+necessary there: not known to be delivered at x, nor followed by another message to x. By Lemma 1 of
+Kshemkalyani & Singhal no other unit of that pair can be. Both travel as one *mark* 2·L + 1 - P (0: none):
+joining two pasts is a maximum, since of a newer message the older side can know nothing, and of the same
+one it is settled if either side knows so. A send to x makes all marks of column x odd and its own even; a
+delivery of M(i, a) at x joins 2a + 1.
+
+Cost: n² numbers for each process and each event whose effects are still to come; events x n² in time.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from .epochs import Epoch, Frontier, arrange, event_keys, split_keys
+from .linearization import Ints
+
+MOST_PROCESSES = 128
+"""Beyond this a row of n² numbers for every message in flight is no longer small."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitState:
+    """Marks n x n of each process now, and of the kept events, by process and seq."""
+
+    last: Ints
+    current: Ints  # processes x n x n
+    process: Ints
+    seq: Ints
+    marks: Ints
+
+    @classmethod
+    def beginning(cls, n: int) -> "UnitState":
+        none = np.empty(0, np.int64)
+        return cls(
+            np.zeros(n, np.int64), np.zeros((n, n, n), np.int32), none, none, np.empty((0, n, n), np.int32)
+        )
+
+
+def count_units(
+    epoch: Epoch, is_slot: Ints, dest_offsets: Ints, dests: Ints, state: UnitState, kept: tuple[Ints, Ints]
+) -> tuple[Ints, UnitState]:
+    """Units on each edge of each send of the epoch, and the state after it.
+
+    is_slot        of each edge into an event: whether it is the first delivery at a destination
+    dest_offsets   of each event into `dests`, its destinations whether or not they were reached
+    kept           the (process, seq) of the events, old or new, whose effects come after this epoch
+    """
+    n = epoch.processes
+    keys = event_keys(state.process, state.seq)
+    old = _old_rows(state)
+    a = arrange(epoch, old)
+    rows = old.process.size + epoch.events
+    row_process = np.concatenate([old.process, epoch.process[a.order]])
+    row_seq = np.concatenate([old.seq, epoch.seq[a.order]])
+    kept_keys = np.unique(event_keys(*kept))
+    row_keys = event_keys(row_process, row_seq)
+    is_kept = np.isin(row_keys, kept_keys)
+    uses = np.bincount(a.edge_rows, minlength=rows) + is_kept
+    lengths = np.diff(epoch.edge_offsets)[a.order]
+    picked = np.repeat(epoch.edge_offsets[:-1][a.order] - a.edge_offsets[:-1], lengths)
+    slots_in_order = is_slot[picked + np.arange(a.edge_rows.size)]
+    held = np.full(rows, -1, np.int64)
+    present = np.searchsorted(row_keys[: old.process.size], keys)
+    capacity = keys.size + most_open(old.process.size, epoch.events, a.edge_offsets, a.edge_rows, uses)
+    pool = np.empty((capacity, n, n), np.int32)
+    pool[: keys.size] = state.marks
+    held[present] = np.arange(keys.size)
+    current = state.current.copy()
+    counts = np.zeros(dests.size, np.int64)
+    fold(
+        epoch.process[a.order], epoch.seq[a.order], a.order, old.process.size, a.edge_offsets, a.edge_rows,
+        slots_in_order, row_process, row_seq, uses, held, pool, keys.size, current, dest_offsets, dests,
+        counts,
+    )  # fmt: skip
+    chosen = np.flatnonzero(is_kept)
+    chosen = chosen[np.argsort(row_keys[chosen])]
+    after = UnitState(a.last, current, row_process[chosen], row_seq[chosen], pool[held[chosen]])
+    return counts, after
+
+
+def _old_rows(state: UnitState) -> Frontier:
+    """The kept events and every process's last one, as `arrange` numbers rows."""
+    present = np.flatnonzero(state.last > 0)
+    lasts = event_keys(present, state.last[present])
+    keys = np.unique(np.concatenate([event_keys(state.process, state.seq), lasts]))
+    return Frontier(state.last, *split_keys(keys), np.empty((keys.size, 0), np.int32))
+
+
+@njit(cache=True)
+def most_open(entering, events, edge_offsets, edges, uses):  # type: ignore[no-untyped-def]
+    """How many events of the epoch have, at some moment, effects still to come."""
+    left = uses.copy()
+    count = most = 0
+    for e in range(events):
+        for k in range(edge_offsets[e], edge_offsets[e + 1]):
+            left[edges[k]] -= 1
+            if left[edges[k]] == 0 and edges[k] >= entering:
+                count -= 1
+        if left[entering + e] > 0:
+            count += 1
+            most = max(most, count)
+    return most + 1
+
+
+@njit(cache=True)
+def fold(  # type: ignore[no-untyped-def]
+    process, seq, event, entering, edge_offsets, edges, is_slot, row_process, row_seq, uses, held, pool, used,
+    current, dest_offsets, dests, counts,
+):  # fmt: skip
+    n = current.shape[0]
+    free = np.empty(pool.shape[0], np.int64)
+    available = 0
+    for slot in range(pool.shape[0] - 1, used - 1, -1):
+        free[available] = slot
+        available += 1
+    left = uses.copy()
+    necessary = np.zeros(n, np.int64)
+    for e in range(process.size):
+        p = process[e]
+        mine = current[p]
+        for k in range(edge_offsets[e], edge_offsets[e + 1]):
+            source = edges[k]
+            theirs = pool[held[source]]
+            for i in range(n):
+                for x in range(n):
+                    if theirs[i, x] > mine[i, x]:
+                        mine[i, x] = theirs[i, x]
+            if is_slot[k]:
+                i, settled = row_process[source], 2 * row_seq[source] + 1
+                if mine[i, p] < settled:
+                    mine[i, p] = settled
+            left[source] -= 1
+            if left[source] == 0:
+                free[available] = held[source]
+                available += 1
+        first, end = dest_offsets[event[e]], dest_offsets[event[e] + 1]
+        if first < end:
+            everywhere = 0
+            for x in range(n):
+                necessary[x] = 0
+                for i in range(n):
+                    if mine[i, x] > 0 and mine[i, x] & 1 == 0:
+                        necessary[x] += 1
+                everywhere += necessary[x]
+            for k in range(first, end):
+                everywhere -= necessary[dests[k]]
+            for k in range(first, end):
+                counts[k] = everywhere + necessary[dests[k]]
+            for k in range(first, end):
+                x = dests[k]
+                for i in range(n):
+                    if mine[i, x] > 0:
+                        mine[i, x] |= 1
+                mine[p, x] = 2 * seq[e]
+        if left[entering + e] > 0:
+            available -= 1
+            held[entering + e] = free[available]
+            pool[free[available]] = mine

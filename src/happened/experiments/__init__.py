@@ -1,0 +1,1 @@
+"""Studies: tables of simulated runs, and what they show."""

@@ -1,0 +1,234 @@
+"""Causal order by carrying the messages themselves, after Birman & Joseph (ACM TOCS 5(1), 1987).
+
+Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
+Promises   causal order for multicasts to arbitrary sets, oneself included, without ever holding a message
+           back: whatever must be delivered first comes along.
+Leaves out the paper's transfer of a crashed process's messages by those who have them.
+Invariant  `_buffer` has every message in our causal past that is not known to be delivered everywhere,
+           causes before effects; a packet carries all of it.
+
+The garbage collection: each destination acknowledges a message to its sender, and a sender's oldest
+message that lacks an acknowledgement bounds its *stable* ones, all older. That one number per sender
+travels with every packet, and buffers drop what it covers. It only grows, so a dropped message that an
+uninformed process still carries is recognised, and nothing need be remembered of it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ...core.destinations import unpack
+from ...core.effects import Send
+from ...core.lanes import CLOCK_LIMIT
+from ..machine import Effect, Facts, Held, Unit
+from ..process import Process, refusal
+from ..snapshots import opened, seal
+
+FACTS = Facts(
+    order="causal",
+    casts=frozenset({"unicast", "broadcast", "multicast"}),
+    fifo_links=False,
+    description="carries the messages of its causal past, and never holds one back",
+    paper="Birman & Joseph, ACM TOCS 5(1), 1987",
+)
+
+
+class Carried(NamedTuple):
+    """A message of the causal past, whole."""
+
+    sender: int
+    clock: int
+    dests: int  # bit set
+    payload: bytes
+
+
+class CbcastMessage(NamedTuple):
+    sender: int
+    clock: int
+    n: int
+    dests: int  # bit set
+    stable: tuple[int, ...]  # per process: its messages up to this clock are delivered everywhere
+    past: tuple[Carried, ...]  # causes before effects
+    payload: bytes
+
+    @property
+    def to(self) -> frozenset[int]:
+        return frozenset(unpack(self.dests))
+
+    def units(self) -> frozenset[Unit]:
+        return frozenset((m.sender, m.clock, d) for m in self.past for d in unpack(m.dests))
+
+    def size(self) -> tuple[int, int]:
+        return len(self.past), sum(m.dests.bit_count() for m in self.past)
+
+    def model_bytes(self) -> int:
+        entries, units = self.size()
+        return 6 * entries + 2 * units + 4 * len(self.stable) + sum(len(m.payload) for m in self.past)
+
+
+class CbcastAcknowledgement(NamedTuple):
+    """Process `by` has delivered M(sender, clock)."""
+
+    sender: int
+    clock: int
+    by: int
+
+    @property
+    def to(self) -> frozenset[int]:
+        return frozenset()
+
+    @property
+    def payload(self) -> bytes:
+        return b""
+
+    def units(self) -> frozenset[Unit]:
+        return frozenset()
+
+    def size(self) -> tuple[int, int]:
+        return 1, 0
+
+    def model_bytes(self) -> int:
+        return 2  # `by`: the rest is its address
+
+
+class CarryingMulticast:
+    def __init__(self, me: int, n: int) -> None:
+        self._process = Process(me, n)
+        self._buffer: dict[tuple[int, int], Carried] = {}
+        self._stable = [0] * n
+        self._unacknowledged: dict[int, int] = {}  # clock of each of our messages -> who is missing, bit set
+        # Per sender the clock of its last message delivered here; delivery is causal, so older ones were too.
+        self._delivered: dict[int, int] = {}
+
+    @property
+    def me(self) -> int:
+        return self._process.me
+
+    @property
+    def n(self) -> int:
+        return self._process.n
+
+    @property
+    def clock(self) -> int:
+        return self._process.clock
+
+    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
+        dests = self._process.destinations(to, payload)
+        clock = self._process.next_clock()
+        past = tuple(self._buffer.values())
+        message = CbcastMessage(self.me, clock, self.n, dests, tuple(self._stable), past, payload)
+        others = dests & ~(1 << self.me)
+        effects: list[Effect] = [Send(d, message) for d in unpack(others)]
+        if others:
+            self._unacknowledged[clock] = others
+            self._buffer[self.me, clock] = Carried(self.me, clock, dests, payload)
+        else:
+            self._stabilise()
+        if dests >> self.me & 1:
+            self._delivered[self.me] = clock
+            effects.append(self._process.delivery(message))
+        return effects
+
+    def receive(self, message: CbcastMessage | CbcastAcknowledgement) -> list[Effect]:
+        if isinstance(message, CbcastAcknowledgement):
+            return self._acknowledged(message)
+        self._check(message)
+        self._process.arrival()
+        for process, clock in enumerate(message.stable):
+            self._stable[process] = max(self._stable[process], clock)
+        self._collect()
+        effects: list[Effect] = []
+        for carried in (
+            *message.past,
+            Carried(message.sender, message.clock, message.dests, message.payload),
+        ):
+            effects += self._take(carried)
+        return effects
+
+    def _check(self, message: CbcastMessage) -> None:
+        self._process.check(message, CbcastMessage)
+        if message.sender == self.me:
+            raise refusal(message, "is our own, and we have it")
+        if len(message.stable) > message.n or message.stable[self.me : self.me + 1] > (self.clock,):
+            raise refusal(message, "speaks of processes or messages that do not exist")
+        for m in message.past:
+            if (
+                not 0 <= m.sender < self.n
+                or not 0 < m.clock < CLOCK_LIMIT
+                or not m.dests
+                or m.dests >> self.n
+            ):
+                raise refusal(message, f"carries M({m.sender}, {m.clock}), which nobody can have sent")
+            if m.sender == self.me:
+                self._process.check_known(message, m.clock)
+
+    def _take(self, carried: Carried) -> Iterator[Effect]:
+        """Keep a message for those it has yet to reach, and deliver it if we are one of them."""
+        key = (carried.sender, carried.clock)
+        if carried.clock > self._stable[carried.sender]:
+            self._buffer.setdefault(key, carried)
+        if carried.dests >> self.me & 1 and carried.clock > self._delivered.get(carried.sender, 0):
+            self._delivered[carried.sender] = carried.clock
+            yield Send(carried.sender, CbcastAcknowledgement(*key, self.me))
+            yield self._process.delivery(carried)
+
+    def _acknowledged(self, message: CbcastAcknowledgement) -> list[Effect]:
+        if message.sender != self.me or not 0 < message.clock <= self.clock:
+            raise refusal(message, f"is acknowledged to process {self.me}, which never sent it")
+        if not 0 <= message.by < self.n:
+            raise refusal(message, f"is acknowledged by process {message.by}, whom we do not know")
+        self._process.arrival()
+        missing = self._unacknowledged.get(message.clock, 0) & ~(1 << message.by)
+        if missing:
+            self._unacknowledged[message.clock] = missing
+        elif self._unacknowledged.pop(message.clock, 0):
+            self._stabilise()
+            self._collect()
+        return []
+
+    def _stabilise(self) -> None:
+        # Clocks grow, so the first key is the oldest of our messages that has not reached everybody.
+        oldest = next(iter(self._unacknowledged), self.clock + 1)
+        self._stable[self.me] = oldest - 1
+
+    def _collect(self) -> None:
+        stable = [key for key in self._buffer if key[1] <= self._stable[key[0]]]
+        for key in stable:
+            del self._buffer[key]
+
+    def pending(self) -> list[Held]:
+        """Nothing: what a message must wait for comes with it."""
+        return []
+
+    def log_size(self) -> tuple[int, int]:
+        """How many messages the buffer has, and how many destinations they name."""
+        return len(self._buffer), sum(m.dests.bit_count() for m in self._buffer.values())
+
+    def tick(self) -> int:
+        return self._process.next_clock()
+
+    def join(self, process: int) -> None:
+        self._process.join(process)
+        self._stable.append(0)
+
+    def leave(self, process: int) -> None:
+        self._process.leave(process)
+
+    def snapshot(self) -> bytes:
+        return seal(
+            "cbcast",
+            process=self._process.state(),
+            buffer=tuple(self._buffer.values()),
+            stable=self._stable,
+            unacknowledged=tuple(self._unacknowledged.items()),
+            delivered=sorted(self._delivered.items()),
+        )
+
+    def restore(self, data: bytes) -> None:
+        with opened("cbcast", data) as state:
+            process = Process.from_state(state["process"])
+            buffer = [Carried(*fields) for fields in state["buffer"]]
+            stable, unacknowledged = list(state["stable"]), dict(state["unacknowledged"])
+            delivered = dict(state["delivered"])
+        self._process, self._stable, self._unacknowledged = process, stable, unacknowledged
+        self._buffer = {(m.sender, m.clock): m for m in buffer}
+        self._delivered = delivered

@@ -1,0 +1,300 @@
+"""Causal multicast in overlapping groups with one scalar per group, after Mostéfaoui & Raynal (IEEE FTDCS
+1993).
+
+Assumes    fixed groups, known to everybody, whose members alone send to them; links that may reorder or
+           duplicate but not lose.
+Promises   causal order, within a group and across groups; a message carries one number per group.
+Leaves out groups that change. A message waits until everybody in the group has passed the phase before
+           its own, which may take a resynchronisation message from each: slower than causal order need be.
+Invariant  entry g of `_phases` is the last phase of group g in our causal past; the messages of one process
+           in one group have growing phases. So once every member has passed phase k, all the messages of
+           g up to phase k are here, whatever their number.
+
+Resynchronisation. Whoever receives phase k of a group has passed phase k - 1 itself or does so now, by a
+message without content. That serves those who hold a message of phase k. A message of another group that
+cites phase k of g may be held by a member of g whose fellow members know of nobody waiting: that member
+goes to phase k + 1 itself, and so asks them all.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, NamedTuple
+
+from ...core.destinations import pack, unpack
+from ...core.effects import Send
+from ...core.errors import LocalProtocolError
+from ...core.lanes import CLOCK_LIMIT
+from ..machine import Effect, Facts, Held, Unit
+from ..parking import Parking, Want
+from ..process import Process, refusal
+from ..snapshots import opened, seal
+
+FACTS = Facts(
+    order="causal",
+    casts=frozenset({"broadcast"}),
+    fifo_links=False,
+    description="a number per group: phases that everybody passes, if need be by a message without content",
+    paper="Mostéfaoui & Raynal, IEEE Workshop on Future Trends of Distributed Computing Systems, 1993",
+)
+
+
+class PhasedMessage(NamedTuple):
+    sender: int
+    clock: int
+    n: int
+    dests: int  # bit set
+    group: int  # its place among the groups
+    previous: int  # the phase of its sender's previous message in this group, 0 if none
+    phases: tuple[int, ...]  # per group its last phase in the causal past; for its own group its own phase
+    payload: bytes
+
+    @property
+    def phase(self) -> int:
+        return self.phases[self.group]
+
+    @property
+    def to(self) -> frozenset[int]:
+        return frozenset(unpack(self.dests))
+
+    def units(self) -> frozenset[Unit]:
+        """None: a phase names no message."""
+        return frozenset()
+
+    def size(self) -> tuple[int, int]:
+        return len(self.phases), 0
+
+    def model_bytes(self) -> int:
+        return 4 * len(self.phases) + 4
+
+
+class Resynchronisation(NamedTuple):
+    """Process `sender` will send nothing in this group with a phase up to this one."""
+
+    sender: int
+    group: int
+    previous: int
+    phase: int
+
+    @property
+    def clock(self) -> int:
+        return 0
+
+    @property
+    def to(self) -> frozenset[int]:
+        return frozenset()
+
+    @property
+    def payload(self) -> bytes:
+        return b""
+
+    def units(self) -> frozenset[Unit]:
+        return frozenset()
+
+    def size(self) -> tuple[int, int]:
+        return 1, 0
+
+    def model_bytes(self) -> int:
+        return 4 + 4
+
+
+class _Arrival(NamedTuple):
+    """A message that waits, named by its place in its sender's sequence so that `Parking` can tell it."""
+
+    sender: int
+    clock: int  # group and phase in one number: phase * groups + group
+    previous: int  # the phase it comes after
+    content: PhasedMessage | Resynchronisation
+
+
+class PhasedMulticast:
+    """`groups` are sets of processes, the same for everybody; by default one, of all processes.
+
+    A multicast goes to all the other members of a group we are in, and to ourselves if we are named.
+    """
+
+    def __init__(self, me: int, n: int, *, groups: Iterable[Iterable[int]] | None = None) -> None:
+        self._process = Process(me, n)
+        self._groups = _checked(groups if groups is not None else [range(n)], n)
+        self._phases = [0] * len(self._groups)
+        self._sent = [0] * len(self._groups)  # the phase of our last message in each, of any kind
+        self._passed: dict[tuple[int, int], int] = {}  # (group, member): the last phase taken from it
+        self._parking: Parking[_Arrival] = Parking(self._lacks)
+
+    @property
+    def me(self) -> int:
+        return self._process.me
+
+    @property
+    def n(self) -> int:
+        return self._process.n
+
+    @property
+    def clock(self) -> int:
+        return self._process.clock
+
+    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
+        dests = self._process.destinations(to, payload)
+        try:
+            group = self._groups.index(dests | 1 << self.me)
+        except ValueError:
+            wanted = sorted(unpack(dests | 1 << self.me))
+            raise LocalProtocolError(f"{wanted} is not a group; phased sends to whole groups only") from None
+        previous = self._sent[group]
+        self._sent[group] = self._phases[group] = max(self._phases[group], previous) + 1
+        clock = self._process.next_clock()
+        phases = tuple(self._phases)
+        message = PhasedMessage(self.me, clock, self.n, dests, group, previous, phases, payload)
+        effects: list[Effect] = [Send(d, message) for d in unpack(dests & ~(1 << self.me))]
+        if dests >> self.me & 1:
+            effects.append(self._process.delivery(message))
+        return effects
+
+    def receive(self, message: PhasedMessage | Resynchronisation) -> list[Effect]:
+        self._check(message)
+        since = self._process.arrival()
+        sender, group, phase = message.sender, message.group, message.phase
+        *_, arrival = arrivals = self._arrivals(message)
+        if phase <= self._passed.get((group, sender), 0) or arrival in self._parking:
+            return []  # a duplicate made by the network
+        effects: list[Effect] = list(self._resynchronise(group, phase - 1))
+        for each in arrivals:
+            for ready in self._parking.admit(each, since):
+                effects += self._pass(ready.content)
+        if isinstance(message, PhasedMessage) and arrival in self._parking:
+            for other, cited in enumerate(message.phases):
+                if other != group and self._lags(other, cited) is not None:
+                    effects += self._resynchronise(other, cited + 1)
+        return effects
+
+    def _arrivals(self, message: PhasedMessage | Resynchronisation) -> list[_Arrival]:
+        """A message, and before it what it says besides: that its sender has passed the phase before.
+
+        Two messages of one phase would otherwise wait for each other to be delivered.
+        """
+        sender, group, previous, phase = message.sender, message.group, message.previous, message.phase
+        arrivals = []
+        if isinstance(message, PhasedMessage) and previous < phase - 1:
+            arrivals.append(self._arrival(Resynchronisation(sender, group, previous, phase - 1), previous))
+            previous = phase - 1
+        return [*arrivals, self._arrival(message, previous)]
+
+    def _arrival(self, message: PhasedMessage | Resynchronisation, previous: int) -> _Arrival:
+        return _Arrival(message.sender, message.phase * len(self._groups) + message.group, previous, message)
+
+    def _check(self, message: PhasedMessage | Resynchronisation) -> None:
+        if not isinstance(message, Resynchronisation):
+            self._process.check(message, PhasedMessage)
+            phases = message.phases
+            if len(phases) != len(self._groups) or not all(0 <= phase < CLOCK_LIMIT for phase in phases):
+                raise refusal(message, f"speaks of {len(phases)} groups, and there are {len(self._groups)}")
+        if (
+            not 0 <= message.group < len(self._groups)
+            or not 0 <= message.previous < message.phase < CLOCK_LIMIT
+        ):
+            raise refusal(message, f"is of no phase after {message.previous} of a group we know")
+        members = self._groups[message.group]
+        if message.sender == self.me or not members >> self.me & members >> max(message.sender, 0) & 1:
+            raise refusal(message, "does not come from another member of a group of ours")
+
+    def _resynchronise(self, group: int, phase: int) -> Iterator[Effect]:
+        """Pass this phase of a group, if we have not."""
+        previous = self._sent[group]
+        if previous < phase and self._groups[group] >> self.me & 1:
+            self._sent[group] = phase
+            message = Resynchronisation(self.me, group, previous, phase)
+            for d in unpack(self._groups[group] & ~(1 << self.me)):
+                yield Send(d, message)
+
+    def _pass(self, message: PhasedMessage | Resynchronisation) -> Iterator[Effect]:
+        group, sender, phase = message.group, message.sender, message.phase
+        self._passed[group, sender] = phase
+        self._parking.reached(self._lane(group, sender), phase)
+        if isinstance(message, PhasedMessage):
+            self._phases = list(map(max, self._phases, message.phases))
+            yield self._process.delivery(message)
+
+    def _lane(self, group: int, member: int) -> int:
+        return group * self.n + member
+
+    def _lacks(self, arrival: _Arrival) -> Want | None:
+        return next(self._wants(arrival), None)
+
+    def _wants(self, arrival: _Arrival) -> Iterator[Want]:
+        message = arrival.content
+        if self._passed.get((message.group, message.sender), 0) < arrival.previous:
+            yield self._lane(message.group, message.sender), arrival.previous
+        if isinstance(message, PhasedMessage):
+            for group, cited in enumerate(message.phases):
+                phase = cited - 1 if group == message.group else cited
+                lagging = self._lags(group, phase)
+                if lagging is not None:
+                    yield self._lane(group, lagging), phase
+
+    def _lags(self, group: int, phase: int) -> int | None:
+        """A member of a group of ours that has not passed this phase.
+
+        Not ourselves: what we sent to ourselves was delivered when it was sent.
+        """
+        if not self._groups[group] >> self.me & 1:
+            return None
+        others = unpack(self._groups[group] & ~(1 << self.me))
+        return next((p for p in others if self._passed.get((group, p), 0) < phase), None)
+
+    def pending(self) -> list[Held]:
+        """What a message waits for is a process passing a phase, by a message of whatever name: clock 0."""
+
+        def processes(arrival: _Arrival) -> Iterator[tuple[int, int]]:
+            return ((lane % self.n, 0) for lane, _ in self._wants(arrival))
+
+        held = (held for held in self._parking.pending(processes) if held.message.content.to)
+        return [Held(message.content, waits_for, since) for message, waits_for, since in held]
+
+    def tick(self) -> int:
+        return self._process.next_clock()
+
+    def join(self, process: int) -> None:
+        raise LocalProtocolError("phased has fixed groups: start anew with groups that the process is in")
+
+    def leave(self, process: int) -> None:
+        raise LocalProtocolError(
+            "phased has fixed groups: without the process no phase would end; start anew"
+        )
+
+    def snapshot(self) -> bytes:
+        return seal(
+            "phased",
+            process=self._process.state(),
+            groups=self._groups,
+            phases=self._phases,
+            sent=self._sent,
+            passed=sorted((*key, phase) for key, phase in self._passed.items()),
+            held=self._parking.state(),
+        )
+
+    def restore(self, data: bytes) -> None:
+        with opened("phased", data) as state:
+            process = Process.from_state(state["process"])
+            groups, phases, sent = list(state["groups"]), list(state["phases"]), list(state["sent"])
+            passed = {(group, member): phase for group, member, phase in state["passed"]}
+            held = [
+                (_Arrival(sender, clock, previous, _content(fields)), since)
+                for sender, clock, previous, fields, since in state["held"]
+            ]
+        self._process, self._groups, self._phases, self._sent = process, groups, phases, sent
+        self._passed = passed
+        self._parking.refill(held)
+
+
+def _content(fields: tuple[Any, ...]) -> PhasedMessage | Resynchronisation:
+    if len(fields) == len(Resynchronisation._fields):
+        return Resynchronisation(*fields)
+    return PhasedMessage(*fields)
+
+
+def _checked(groups: Iterable[Iterable[int]], n: int) -> list[int]:
+    """The groups as bit sets, in an order that everybody arrives at."""
+    members = [tuple(group) for group in groups]
+    strangers = [p for p in chain.from_iterable(members) if not 0 <= p < n]
+    if strangers or not all(members):
+        raise LocalProtocolError(f"a group has members out of {n} processes, unlike {members}")
+    return sorted({pack(group) for group in members})

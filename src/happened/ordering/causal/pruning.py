@@ -1,0 +1,247 @@
+"""Causal order by pruning four kinds of redundant information, the algorithm of seed 001 (CI / DC / DLV).
+
+Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
+Promises   causal order for multicasts to arbitrary sets, oneself included; the units carried are those of
+           `ks` on every edge, that is, the necessary ones; each unit pruned is counted under its class.
+Leaves out any order between concurrent messages; agreement on who is a member.
+Invariant  `_ci` maps sender -> clock -> destinations of that message neither known to be reached nor
+           guaranteed to be; of each sender the newest entry stays even when its set is empty. No two
+           entries of a sender name the same destination, so rule R8 of the text has nothing to do and is
+           left out. `_dlv[s]` is the clock of the last message of s delivered here.
+
+Corrections to the text: the own entry is inserted after the send (before it, "just delivered" information
+survives); "j ≠ k" in the condition on DC is dropped (it breaks the order of self-addressed messages).
+
+A unit pruned in a merge (R5, R6) was dropped by one side for a reason the other is not told. If that side
+still has a unit naming the same destination d, a later message to d is counted to have *replaced* it. If
+it has none, everything to d is known to it as *delivered*, and so is this. The first is wrong only where
+the unit was delivered and the message to d that remains is concurrent to it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ...core.destinations import unpack
+from ...core.effects import Send
+from ..machine import Effect, Facts, Held, Unit
+from ..parking import Parking, Want
+from ..process import Process
+from ..snapshots import opened, seal
+
+FACTS = Facts(
+    order="causal",
+    casts=frozenset({"unicast", "broadcast", "multicast"}),
+    fifo_links=False,
+    description="prunes and counts four kinds of redundant information; as little as ks, grouped otherwise",
+    paper="seed 001: An Efficient Causal Order Algorithm for Message Delivery in Distributed System",
+)
+
+JUST_DELIVERED, ALREADY_DELIVERED, JUST_REPLACED, ALREADY_REPLACED = CLASSES = (
+    "just delivered",
+    "already delivered",
+    "just replaced",
+    "already replaced",
+)
+
+Entry = tuple[int, int, int]
+"""(sender, clock, set of destinations)."""
+
+Information = dict[int, dict[int, int]]
+"""sender -> clock -> set of destinations."""
+
+
+class PruningMessage(NamedTuple):
+    """M(sender, clock) as one destination gets it."""
+
+    sender: int
+    clock: int
+    n: int
+    dests: int  # bit set
+    receiver: int
+    ci: tuple[Entry, ...]  # by sender and clock; the same for every destination, and names none of them
+    dc: tuple[tuple[int, int], ...]  # (sender, clock) of what `receiver` must deliver first
+    payload: bytes
+
+    @property
+    def to(self) -> frozenset[int]:
+        return frozenset(unpack(self.dests))
+
+    def units(self) -> frozenset[Unit]:
+        units = {(s, t, d) for s, t, dests in self.ci for d in unpack(dests)}
+        return frozenset(units | {(s, t, self.receiver) for s, t in self.dc})
+
+    def size(self) -> tuple[int, int]:
+        """The text's dependents are the entries of CI; the pairs of DC count among the units."""
+        units = sum(dests.bit_count() for _, _, dests in self.ci)
+        return len(self.ci), units + len(self.dc)
+
+    def model_bytes(self) -> int:
+        """A clock and ids of sender and destinations for each entry of CI, 6 bytes for each pair of DC."""
+        return 6 * len(self.ci) + 2 * sum(dests.bit_count() for _, _, dests in self.ci) + 6 * len(self.dc)
+
+
+class Pruning:
+    """One process of the protocol."""
+
+    def __init__(self, me: int, n: int) -> None:
+        self._process = Process(me, n)
+        self._ci: Information = {}
+        self._dlv = [0] * n
+        self._pruned = Counter(dict.fromkeys(CLASSES, 0))
+        self._parking: Parking[PruningMessage] = Parking(self._lacks)
+
+    @property
+    def me(self) -> int:
+        return self._process.me
+
+    @property
+    def n(self) -> int:
+        return self._process.n
+
+    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
+        dests = self._process.destinations(to, payload)
+        clock, me, n = self._process.next_clock(), self.me, self.n
+        constraints = self._take_out(dests)
+        ci = tuple(self._entries())
+        effects: list[Effect] = [
+            Send(d, PruningMessage(me, clock, n, dests, d, ci, tuple(constraints.get(d, ())), payload))
+            for d in unpack(dests)
+        ]
+        self._ci.setdefault(me, {})[clock] = dests
+        return effects
+
+    def receive(self, message: PruningMessage) -> list[Effect]:
+        self._process.check(message, PruningMessage)
+        self._process.check_known(message, max((t for s, t in message.dc if s == self.me), default=0))
+        self._process.check_known(message, max((t for s, t, _ in message.ci if s == self.me), default=0))
+        since = self._process.arrival()
+        if message.clock <= self._dlv[message.sender] or message in self._parking:
+            return []  # a duplicate made by the network
+        effects: list[Effect] = []
+        for ready in self._parking.admit(message, since):
+            self._dlv[ready.sender] = ready.clock  # R3
+            self._merge(ready)
+            self._parking.reached(ready.sender, ready.clock)
+            effects.append(self._process.delivery(ready))
+        return effects
+
+    def pending(self) -> list[Held]:
+        return self._parking.pending(self._missing)
+
+    def pruned(self) -> dict[str, int]:
+        """How many units were pruned here, by class of redundancy."""
+        return dict(self._pruned)
+
+    def log_units(self) -> frozenset[Unit]:
+        return frozenset((s, t, d) for s, t, dests in self._entries() for d in unpack(dests))
+
+    def log_size(self) -> tuple[int, int]:
+        """How many entries CI has, and how many units."""
+        entries = list(self._entries())
+        return len(entries), sum(dests.bit_count() for _, _, dests in entries)
+
+    def tick(self) -> int:
+        return self._process.next_clock()
+
+    def join(self, process: int) -> None:
+        self._process.join(process)
+        self._dlv.append(0)
+
+    def leave(self, process: int) -> None:
+        self._process.leave(process)
+
+    def _entries(self) -> Iterator[Entry]:
+        return ((s, t, dests) for s, row in sorted(self._ci.items()) for t, dests in sorted(row.items()))
+
+    def _lacks(self, message: PruningMessage) -> Want | None:
+        return next(self._missing(message), None)
+
+    def _missing(self, message: PruningMessage) -> Iterator[tuple[int, int]]:
+        return ((s, t) for s, t in message.dc if self._dlv[s] < t)  # R1
+
+    def _take_out(self, dests: int) -> dict[int, list[tuple[int, int]]]:
+        """S2, S3: what constrains the delivery at each of `dests`; this message replaces it in CI."""
+        constraints: dict[int, list[tuple[int, int]]] = {}
+        for sender, row in sorted(self._ci.items()):
+            for clock, members in sorted(row.items()):
+                for d in unpack(members & dests):
+                    constraints.setdefault(d, []).append((sender, clock))
+                    self._pruned[JUST_REPLACED] += 1
+                row[clock] = members & ~dests
+            _drop_empty(row)
+        return constraints
+
+    def _merge(self, message: PruningMessage) -> None:
+        """R4 to R7 and R9: what is necessary once both pasts are known."""
+        theirs: Information = {}
+        for s, t, dests in message.ci:
+            theirs.setdefault(s, {})[t] = dests
+        theirs.setdefault(message.sender, {})[message.clock] = message.dests & ~(1 << self.me)  # R4
+        self._pruned[JUST_DELIVERED] += 1
+        # To us alone, our own information still says what R4 has just pruned.
+        ours = self._ci
+        if message.clock in ours.get(message.sender, {}):
+            ours[message.sender][message.clock] &= ~(1 << self.me)
+        named_by_us, named_by_them = _named(ours), _named(theirs)
+        merged: Information = {}
+        for s in ours.keys() | theirs.keys():
+            merged[s] = row = _survivors(ours.get(s, {}), theirs.get(s, {}))
+            self._count(ours.get(s, {}), row, named_by_them)
+            self._count(theirs.get(s, {}), row, named_by_us)
+            _drop_empty(row)  # R9
+        self._ci = merged
+
+    def _count(self, before: dict[int, int], after: dict[int, int], named_by_other: int) -> None:
+        """Count the units of one side, of one sender, that the other side made redundant."""
+        for clock, members in before.items():
+            pruned = members & ~after.get(clock, 0)
+            self._pruned[ALREADY_REPLACED] += (pruned & named_by_other).bit_count()
+            self._pruned[ALREADY_DELIVERED] += (pruned & ~named_by_other).bit_count()
+
+    def snapshot(self) -> bytes:
+        return seal(
+            "pruning",
+            process=self._process.state(),
+            ci=tuple(self._entries()),
+            dlv=tuple(self._dlv),
+            pruned=tuple(self._pruned[name] for name in CLASSES),
+            held=self._parking.state(),
+        )
+
+    def restore(self, data: bytes) -> None:
+        with opened("pruning", data) as state:
+            process = Process.from_state(state["process"])
+            ci: Information = {}
+            for s, t, dests in state["ci"]:
+                ci.setdefault(s, {})[t] = dests
+            dlv = list(state["dlv"])
+            pruned = Counter(dict(zip(CLASSES, state["pruned"], strict=True)))
+            held = [(PruningMessage(*fields), since) for *fields, since in state["held"]]
+        self._process, self._ci, self._dlv, self._pruned = process, ci, dlv, pruned
+        self._parking.refill(held)
+
+
+def _named(information: Information) -> int:
+    """The set of destinations that some unit names."""
+    named = 0
+    for row in information.values():
+        for dests in row.values():
+            named |= dests
+    return named
+
+
+def _survivors(ours: dict[int, int], theirs: dict[int, int]) -> dict[int, int]:
+    """R5, R6, R7 for one sender: absence beside a newer entry means settled."""
+    newest_ours, newest_theirs = max(ours, default=0), max(theirs, default=0)
+    kept = {t: ours[t] & theirs[t] for t in ours.keys() & theirs.keys()}
+    kept |= {t: dests for t, dests in ours.items() if t > newest_theirs}
+    kept |= {t: dests for t, dests in theirs.items() if t > newest_ours}
+    return kept
+
+
+def _drop_empty(row: dict[int, int]) -> None:
+    """S3, R9: of a sender's entries only the newest may be empty."""
+    newest = max(row, default=0)
+    for clock in [t for t, dests in row.items() if not dests and t < newest]:
+        del row[clock]

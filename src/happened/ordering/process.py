@@ -1,0 +1,118 @@
+"""What every machine keeps whatever its protocol: who it is, its clock, and whom it may address.
+
+A part of a machine, not a parent of it: the machine says when an event happens, this counts it. The
+refusals every protocol shares are here too, so that all of them refuse in the same words.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..core.destinations import pack, unpack
+from ..core.effects import Deliver
+from ..core.errors import LocalProtocolError, RemoteProtocolError
+from ..core.lanes import CLOCK_LIMIT
+
+
+class Process:
+    __slots__ = ("clock", "events", "gone", "me", "n")
+
+    def __init__(self, me: int, n: int) -> None:
+        if not 0 <= me < n:
+            raise LocalProtocolError(f"process {me} is not among {n} processes numbered from 0")
+        self.me = me
+        self.n = n
+        self.gone = 0  # bit set
+        self.clock = 0
+        self.events = 0  # local events so far, numbered as machine.py says
+
+    @property
+    def present(self) -> int:
+        """The set of those who have not left."""
+        return ((1 << self.n) - 1) & ~self.gone
+
+    def destinations(self, to: Iterable[int], payload: bytes) -> int:
+        """The set a multicast is for; it is not counted as an event yet."""
+        members = tuple(to)
+        for member in members:
+            if not 0 <= member < self.n or self.gone >> member & 1:
+                state = "has left" if 0 <= member < self.n else f"is not among {self.n} processes"
+                raise LocalProtocolError(f"process {member} {state} and cannot be sent to")
+        if not members:
+            raise LocalProtocolError("a message needs at least one destination")
+        if not isinstance(payload, bytes):
+            raise LocalProtocolError(f"a payload is bytes, not {type(payload).__name__}")
+        return pack(members)
+
+    def broadcast(self, to: Iterable[int], payload: bytes) -> int:
+        """The same for protocols that only send to everybody present, with or without ourselves."""
+        dests = self.destinations(to, payload)
+        left_out = self.present & ~dests & ~(1 << self.me)
+        if left_out:
+            names = ", ".join(map(str, unpack(left_out)))
+            raise LocalProtocolError(f"only broadcasts are ordered here; this one leaves out {names}")
+        return dests
+
+    def next_clock(self, after: int = 0) -> int:
+        """The clock of a new event; beyond `after` too, where clocks follow Lamport's rule."""
+        clock = max(self.clock, after) + 1
+        if clock >= CLOCK_LIMIT:
+            raise LocalProtocolError("the clock has reached its limit of 2^63 events")
+        self.clock = clock
+        self.events += 1
+        return clock
+
+    def arrival(self) -> int:
+        """The number of the event at which something arrived."""
+        self.events += 1
+        return self.events
+
+    def delivery(self, message: Any) -> Deliver:
+        self.events += 1
+        return Deliver(message.sender, message.clock, message.payload)
+
+    def join(self, process: int) -> None:
+        if process != self.n:
+            raise LocalProtocolError(f"the next process to join has index {self.n}, not {process}")
+        self.n += 1
+
+    def leave(self, process: int) -> None:
+        if not 0 <= process < self.n or self.gone >> process & 1:
+            raise LocalProtocolError(f"process {process} is not present and cannot leave")
+        self.gone |= 1 << process
+
+    def check(self, received: Any, kind: type) -> None:
+        """Refuse what no correct peer can have sent to us; the state is as it was."""
+        if not isinstance(received, kind):
+            raise RemoteProtocolError(f"not a {kind.__name__}: {received!r:.100}")
+        message: Any = received
+        if message.n > self.n:
+            why = f"comes from a system of {message.n} processes and we know {self.n}: "
+            raise refusal(message, why + "join() the new ones, then receive it again")
+        if not 0 <= message.sender < message.n or not 0 < message.clock < CLOCK_LIMIT:
+            raise refusal(message, f"has no sender among {self.n} processes, or no clock")
+        if not message.dests >> self.me & 1:
+            raise refusal(message, f"is not addressed to process {self.me}")
+        receiver = getattr(message, "receiver", self.me)
+        if receiver != self.me:
+            raise refusal(message, f"came in the copy made for process {receiver}")
+        if message.sender == self.me and message.clock > self.clock:
+            raise refusal(message, "claims to be ours, and we never sent it")
+
+    def check_known(self, message: Any, clock: int) -> None:
+        """Refuse a message that speaks of our event at this clock, if we have not got there."""
+        if clock > self.clock:
+            raise refusal(message, "depends on a message we never sent")
+
+    def state(self) -> tuple[int, int, int, int, int]:
+        return self.me, self.n, self.gone, self.clock, self.events
+
+    @classmethod
+    def from_state(cls, state: tuple[int, int, int, int, int]) -> "Process":
+        me, n, gone, clock, events = state
+        process = cls(me, n)
+        process.gone, process.clock, process.events = gone, clock, events
+        return process
+
+
+def refusal(message: Any, why: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"M({message.sender}, {message.clock}) {why}")

@@ -1,0 +1,1 @@
+"""Protocols that keep total order, one per file."""

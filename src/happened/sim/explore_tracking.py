@@ -1,0 +1,353 @@
+"""Every small computation under a tracker, judged at every event.
+
+A computation is any sequence of relevant events, sends and receipts; messages may be late, lost or, without
+FIFO links, overtake each other. A state is what the trackers know, what is in flight and the ground truth;
+states reached in several ways are expanded once. The search is breadth-first, so the first violation
+has a schedule as short as any.
+
+Checked    after each step, what the tracker would tell of a relevant event there and then: its vector, its
+           immediate predecessors, its scalar, or the vector reconstructed from the dependencies told so
+           far; that no message carries more than `bound` entries; that nothing raises. Asking is not
+           part of the state, so computations of r relevant events are judged with r - 1 in it.
+Assumes    a protocol that treats processes alike: they enter a computation in the order of their numbers.
+           A LocalProtocolError of `on_send` forbids that send (`direct` has such rules) and is counted.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..core.errors import LocalProtocolError
+from ..tracking import EventId, Machine, Timestamp, create, vectors
+
+Factory = Callable[[int, int], Machine]
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingViolation:
+    reason: str
+    schedule: tuple[str, ...]  # one line per step, ending with the one at fault
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingExploration:
+    states: int
+    transitions: int
+    refused: int  # sends that the tracker forbade
+    violations: tuple[TrackingViolation, ...]  # the shortest first; exploring stops after `limit` of them
+
+
+def explore_tracking(
+    factory: str | Factory,
+    processes: int,
+    messages: int,
+    relevant: int,
+    *,
+    fifo: bool = False,
+    bound: int | None = None,
+    limit: int = 1,
+) -> TrackingExploration:
+    """Every computation of up to this many messages and relevant events (null events not counted)."""
+    make = partial(create, factory) if isinstance(factory, str) else factory
+    return _Search(make, processes, messages, relevant - 1, fifo, bound, limit).run()
+
+
+class Knows(NamedTuple):
+    """The ground truth at a process, or of a message in flight, as sets of relevant events.
+
+    `past` is the causal past; `covered` the part of it that happened before another event of it. Pasts are
+    closed under happened-before, so what is covered in a union was covered in one of the parts.
+    """
+
+    past: frozenset[EventId] = frozenset()
+    covered: frozenset[EventId] = frozenset()
+
+    def join(self, other: "Knows") -> "Knows":
+        return Knows(self.past | other.past, self.covered | other.covered)
+
+    def event(self, event: EventId) -> "Knows":
+        return Knows(self.past | {event}, self.past)
+
+
+class Packet(NamedTuple):
+    sender: int
+    to: int
+    piggyback: int
+    knows: int
+
+
+class State(NamedTuple):
+    """Numbers given out by the tables of a search."""
+
+    trackers: tuple[int, ...]
+    knows: tuple[int, ...]
+    in_flight: tuple[int, ...]  # sorted; with FIFO links by channel, in the order sent
+    told: int  # the timestamps given so far, where judging needs them; else 0
+    messages_left: int
+    relevant_left: int
+    entered: int  # how many processes have taken part
+
+
+class Step(NamedTuple):
+    after: int
+    result: Any  # a timestamp, the number of a piggyback, or None
+    forced: Timestamp | None
+    error: str
+
+
+class _Table:
+    """Values as small integers."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values = list(values)
+        self._numbers = {value: number for number, value in enumerate(values)}
+
+    def number(self, value: Any) -> int:
+        number = self._numbers.setdefault(value, len(self.values))
+        if number == len(self.values):
+            self.values.append(value)
+        return number
+
+    def __getitem__(self, number: int) -> Any:
+        return self.values[number]
+
+
+class _Automaton:
+    """A tracker as a transition table, filled in as it is asked; machines are pure, so it stays true."""
+
+    def __init__(self, factory: Factory, processes: int) -> None:
+        self._machines = [factory(me, processes) for me in range(processes)]
+        self._states = _Table()
+        self._piggybacks = _Table()
+        self._steps: dict[tuple[Any, ...], Step] = {}
+        self.initial = tuple(self._states.number((m.me, m.snapshot())) for m in self._machines)
+
+    def relevant(self, state: int) -> Step:
+        return self._step((state, "relevant"), lambda machine: machine.relevant())
+
+    def send(self, state: int, to: int) -> Step:
+        return self._step((state, "send", to), lambda machine: machine.on_send(to))
+
+    def receive(self, state: int, sender: int, piggyback: int) -> Step:
+        carried = self._piggybacks[piggyback]
+        key = (state, "receive", sender, piggyback)
+        return self._step(key, lambda machine: machine.on_receive(sender, carried))
+
+    def entries(self, piggyback: int) -> int:
+        return int(self._piggybacks[piggyback].entries)
+
+    def _step(self, key: tuple[Any, ...], act: Callable[[Machine], Any]) -> Step:
+        step = self._steps.get(key)
+        if step is None:
+            step = self._steps[key] = self._try(key[0], key[1] == "send", act)
+        return step
+
+    def _try(self, state: int, sends: bool, act: Callable[[Machine], Any]) -> Step:
+        me, data = self._states[state]
+        machine = self._machines[me]
+        machine.restore(data)
+        try:
+            result = act(machine)
+        except Exception as error:  # any exception at all is the verdict on the protocol under test
+            forbidden = sends and isinstance(error, LocalProtocolError)
+            return Step(state, None, None, "" if forbidden else f"{type(error).__name__}: {error}")
+        forced = result.forced if sends else None
+        if sends:
+            result = self._piggybacks.number(result)
+        return Step(self._states.number((me, machine.snapshot())), result, forced, "")
+
+
+Action = tuple[Any, ...]
+"""("relevant", p), ("send", p, q) or ("receive", place in flight)."""
+
+
+class _Search:
+    def __init__(
+        self,
+        factory: Factory,
+        processes: int,
+        messages: int,
+        relevant: int,
+        fifo: bool,
+        bound: int | None,
+        limit: int,
+    ) -> None:
+        self._n = processes
+        self._automaton = _Automaton(factory, processes)
+        self._fifo = fifo
+        self._bound = bound
+        self._limit = limit
+        self._knows = _Table(Knows())
+        self._packets = _Table()
+        self._told = _Table(())
+        start = State(self._automaton.initial, (0,) * processes, (), 0, messages, relevant, 0)
+        self._reached: dict[State, tuple[State, Action] | None] = {start: None}
+        self._transitions = self._refused = 0
+        self._violations: list[TrackingViolation] = []
+        self._judged: dict[tuple[int, int, int], str] = {}
+
+    def run(self) -> TrackingExploration:
+        frontier = list(self._reached)
+        while frontier and len(self._violations) < self._limit:
+            following = []
+            for state in frontier:
+                for action in self._enabled(state):
+                    after = self._perform(state, action)
+                    self._transitions += 1
+                    if after is not None and after not in self._reached:
+                        self._reached[after] = state, action
+                        following.append(after)
+            frontier = following
+        return TrackingExploration(
+            len(self._reached), self._transitions, self._refused, tuple(self._violations[: self._limit])
+        )
+
+    def _enabled(self, state: State) -> Iterator[Action]:
+        acting = range(min(state.entered + 1, self._n))
+        if state.relevant_left:
+            yield from (("relevant", p) for p in acting)
+        if state.messages_left:
+            for p in acting:
+                known = min(max(state.entered, p + 1) + 1, self._n)
+                yield from (("send", p, q) for q in range(known) if q != p)
+        channels, previous = set(), -1
+        for place, number in enumerate(state.in_flight):
+            packet = self._packets[number]
+            channel = packet.sender, packet.to
+            # Of equal packets, and with FIFO links of a channel, the first stands for all.
+            if number != previous and not (self._fifo and channel in channels):
+                yield "receive", place
+            channels.add(channel)
+            previous = number if not self._fifo else -1
+
+    def _perform(self, state: State, action: Action) -> State | None:
+        """The state after this step; None if it is forbidden, or breaks a promise."""
+        what, p = action[0], self._actor(state, action)
+        step = self._step(state, action)
+        if step.error:
+            self._report(f"{p} raised {step.error}", state, action)
+            return None
+        if what == "send" and step.result is None:
+            self._refused += 1
+            return None
+        knows: Knows = self._knows[state.knows[p]]
+        in_flight, told = state.in_flight, state.told
+        produced = step.forced if what == "send" else step.result
+        if produced is not None:
+            if fault := self._fault(knows, told, produced):
+                self._report(f"{p}'s event {fault}", state, action)
+                return None
+            told = self._remember(told, knows, produced)
+            knows = knows.event((p, produced.seq))
+        if what == "send":
+            if self._bound is not None and self._automaton.entries(step.result) > self._bound:
+                self._report(f"{p} sends more than {self._bound} entries", state, action)
+                return None
+            packet = Packet(p, action[2], step.result, self._knows.number(knows))
+            in_flight = self._sorted((*in_flight, self._packets.number(packet)))
+        elif what == "receive":
+            packet = self._packets[in_flight[action[1]]]
+            knows = knows.join(self._knows[packet.knows])
+            in_flight = (*in_flight[: action[1]], *in_flight[action[1] + 1 :])
+        after = State(
+            _replaced(state.trackers, p, step.after),
+            _replaced(state.knows, p, self._knows.number(knows)),
+            in_flight,
+            told,
+            state.messages_left - (what == "send"),
+            state.relevant_left - (what == "relevant"),
+            max(state.entered, *(1 + q for q in action[1:] if what != "receive"), 0),
+        )
+        return self._judge(state, action, after, p)
+
+    def _sorted(self, in_flight: tuple[int, ...]) -> tuple[int, ...]:
+        if self._fifo:  # the order within a channel matters, that between channels does not
+            return tuple(sorted(in_flight, key=lambda number: self._packets[number][:2]))
+        return tuple(sorted(in_flight))
+
+    def _actor(self, state: State, action: Action) -> int:
+        place: int = action[1]
+        return int(self._packets[state.in_flight[place]].to) if action[0] == "receive" else place
+
+    def _step(self, state: State, action: Action) -> Step:
+        mine = state.trackers[self._actor(state, action)]
+        if action[0] == "relevant":
+            return self._automaton.relevant(mine)
+        if action[0] == "send":
+            return self._automaton.send(mine, action[2])
+        packet = self._packets[state.in_flight[action[1]]]
+        return self._automaton.receive(mine, packet.sender, packet.piggyback)
+
+    def _judge(self, state: State, action: Action, after: State, p: int) -> State | None:
+        """What would p tell of a relevant event now?"""
+        key = after.trackers[p], after.knows[p], after.told
+        fault = self._judged.get(key)
+        if fault is None:
+            step = self._automaton.relevant(after.trackers[p])
+            fault = step.error or self._fault(self._knows[after.knows[p]], after.told, step.result)
+            self._judged[key] = fault
+        if fault:
+            self._report(f"{p}'s next event {fault}", state, action)
+        return None if fault else after
+
+    def _fault(self, knows: Knows, told: int, stamp: Timestamp) -> str:
+        """What is wrong with this timestamp of an event with this past; empty: nothing."""
+        event = stamp.process, stamp.seq
+        counts = [0] * self._n
+        for process, _ in (*knows.past, event):
+            counts[process] += 1
+        if stamp.seq != counts[stamp.process]:
+            return f"is number {counts[stamp.process]} of its process, not {stamp.seq}"
+        if stamp.counts is not None and stamp.counts != tuple(counts):
+            return f"has the vector {tuple(counts)}, not {stamp.counts}"
+        immediate = knows.past - knows.covered
+        if stamp.immediate is not None and stamp.immediate != immediate:
+            return f"has the predecessors {sorted(immediate)}, not {sorted(stamp.immediate)}"
+        earlier = dict(self._told[told])
+        if stamp.scalar is not None:
+            chain = 1 + max((earlier[e].scalar for e in knows.past), default=0)
+            if stamp.scalar != chain:
+                return f"ends a chain of {chain} events and has the scalar {stamp.scalar}"
+        if stamp.dependencies is not None:
+            found = vectors([*earlier.values(), stamp])[event]
+            if found != tuple(counts):
+                return f"has the vector {tuple(counts)}; its dependencies give {found}"
+        return ""
+
+    def _remember(self, told: int, knows: Knows, stamp: Timestamp) -> int:
+        if stamp.scalar is None and stamp.dependencies is None:
+            return told
+        return self._told.number(
+            tuple(sorted((*self._told[told], ((stamp.process, stamp.seq), stamp)), key=_event))
+        )
+
+    def _report(self, reason: str, state: State, action: Action) -> None:
+        if len(self._violations) < self._limit:
+            self._violations.append(TrackingViolation(reason, tuple(self._narrate(state, action))))
+
+    def _narrate(self, state: State, action: Action) -> list[str]:
+        lines = [self._line(state, action)]
+        while (previous := self._reached[state]) is not None:
+            lines.append(self._line(*previous))
+            state = previous[0]
+        return lines[::-1]
+
+    def _line(self, state: State, action: Action) -> str:
+        if action[0] == "relevant":
+            return f"event at {action[1]}"
+        if action[0] == "send":
+            return f"{action[1]} sends to {action[2]}"
+        packet = self._packets[state.in_flight[action[1]]]
+        nth = sum(self._packets[number][:2] == packet[:2] for number in state.in_flight[: action[1] + 1])
+        return f"{packet.to} receives from {packet.sender}" + (
+            f" (number {nth} in flight)" if nth > 1 else ""
+        )
+
+
+def _event(item: tuple[EventId, Timestamp]) -> EventId:
+    return item[0]
+
+
+def _replaced(values: tuple[int, ...], place: int, value: int) -> tuple[int, ...]:
+    return (*values[:place], value, *values[place + 1 :])

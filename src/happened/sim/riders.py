@@ -1,0 +1,108 @@
+"""Trackers that ride on the messages of a simulated run, and the account of what they cost.
+
+A message's piggyback is made when the application sends it and taken in when the application gets it, so a
+tracker sees the happened-before of sends and *deliveries*, whatever an ordering protocol does in between.
+After each send and each delivery, a relevant event happens with a given probability.
+
+Counted    per transmission: entries; bits as encoded; bits in the model of seed 004's comparison, where a
+           count takes 32 bits (`MODEL_COUNT_BITS`) and a bitmap of n bits says which are there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from ..ordering import Message
+from ..tracking import Machine, Piggyback, Piggybacked, Timestamp
+
+TrackerFactory = Callable[[int, int], Machine]
+
+MODEL_COUNT_BITS = 32
+
+
+@dataclass(slots=True)
+class Fare:
+    """What tracking cost so far, summed over transmissions."""
+
+    transmissions: int = 0
+    entries: int = 0
+    most_entries: int = 0
+    bits: int = 0
+    model_bits: int = 0
+    null_events: int = 0
+    relevant_events: int = 0
+
+    def per_message(self) -> dict[str, float]:
+        sent = max(self.transmissions, 1)
+        return {
+            "entries": self.entries / sent,
+            "bits": self.bits / sent,
+            "model_bits": self.model_bits / sent,
+            "null_events": self.null_events / sent,
+        }
+
+
+@dataclass(slots=True)
+class Riders:
+    """One tracker per process; `relevant` is the probability of an event after a send or delivery."""
+
+    factory: TrackerFactory
+    processes: int
+    relevant: float
+    dice: Random
+    trackers: list[Machine] = field(init=False)
+    fare: Fare = field(init=False, default_factory=Fare)
+    _riding: dict[tuple[int, int, int], Any] = field(init=False, default_factory=dict)  # not yet delivered
+
+    def __post_init__(self) -> None:
+        self.trackers = [self.factory(me, self.processes) for me in range(self.processes)]
+
+    def board(self, process: int, to: int) -> Any:
+        """What a message to `to` carries; `forced` tells the null event its sender had to produce first."""
+        piggyback = self.trackers[process].on_send(to)
+        self._count(piggyback)
+        return piggyback
+
+    def depart(self, process: int, clock: int, boarding: dict[int, Any]) -> None:
+        """The message they are on is M(process, clock)."""
+        for to, piggyback in boarding.items():
+            self._riding[process, clock, to] = piggyback
+
+    def fare_of(self, message: Message, to: int) -> tuple[int, int]:
+        """Entries and bytes that a message on its way to `to` carries for its tracker."""
+        piggyback = self._riding.get((message.sender, message.clock, to))
+        return (piggyback.entries, piggyback.bits + 7 >> 3) if piggyback is not None else (0, 0)
+
+    def alight(self, process: int, sender: int, clock: int) -> None:
+        """M(sender, clock) is delivered; nothing rides on what a process sends to itself."""
+        piggyback = self._riding.pop((sender, clock, process), None)
+        if piggyback is not None:
+            self.trackers[process].on_receive(sender, piggyback)
+
+    def event(self, process: int) -> Timestamp | None:
+        """The timestamp of a relevant event, if one happens now."""
+        if self.dice.random() >= self.relevant:
+            return None
+        self.fare.relevant_events += 1
+        return self.trackers[process].relevant()
+
+    def memory(self) -> float:
+        """Mean bytes of a tracker's snapshot."""
+        return sum(len(tracker.snapshot()) for tracker in self.trackers) / len(self.trackers)
+
+    def _count(self, piggyback: Piggybacked) -> None:
+        fare, entries = self.fare, piggyback.entries
+        fare.transmissions += 1
+        fare.entries += entries
+        fare.most_entries = max(fare.most_entries, entries)
+        fare.bits += piggyback.bits
+        fare.model_bits += _model_bits(piggyback, self.processes)
+        fare.null_events += piggyback.forced is not None
+
+
+def _model_bits(piggyback: Piggybacked, n: int) -> int:
+    entries = piggyback.entries
+    columns = isinstance(piggyback, Piggyback) and piggyback.columns is not None
+    bitmap = n if entries < n else 0
+    return bitmap + entries * (MODEL_COUNT_BITS + (n if columns else 0))

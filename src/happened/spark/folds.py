@@ -1,0 +1,86 @@
+"""Immediate predecessors and necessary information of one large computation.
+
+In    a Layout
+Out   predecessors/, necessary/ as in causality.analysis
+Cost  each a fold over the epochs in one task, its memory one epoch and one frontier; they run side by side
+
+Their states compose only through n² numbers per row (see causality.units), more than the events they
+would save going through twice; so they go through once, in order.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from ..causality.analysis import NECESSARY
+from ..causality.marks import mark_epoch, no_marks
+from ..causality.predecessors import PREDECESSORS
+from ..causality.units import MOST_PROCESSES, UnitState, count_units
+from .layout import Layout, on_tasks
+from .stamp import build_epoch
+from .storage import write_part
+
+
+def fold(spark: SparkSession, layout: Layout, out: Path) -> dict[str, int]:
+    work = [_predecessors]
+    if len(layout.names) <= MOST_PROCESSES:
+        work.append(_necessary)
+    results = on_tasks(spark, len(work), lambda number: work[number](layout, out))
+    return {name: total for result in results for name, total in result.items()}
+
+
+def _predecessors(layout: Layout, out: Path) -> dict[str, int]:
+    names = pa.array(layout.names, pa.string())
+    state, found = no_marks(len(layout.names)), 0
+    for k in range(layout.epochs):
+        share = layout.share(k)
+        epoch, _ = build_epoch(layout, k, share["edges"])
+        relevant = np.full(epoch.events, layout.all_relevant)
+        chosen = share["relevant"]
+        starts = np.concatenate([[0], np.cumsum(layout.cuts[k] - layout.starts(k))[:-1]])
+        relevant[starts[chosen[:, 0]] + chosen[:, 1] - layout.starts(k)[chosen[:, 0]] - 1] = True
+        kept = share["kept"]
+        (effects, process, seq), state = mark_epoch(epoch, relevant, state, kept[:, 0], kept[:, 1])
+        found += effects.size
+        columns = [
+            pa.repeat(layout.computation, effects.size),
+            names.take(pa.array(epoch.process[effects])),
+            pa.array(epoch.seq[effects]),
+            names.take(pa.array(process)),
+            pa.array(seq),
+        ]
+        write_part(
+            out / "predecessors", f"{layout.store.name}-{k:06d}", pa.table(columns, schema=PREDECESSORS)
+        )
+    return {"reduction_edges": found}
+
+
+def _necessary(layout: Layout, out: Path) -> dict[str, int]:
+    names = pa.array(layout.names, pa.string())
+    state, units, edges = UnitState.beginning(len(layout.names)), 0, 0
+    for k in range(layout.epochs):
+        share = layout.share(k)
+        epoch, ordered = build_epoch(layout, k, share["edges"])
+        addressed = share["addressed"]
+        addressed = addressed[np.lexsort((addressed[:, 2], addressed[:, 1], addressed[:, 0]))]
+        starts = np.concatenate([[0], np.cumsum(layout.cuts[k] - layout.starts(k))[:-1]])
+        place = starts[addressed[:, 0]] + addressed[:, 1] - layout.starts(k)[addressed[:, 0]] - 1
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=epoch.events))]).astype(
+            np.int64
+        )
+        kept = share["kept"]
+        counts, state = count_units(
+            epoch, ordered[:, 4] == 1, offsets, addressed[:, 2], state, (kept[:, 0], kept[:, 1])
+        )
+        units, edges = units + int(counts.sum()), edges + counts.size
+        columns = [
+            pa.repeat(layout.computation, counts.size),
+            names.take(pa.array(addressed[:, 0])),
+            pa.array(addressed[:, 1]),
+            names.take(pa.array(addressed[:, 2])),
+            pa.array(counts),
+        ]
+        write_part(out / "necessary", f"{layout.store.name}-{k:06d}", pa.table(columns, schema=NECESSARY))
+    return {"necessary_units": units, "necessary_edges": edges}

@@ -1,0 +1,129 @@
+"""One computation that is cut into epochs, from its events to its part of every table.
+
+In    its events, in any order
+Out   its parts of stamps, predecessors, necessary, violations, skew, clocks and quarantine under `folder`
+Cost  see layout, stamp, folds; what the layout keeps on disk meanwhile is removed at the end
+
+If it turns out not to be a computation, it is put aside with the reason and leaves no other part.
+"""
+
+import math
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ..causality.analysis import QUARANTINE, SKEW, TABLES
+from ..core.errors import TraceFormatError
+from .folds import fold
+from .layout import Layout, lay_out
+from .stamp import stamp
+from .storage import write_part
+from .verify_clocks import clock_faults
+from .violations import name_violations
+
+WHOLE_EVENTS = 200_000
+"""A computation with more events is cut into epochs."""
+
+CELLS_PER_EPOCH = 8_000_000
+"""Events x processes of an epoch: 32 MB of vectors in a task."""
+
+Progress = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class LargeComputation:
+    events: DataFrame
+    name: str
+    size: int
+    folder: Path
+    part: str
+    timestamps: str
+    epoch_events: int | None
+    progress: Progress
+
+    def run(self) -> Counter[str]:
+        store = self.folder / ".work" / self.part
+        try:
+            return self._run(store)
+        except TraceFormatError as error:
+            for table in TABLES:
+                for part in (self.folder / table).glob(f"{self.part}*.parquet"):
+                    part.unlink()
+            self._quarantine([str(error)])
+            return Counter({"quarantined": self.size})
+        finally:
+            shutil.rmtree(store, ignore_errors=True)
+
+    def _run(self, store: Path) -> Counter[str]:
+        spark = self.events.sparkSession
+        per_epoch = self.epoch_events or self._epoch_events()
+        self.progress(f"laying out {self.size:,} events, about {math.ceil(self.size / per_epoch)} epochs")
+        layout = lay_out(spark, self.events, self.name, store, per_epoch=per_epoch)
+        totals = Counter(layout.totals)
+        self.progress(f"stamping {layout.epochs} epochs")
+        totals += Counter(stamp(spark, layout, self.folder, self.timestamps))
+        self.progress("immediate predecessors and necessary information")
+        totals += Counter(fold(spark, layout, self.folder))
+        self._write(name_violations(self.events, layout), "violations")
+        totals += self._verify_clocks()
+        if layout.timed:
+            self._skew(layout)
+        self._quarantine(layout.rejected)
+        totals["quarantined"] += len(layout.rejected)
+        totals["computations"] += 1
+        totals["concurrent_pairs"] += self.size * (self.size - 1) // 2 - totals["ordered_pairs"]
+        return totals
+
+    def _epoch_events(self) -> int:
+        processes = max(1, self.events.select("process").distinct().count())
+        return max(1000, min(WHOLE_EVENTS, CELLS_PER_EPOCH // processes))
+
+    def _verify_clocks(self) -> Counter[str]:
+        """Only full timestamps can be compared with logged ones."""
+        logged = self.events.where(F.col("clock").isNotNull())
+        if self.timestamps != "full" or logged.isEmpty():
+            return Counter()
+        self.progress("logged clocks")
+        spark = self.events.sparkSession
+        stamps = spark.read.parquet(str(self.folder / "stamps")).where(F.col("computation") == self.name)
+        faults = clock_faults(logged, stamps)
+        self._write(faults, "clocks")
+        counts = {row["fault"]: row["count"] for row in faults.groupBy("fault").count().collect()}
+        return Counter(
+            {
+                "clocks_logged": logged.count(),
+                "clock_mismatches": counts.get("mismatch", 0),
+                "clock_regressions": counts.get("regression", 0),
+                "clock_impossible": counts.get("impossible", 0),
+            }
+        )
+
+    def _write(self, rows: DataFrame, table: str) -> None:
+        """Write rows as parts of a table that other writers fill too."""
+        written = self.folder / ".work" / f"{self.part}-{table}"
+        rows.write.parquet(str(written))
+        (self.folder / table).mkdir(exist_ok=True)
+        for number, part in enumerate(sorted(written.glob("*.parquet"))):
+            part.rename(self.folder / table / f"{self.part}-{number:05d}.parquet")
+        shutil.rmtree(written)
+
+    def _skew(self, layout: Layout) -> None:
+        n = len(layout.names)
+        columns = [
+            pa.repeat(layout.computation, n),
+            pa.array(layout.names, pa.string()),
+            pa.array(layout.offsets),
+            pa.repeat(layout.feasible, n),
+        ]
+        write_part(self.folder / "skew", self.part, pa.table(columns, schema=SKEW))
+
+    def _quarantine(self, reasons: list[str]) -> None:
+        rows = [{"computation": self.name, "reason": reason} for reason in reasons]
+        if rows:
+            write_part(self.folder / "quarantine", self.part, pa.Table.from_pylist(rows, schema=QUARANTINE))

@@ -1,0 +1,331 @@
+"""A computation too large for one task, laid out by epoch: what each epoch's task will need, as arrays.
+
+In    the events of one computation, in any order
+Out   store/epoch-K/share-*.npz: the edges into epoch K; the events before its end that are causes beyond
+      it (`kept`); the slots that are in flight at some time in it; and which of its events are relevant.
+      The events themselves need not be written: with the cuts, epoch K has those numbered
+      cuts[K-1] + 1 … cuts[K] of each process.
+Cost  one shuffle join (see edges), then scans of the edges by tasks that read and write files themselves
+
+Everything the driver holds has size processes x epochs.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ..causality.skew import NO_EDGE, correct
+from ..core.errors import TraceFormatError
+from .cuts import Ints, backward, epoch_of, make_consistent, propose
+from .edges import cause_edges, deliveries, fates, handover, message_edges
+from .storage import read_arrays, write_arrays
+
+FINE_SLOTS = 400_000
+"""Processes x fine slots of time that reach the driver to place the cuts."""
+
+
+SHARES = {"edges": 5, "kept": 2, "slots": 4, "addressed": 3, "relevant": 2}
+"""What an epoch is given, and the columns of each."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a computation is laid out, and all that is small about it."""
+
+    store: Path
+    computation: str
+    names: tuple[str, ...]
+    cuts: Ints  # epochs x processes
+    offsets: Ints  # how far each process's clock is ahead, ns
+    feasible: bool
+    timed: bool  # whether any edge has times at both ends
+    totals: dict[str, int]
+    all_relevant: bool
+    rejected: list[str] = field(default_factory=list)
+
+    @property
+    def epochs(self) -> int:
+        return len(self.cuts)
+
+    def starts(self, epoch: int) -> Ints:
+        """The last seq of each process before this epoch."""
+        return self.cuts[epoch - 1] if epoch else np.zeros(len(self.names), np.int64)
+
+    def share(self, epoch: int) -> dict[str, Ints]:
+        """What was laid out for an epoch, all shares together."""
+        shares = [read_arrays(path) for path in sorted(_folder(self.store, epoch).glob("share-*.npz"))]
+        return {
+            name: np.concatenate([np.empty((0, width), np.int64), *(s[name] for s in shares if name in s)])
+            for name, width in SHARES.items()
+        }
+
+
+def _folder(store: Path, epoch: int) -> Path:
+    return store / f"epoch-{epoch:06d}"
+
+
+def on_tasks(spark: SparkSession, count: int, work: Callable[[int], Any]) -> list[Any]:
+    """work(0), …, work(count - 1) as Spark tasks; what they return must be small and JSON.
+
+    What a task finds wrong with the trace is raised here.
+    """
+
+    def attempt(number: int) -> str:
+        try:
+            return json.dumps({"result": work(number)})
+        except TraceFormatError as error:  # running the task again would not mend the trace
+            return json.dumps({"fault": str(error)})
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            results = pa.array([attempt(number) for number in batch["id"].to_pylist()], pa.string())
+            yield pa.RecordBatch.from_arrays([batch["id"], results], ["id", "result"])
+
+    if not count:
+        return []
+    rows = spark.range(0, count, 1, count).mapInArrow(run, "id long, result string").collect()
+    results = [json.loads(row["result"]) for row in sorted(rows, key=lambda row: row["id"])]
+    for result in results:
+        if "fault" in result:
+            raise TraceFormatError(result["fault"])
+    return [result["result"] for result in results]
+
+
+def lay_out(
+    spark: SparkSession, events: DataFrame, computation: str, store: Path, *, per_epoch: int
+) -> Layout:
+    chains = _chains(events, computation)
+    names = tuple(sorted(chains))
+    counts = np.array([chains[name] for name in names], np.int64)
+    index = spark.createDataFrame(list(zip(names, range(len(names)), strict=True)), "process string, p int")
+    kind = handover(events)
+    met = deliveries(events, index, kind).persist()
+    totals = fates(met, events.where(F.col("kind") == "send")).first().asDict()
+    edges = message_edges(met).union(cause_edges(events, index))
+    edges.write.parquet(str(store / "edges"))
+    met.unpersist()
+    rejected = _reject(spark, store / "edges", names, counts)
+    least = _tightest(spark.read.parquet(str(store / "edges")), len(names))
+    skew = correct(least)
+    totals |= _before_sends(spark, store / "edges", skew.offsets)
+    cuts = _propose(events, index, names, counts, skew.offsets, math.ceil(counts.sum() / per_epoch))
+    files = sorted(str(path) for path in (store / "edges").glob("*.parquet"))
+    cuts, rounds = make_consistent(cuts, lambda proposed: _look(spark, files, proposed, counts))
+    totals |= {"events": int(counts.sum()), "processes": len(names), "rounds": rounds}
+    relevant = _relevant(events, index, store)
+    _scatter(spark, files, relevant, cuts, counts, store)
+    return Layout(
+        store,
+        computation,
+        names,
+        cuts,
+        skew.offsets,
+        skew.feasible,
+        bool((least != NO_EDGE).any()),
+        totals,
+        not relevant,
+        rejected,
+    )
+
+
+def _chains(events: DataFrame, computation: str) -> dict[str, int]:
+    """How many events each process has; destinations and causes that never act have none."""
+    bucket, bit = F.bitmap_bucket_number("seq"), F.bitmap_bit_position("seq")
+    chains = (
+        events.groupBy("process", bucket.alias("bucket"))
+        .agg(
+            F.count(F.lit(1)).alias("events"),
+            F.max("seq").alias("last"),
+            F.bitmap_count(F.bitmap_construct_agg(bit)).alias("distinct"),
+        )
+        .groupBy("process")
+        .agg(
+            F.sum("events").alias("events"), F.max("last").alias("last"), F.sum("distinct").alias("distinct")
+        )
+    )
+    lengths = {}
+    for row in chains.collect():
+        if not row["events"] == row["last"] == row["distinct"]:
+            what = "two events share one seq" if row["events"] > row["distinct"] else "seq has a gap"
+            raise TraceFormatError(
+                f"{what}: process {row['process']!r} of computation {computation!r} has {row['events']} "
+                f"events, {row['distinct']} different seqs, the last {row['last']}; number the events of "
+                "each process 1, 2, … (two processes under one name look like this too)",
+                field="seq",
+            )
+        lengths[row["process"]] = row["events"]
+    silent = events.select(F.explode("to").alias("process")).union(
+        events.select(F.explode("causes.process").alias("process"))
+    )
+    return {row["process"]: 0 for row in silent.distinct().collect()} | lengths
+
+
+def _reject(spark: SparkSession, path: Path, names: tuple[str, ...], counts: Ints) -> list[str]:
+    """Name the causes that are no events, and leave their edges out from here on."""
+    edges = spark.read.parquet(str(path))
+    lengths = spark.createDataFrame(list(enumerate(map(int, counts))), "source int, length long")
+    absent = edges.join(F.broadcast(lengths), "source").where(
+        (F.col("source_seq") > F.col("length")) | (F.col("source_seq") < 1)
+    )
+    return [
+        f"{names[row['target']]}#{row['target_seq']} names the cause "
+        f"{names[row['source']]}#{row['source_seq']}, which is not in the trace"
+        for row in absent.limit(1000).collect()
+    ]
+
+
+def _tightest(edges: DataFrame, n: int) -> Ints:
+    least = np.full((n, n), NO_EDGE, np.int64)
+    gaps = edges.where("gap is not null").groupBy("source", "target").agg(F.min("gap").alias("gap"))
+    for row in gaps.collect():
+        least[row["source"], row["target"]] = row["gap"]
+    return least
+
+
+def _before_sends(spark: SparkSession, path: Path, offsets: Ints) -> dict[str, int]:
+    table = spark.createDataFrame(list(enumerate(map(int, offsets))), "p int, ahead long")
+    here = F.broadcast(table.select(F.col("p").alias("source"), F.col("ahead").alias("source_ahead")))
+    there = F.broadcast(table.select(F.col("p").alias("target"), F.col("ahead").alias("target_ahead")))
+    gaps = spark.read.parquet(str(path)).where("gap is not null").join(here, "source").join(there, "target")
+    corrected = F.col("gap") - F.col("target_ahead") + F.col("source_ahead")
+    row = gaps.agg(
+        F.count(F.when(F.col("gap") < 0, 1)).alias("before"), F.count(F.when(corrected < 0, 1)).alias("after")
+    ).first()
+    return {"receives_before_sends": row["before"], "receives_before_sends_corrected": row["after"]}
+
+
+def _propose(
+    events: DataFrame, index: DataFrame, names: tuple[str, ...], counts: Ints, offsets: Ints, epochs: int
+) -> Ints:
+    if epochs <= 1 or not counts.sum():
+        return counts[None]
+    spark = events.sparkSession
+    numbers = [(i, int(counts[i]), int(offsets[i])) for i in range(len(names))]
+    chains = spark.createDataFrame(numbers, "p int, length long, ahead long")
+    of = (
+        events.select("process", "seq", "time")
+        .join(F.broadcast(index), "process")
+        .join(F.broadcast(chains), "p")
+    )
+    untimed = of.where(F.col("time").isNull()).isEmpty()
+    place = F.col("time") - F.col("ahead") if untimed else F.col("seq") / F.col("length")
+    of = of.select("p", "seq", place.cast("double").alias("place"))
+    low, high = of.agg(F.min("place"), F.max("place")).first()
+    slots = max(2 * epochs, min(64 * epochs, FINE_SLOTS // max(len(names), 1)))
+    width = (high - low) / slots or 1.0
+    slot = F.least(F.floor((F.col("place") - low) / width), F.lit(slots - 1)).cast("int")
+    fine = of.groupBy("p", slot.alias("slot")).agg(
+        F.min("seq").alias("first"), F.count(F.lit(1)).alias("events")
+    )
+    first = np.full((len(names), slots), np.iinfo(np.int64).max, np.int64)
+    count = np.zeros(slots, np.int64)
+    for row in fine.collect():
+        first[row["p"], row["slot"]] = row["first"]
+        count[row["slot"]] += row["events"]
+    return propose(first, count, counts, epochs)
+
+
+class _Edges:
+    """One file of edges. A slot whose target_seq is 0 was addressed and never reached: it is no edge."""
+
+    def __init__(self, path: str, counts: Ints) -> None:
+        table = pq.read_table(path)
+        source, source_seq, target = (
+            table[name].to_numpy().astype(np.int64) for name in table.column_names[:3]
+        )
+        target_seq = pc.fill_null(table["target_seq"], 0).to_numpy()
+        slot = table["slot"].to_numpy()
+        real = (source_seq >= 1) & (source_seq <= counts[source])
+        whole = real & (target_seq > 0)
+        self.ends = tuple(column[whole] for column in (source, source_seq, target, target_seq))
+        self.slot = slot[whole]
+        self.addressed = tuple(column[real & slot] for column in (source, source_seq, target))
+
+
+def _look(spark: SparkSession, files: list[str], cuts: Ints, counts: Ints) -> list[Ints]:
+    def bounds(number: int) -> list[list[int]]:
+        bound = backward(cuts, *_Edges(files[number], counts).ends)
+        changed = np.argwhere(bound != cuts)
+        return [[int(k), int(p), int(bound[k, p])] for k, p in changed]
+
+    result = []
+    for found in on_tasks(spark, len(files), bounds):
+        bound = cuts.copy()
+        for k, p, seq in found:
+            bound[k, p] = seq
+        result.append(bound)
+    return result
+
+
+def _relevant(events: DataFrame, index: DataFrame, store: Path) -> list[str]:
+    """Files with the (process, seq) of the relevant events; none means that all are."""
+    chosen = events.where("relevant").join(F.broadcast(index), "process").select("p", "seq")
+    if chosen.isEmpty():
+        return []
+    chosen.write.parquet(str(store / "relevant"))
+    return sorted(str(path) for path in (store / "relevant").glob("*.parquet"))
+
+
+def _scatter(
+    spark: SparkSession, files: list[str], relevant: list[str], cuts: Ints, counts: Ints, store: Path
+) -> None:
+    """Give every epoch its share of the edges, kept events, slots and relevant events."""
+
+    def scatter(number: int) -> int:
+        if number >= len(files):
+            table = pq.read_table(relevant[number - len(files)])
+            process, seq = table["p"].to_numpy().astype(np.int64), table["seq"].to_numpy()
+            return _write_shares(store, number, {"relevant": (epoch_of(cuts, process, seq), process, seq)})
+        edges = _Edges(files[number], counts)
+        source, source_seq, target, target_seq = edges.ends
+        sent = epoch_of(cuts, source, source_seq)
+        given = epoch_of(cuts, target, target_seq)
+        crossing, at = _spans(sent, given)
+        flying, during = _spans(sent, given + 1, edges.slot)
+        return _write_shares(
+            store,
+            number,
+            {
+                "edges": (given, *edges.ends, edges.slot.astype(np.int64)),
+                "kept": (at, source[crossing], source_seq[crossing]),
+                "slots": (during, *(column[flying] for column in edges.ends)),
+                "addressed": (epoch_of(cuts, *edges.addressed[:2]), *edges.addressed),
+            },
+        )
+
+    on_tasks(spark, len(files) + len(relevant), scatter)
+
+
+def _spans(first: Ints, end: Ints, where: Any = None) -> tuple[Ints, Ints]:
+    """Each edge once for every epoch in first:end, as (edge, epoch)."""
+    lengths = np.maximum(end - first, 0)
+    if where is not None:
+        lengths = np.where(where, lengths, 0)
+    edge = np.repeat(np.arange(len(first)), lengths)
+    start = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+    return edge, np.repeat(first - start, lengths) + np.arange(edge.size)
+
+
+def _write_shares(store: Path, number: int, columns: dict[str, tuple[Ints, ...]]) -> int:
+    shares: dict[int, dict[str, Ints]] = {}
+    for name, (epoch, *values) in columns.items():
+        if not epoch.size:
+            continue
+        rows = np.stack(values, axis=1)
+        order = np.argsort(epoch, kind="stable")
+        present, at = np.unique(epoch[order], return_index=True)
+        for k, part in zip(present, np.split(rows[order], at[1:]), strict=True):
+            shares.setdefault(int(k), {})[name] = np.unique(part, axis=0) if name == "kept" else part
+    for k, share in shares.items():
+        write_arrays(_folder(store, k) / f"share-{number:05d}.npz", **share)
+    return len(shares)

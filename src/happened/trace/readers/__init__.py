@@ -1,0 +1,117 @@
+"""Readers of foreign logs, one file per format; `import_files` puts what they read into a trace.
+
+A reader is two pure functions and a count, see draft.py: `parse(source, options)` gives drafts of one file,
+or, for formats that are `line by line`, of any part of one; `assemble(drafts, options)` makes rows of all
+drafts of the computations concerned; `counts(drafts)` says what a file holds, for people to compare.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from . import dag, etcd_raft, jaeger, nezha, otlp, peterson, rows, shiviz, spans, tokens, zipkin
+from .draft import QUARANTINE, Assembly, Draft, Options, Parsed, Quarantined
+from .source import Source, open_source
+
+__all__ = [
+    "FORMATS",
+    "QUARANTINE",
+    "Assembly",
+    "Draft",
+    "Format",
+    "Options",
+    "Quarantined",
+    "Source",
+    "open_source",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    description: str
+    parse: Callable[[Source, Options], Parsed]
+    assemble: Callable[[Iterable[Draft], Options], Assembly]
+    counts: Callable[[list[Draft]], dict[str, Any]]
+    line_by_line: bool = False  # parse may be given any lines of a file, in any number of pieces
+    header: str | None = None  # a word that tells a first line which every piece must be given
+    names_computations: bool = False  # records say which computation they belong to, whatever their file
+    joins_computations: bool = False  # and those that name each other's records are one
+
+
+FORMATS: dict[str, Format] = {
+    "shiviz": Format(
+        "ShiViz and GoVector logs: text with a vector clock per event, found by a regular expression",
+        shiviz.parse,
+        shiviz.assemble,
+        shiviz.counts,
+    ),
+    "tokens": Format(
+        "tracing-library logs: JSON lines with vector clocks and tokens",
+        tokens.parse,
+        tokens.assemble,
+        tokens.counts,
+        line_by_line=True,
+    ),
+    "peterson": Format(
+        "ring elections: `node v0,v1,… event args`",
+        peterson.parse,
+        peterson.assemble,
+        peterson.counts,
+        line_by_line=True,
+    ),
+    "etcd-raft": Format(
+        "etcd raft traces: JSON lines, messages without ids",
+        etcd_raft.parse,
+        etcd_raft.assemble,
+        etcd_raft.counts,
+        line_by_line=True,
+    ),
+    "otlp": Format(
+        "OpenTelemetry spans, OTLP-JSON",
+        otlp.parse,
+        spans.assemble,
+        spans.counts,
+        names_computations=True,
+        joins_computations=True,
+    ),
+    "jaeger": Format(
+        "Jaeger JSON spans",
+        jaeger.parse,
+        spans.assemble,
+        spans.counts,
+        names_computations=True,
+        joins_computations=True,
+    ),
+    "zipkin": Format(
+        "Zipkin v2 JSON spans",
+        zipkin.parse,
+        spans.assemble,
+        spans.counts,
+        names_computations=True,
+        joins_computations=True,
+    ),
+    "nezha": Format(
+        "span tables, CSV",
+        nezha.parse,
+        spans.assemble,
+        nezha.counts,
+        line_by_line=True,
+        header="TraceID",
+        names_computations=True,
+        joins_computations=True,
+    ),
+    "dag": Format(
+        "records with an id and parents: commits, blocks, editing histories (JSON)",
+        dag.parse,
+        dag.assemble,
+        dag.counts,
+    ),
+    "jsonl": Format(
+        "events by our own field names, one JSON object per line",
+        rows.parse,
+        rows.assemble,
+        rows.counts,
+        line_by_line=True,
+        names_computations=True,
+    ),
+}

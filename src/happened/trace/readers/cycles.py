@@ -1,0 +1,109 @@
+"""Circles in what a source calls causes: no computation can have them, so somebody recorded nonsense.
+
+Which of the edges of a circle is wrong cannot be known: all causes among the events of a circle are left
+out, none is picked. Cost: linear in events and edges.
+"""
+
+from collections.abc import Sequence
+
+from .draft import Assembly, Draft, Quarantined, Row
+
+Edges = Sequence[Sequence[int]]
+
+
+def circles(predecessors: Edges) -> list[list[int]]:
+    """The strongly connected components that hold a circle (Tarjan 1972, without recursion)."""
+    number: list[int] = [0] * len(predecessors)  # in order of discovery, from 1
+    low = [0] * len(predecessors)
+    on_stack = [False] * len(predecessors)
+    stack: list[int] = []
+    found: list[list[int]] = []
+    count = 0
+    for root in range(len(predecessors)):
+        work = [(root, 0)] if not number[root] else []
+        while work:
+            v, at = work.pop()
+            if at == 0:
+                count += 1
+                number[v] = low[v] = count
+                stack.append(v)
+                on_stack[v] = True
+            else:
+                low[v] = min(low[v], low[predecessors[v][at - 1]])
+            for k in range(at, len(predecessors[v])):
+                w = predecessors[v][k]
+                if not number[w]:
+                    work += [(v, k + 1), (w, 0)]
+                    break
+                if on_stack[w]:
+                    low[v] = min(low[v], number[w])
+            else:
+                if low[v] == number[v]:
+                    component = _pop_until(v, stack, on_stack)
+                    if len(component) > 1 or v in predecessors[v]:
+                        found.append(sorted(component))
+    return found
+
+
+def _pop_until(v: int, stack: list[int], on_stack: list[bool]) -> list[int]:
+    component: list[int] = []
+    while not component or component[-1] != v:
+        component.append(stack.pop())
+        on_stack[component[-1]] = False
+    return component
+
+
+def describe(names: Sequence[str]) -> str:
+    """Which events, in words."""
+    if len(names) == 1:
+        return f"{names[0]} is its own cause"
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"{shown} are causes of one another, in a circle"
+
+
+def break_circles(rows: Sequence[Row], drafts: Sequence[Draft], into: Assembly) -> None:
+    """Leave out the causes, and then the message edges, that close a circle with process order.
+
+    drafts[i] is what rows[i] was made from.
+    """
+    for circle in circles(_predecessors(rows)):
+        members = {_name(rows[i]): i for i in circle}
+        for i in circle:
+            kept = [c for c in rows[i]["causes"] or () if (c["process"], c["seq"]) not in members]
+            if len(kept) < len(rows[i]["causes"] or ()):
+                rows[i]["causes"] = kept or None
+                into.quarantined.append(_without(rows, drafts, circle, i, "causes"))
+    for circle in circles(_predecessors(rows)):
+        sent = {rows[i]["message"] for i in circle if rows[i]["kind"] == "send"}
+        for i in circle:
+            if rows[i]["kind"] in ("receive", "deliver") and rows[i]["message"] in sent:
+                into.quarantined.append(_without(rows, drafts, circle, i, "message"))
+                attributes = (rows[i]["attributes"] or {}) | {"circular_message": rows[i]["message"]}
+                rows[i] |= {"kind": "internal", "message": None, "attributes": attributes}
+
+
+def _without(
+    rows: Sequence[Row], drafts: Sequence[Draft], circle: list[int], i: int, field: str
+) -> Quarantined:
+    names = ["#".join(map(str, _name(rows[j]))) for j in circle]
+    return drafts[i].quarantined(field, f"{describe(names)}; imported without")
+
+
+def _name(row: Row) -> tuple[str, int]:
+    return row["process"], row["seq"]
+
+
+def _predecessors(rows: Sequence[Row]) -> Edges:
+    """Process order, message edges and causes, of the rows of one computation."""
+    place = {_name(row): i for i, row in enumerate(rows)}
+    sends = {row["message"]: i for i, row in enumerate(rows) if row["kind"] == "send"}
+    edges: list[list[int]] = []
+    for row in rows:
+        process, seq = _name(row)
+        before = [place[c["process"], c["seq"]] for c in row["causes"] or ()]
+        if seq > 1:
+            before.append(place[process, seq - 1])
+        if row["kind"] in ("receive", "deliver") and row["message"] in sends:
+            before.append(sends[row["message"]])
+        edges.append(before)
+    return edges

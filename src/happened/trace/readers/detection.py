@@ -1,0 +1,63 @@
+"""Which format a file is in, by what its beginning says; None where that would be a guess."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from . import shiviz
+from .peterson import LINE as PETERSON_LINE
+from .source import beginning
+
+# The first field that is there decides; more telling ones come first.
+BY_FIELDS = (
+    ({"TracerIdentity", "VectorClock"}, "tokens"),
+    ({"event", "tag"}, "etcd-raft"),
+    ({"resourceSpans"}, "otlp"),
+    ({"batches"}, "otlp"),
+    ({"traceID", "spans"}, "jaeger"),
+    ({"traceId", "localEndpoint"}, "zipkin"),
+    ({"traceId", "id"}, "zipkin"),
+    ({"process", "kind"}, "jsonl"),
+    ({"id", "parents"}, "dag"),
+    ({"GenesisID", "Blocks"}, "dag"),
+    ({"txns"}, "dag"),
+)
+
+
+def detect(path: Path) -> str | None:
+    text = beginning(path).lstrip()
+    if text[:1] in ("{", "["):
+        return _by_fields(text)
+    first = text.partition("\n")[0]
+    if first.startswith("TraceID,SpanID,"):
+        return "nezha"
+    if PETERSON_LINE.fullmatch(first.rstrip()):
+        return "peterson"
+    if shiviz.begins_with_regex(text):
+        return "shiviz"
+    govector = shiviz.compile_javascript(shiviz.GOVECTOR)
+    # An event before its clock looks the same, one line later: only a first line that is a clock is safe.
+    return "shiviz" if govector.match(text) else None
+
+
+def _by_fields(text: str) -> str | None:
+    names = _field_names(text)
+    return next((format for fields, format in BY_FIELDS if fields <= names), None)
+
+
+def _field_names(text: str) -> set[str]:
+    """The fields of the first record: of the first line if that is JSON, else of the outermost objects."""
+    try:
+        record: Any = json.loads(text.partition("\n")[0])
+    except ValueError:
+        try:
+            record = json.loads(text)
+        except ValueError:
+            # Only the beginning of the document is here: all fields in it are as much as can be known.
+            return set(re.findall(r'"(\w+)"\s*:', text))
+    while isinstance(record, list) and record:
+        record = record[0]
+    if isinstance(record, dict) and isinstance(record.get("data"), list) and record["data"]:
+        record = record["data"][0]
+    return set(record) if isinstance(record, dict) else set()

@@ -1,0 +1,175 @@
+"""What a reader makes of one foreign record, before anything is known about order.
+
+Reading has two steps, so that one process and many Spark tasks can share the code:
+
+    parse     one file, or some lines of it  ->  drafts, and what could not be understood
+    assemble  all drafts of a computation    ->  rows of the trace, and what contradicts itself
+
+A draft names its causes as its source does (`id`, `parents`, `links`, or a vector clock); an assembled row
+names them by process and seq. Nothing is dropped in silence: whatever is left out, be it a line or one
+cause of an event, is a Quarantined row.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+QUARANTINE = pa.schema(
+    [
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("line", pa.int64()),  # from 1; of a JSON document, the number of the record
+        pa.field("field", pa.string()),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("text", pa.string()),
+        pa.field("imported", pa.bool_(), nullable=False),
+    ]
+)
+
+DRAFTS = pa.schema(
+    [
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("line", pa.int64(), nullable=False),
+        pa.field("computation", pa.string(), nullable=False),
+        pa.field("process", pa.string(), nullable=False),
+        pa.field("label", pa.string()),
+        pa.field("seq", pa.int64()),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("message", pa.string()),
+        pa.field("to", pa.list_(pa.string())),
+        pa.field("time", pa.int64()),
+        pa.field("end", pa.int64()),
+        pa.field("clock", pa.map_(pa.string(), pa.int64())),
+        pa.field("attributes", pa.map_(pa.string(), pa.string())),
+        pa.field("relevant", pa.bool_(), nullable=False),
+        pa.field("control_entries", pa.int32()),
+        pa.field("control_bytes", pa.int32()),
+        pa.field("id", pa.string()),
+        pa.field("parents", pa.list_(pa.string())),
+        pa.field("links", pa.list_(pa.string())),
+        pa.field("shared", pa.bool_(), nullable=False),
+    ]
+)
+"""Drafts on their way from the tasks that parse to those that assemble."""
+
+EXCERPT = 200
+"""Characters of the offending text that are kept."""
+
+Row = dict[str, Any]
+"""One event, by the names of trace.SCHEMA."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Something that was not understood, and where. `imported`: the event is in the trace without it."""
+
+    file: str
+    line: int | None
+    field: str | None
+    reason: str
+    text: str | None = None
+    imported: bool = False
+
+    def __str__(self) -> str:
+        place = self.file + (f":{self.line}" if self.line is not None else "")
+        about = f"field {self.field!r}: " if self.field is not None else ""
+        return f"{place}: {about}{self.reason}"
+
+
+@dataclass(slots=True)
+class Draft:
+    file: str
+    line: int  # where the record begins, from 1; in JSON documents the number of the record
+    computation: str
+    process: str
+    label: str | None = None
+    _: KW_ONLY
+    seq: int | None = None  # where the source numbers its events
+    kind: str = "internal"
+    message: str | None = None
+    to: list[str] | None = None
+    time: int | None = None  # nanoseconds
+    end: int | None = None  # of a span
+    clock: dict[str, int] | None = None
+    attributes: dict[str, str] = field(default_factory=dict)
+    relevant: bool = True  # what somebody took the trouble to log, somebody wants to know about
+    control_entries: int | None = None
+    control_bytes: int | None = None
+    id: str | None = None
+    parents: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()  # causes of another kind than parents: span links, FOLLOWS_FROM
+    shared: bool = False  # the server's half of a span whose client recorded the same id
+
+    def quarantined(self, field: str | None, reason: str, *, imported: bool = True) -> Quarantined:
+        text = f"{self.process}: {self.label or self.id or ''}"[:EXCERPT]
+        return Quarantined(self.file, self.line, field, reason, text, imported)
+
+    def row(self, process: str, seq: int, causes: Iterable[tuple[str, int]] | None = None) -> Row:
+        place = {"line": str(self.line)} if self.id is None else {}
+        return {
+            "computation": self.computation,
+            "process": process,
+            "seq": seq,
+            "kind": self.kind,
+            "message": self.message,
+            "to": self.to,
+            "time": self.time,
+            "relevant": self.relevant,
+            "causes": [{"process": p, "seq": s} for p, s in causes] if causes else None,
+            "clock": self.clock,
+            "label": self.label,
+            "attributes": place | self.attributes or None,
+            "control_entries": self.control_entries,
+            "control_bytes": self.control_bytes,
+        }
+
+
+Parsed = Iterator[Draft | Quarantined]
+
+
+@dataclass(slots=True)
+class Assembly:
+    """What became of the drafts of one import: the rows in the order of their drafts, and the leftovers."""
+
+    rows: list[Row] = field(default_factory=list)
+    quarantined: list[Quarantined] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the person importing says about the files; each reader takes what concerns it."""
+
+    regex: str | None = None  # shiviz: with groups host, clock and event
+    delimiter: str | None = None  # shiviz: matches the line before each run; group `trace` names it
+    parsers: str | None = None  # shiviz: a file of such regular expressions, by name of the log
+    match: str = "unique"  # etcd-raft: pair equal messages `unique`ly or in `fifo` order
+    together: bool = False  # the files are parts of one computation, not one each
+    lanes: bool = False  # spans: only recorded causes order the spans of one service
+
+
+def draft_table(drafts: Iterable[Draft]) -> pa.Table:
+    return pa.Table.from_pylist([asdict(draft) for draft in drafts], schema=DRAFTS)
+
+
+def drafts_of(batch: pa.RecordBatch) -> Iterator[Draft]:
+    """The drafts of a batch that `draft_table` made."""
+    for row in batch.to_pylist(maps_as_pydicts="strict"):
+        parents, links = tuple(row.pop("parents") or ()), tuple(row.pop("links") or ())
+        yield Draft(**row, parents=parents, links=links)
+
+
+def table_of(quarantined: Iterable[Quarantined]) -> pa.Table:
+    return pa.Table.from_pylist([asdict(each) for each in quarantined], schema=QUARANTINE)
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a text, on one line."""
+    return " ⏎ ".join(text.strip().splitlines())[:EXCERPT]
+
+
+def by_computation(drafts: Iterable[Draft]) -> dict[str, list[Draft]]:
+    groups: dict[str, list[Draft]] = {}
+    for draft in drafts:
+        groups.setdefault(draft.computation, []).append(draft)
+    return groups

@@ -1,0 +1,95 @@
+"""Our own generic JSON lines: one event per line, by the field names of the trace (see trace/jsonl.py).
+
+`seq` may be left out: the events of a process are then in file order. Rows that are no events, name an
+event twice or send a message twice are quarantined; the rest is numbered anew without gaps, and a cause
+that is not there is left out.
+"""
+
+from collections.abc import Iterable
+
+from ...core.errors import TraceFormatError
+from ..jsonl import event_from_json
+from ..schema import KINDS
+from .cycles import break_circles
+from .draft import Assembly, Draft, Options, Parsed, Quarantined, Row, by_computation, excerpt
+from .source import Source
+
+
+def parse(source: Source, options: Options) -> Parsed:
+    for number, text in source.lines():
+        try:
+            row = event_from_json(text.encode(), source.file, number, needs=("process", "kind"))
+            _check(row)
+        except TraceFormatError as error:
+            yield Quarantined(source.file, number, error.field, error.reason, excerpt(text))
+            continue
+        causes = row.pop("causes", None) or ()
+        yield Draft(
+            source.file,
+            number,
+            parents=tuple(_id(cause["process"], cause["seq"]) for cause in causes),
+            **{"attributes": {}} | row,
+        )
+
+
+def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
+    result = Assembly()
+    for group in by_computation(drafts).values():
+        kept = _distinct(group, result)
+        seq: dict[str, int] = {}
+        place: dict[str | None, tuple[str, int]] = {}
+        for draft in sorted(kept, key=lambda draft: draft.seq or 0):
+            seq[draft.process] = seq.get(draft.process, 0) + 1
+            place[draft.id] = (draft.process, seq[draft.process])
+        rows = []
+        for draft in kept:
+            for id in draft.parents:
+                if id not in place:
+                    reason = f"names {id}, which is not among the rows read; imported without"
+                    result.quarantined.append(draft.quarantined("causes", reason))
+            rows.append(draft.row(*place[draft.id], [place[id] for id in draft.parents if id in place]))
+        break_circles(rows, kept, result)
+        result.rows += rows
+    return result
+
+
+def counts(drafts: list[Draft]) -> dict[str, int]:
+    return {}
+
+
+def _id(process: str, seq: int) -> str:
+    return f"{process}#{seq}"
+
+
+def _check(row: Row) -> None:
+    """What a table of rows is checked for as well, here row by row so that the others survive."""
+    if row["kind"] not in KINDS:
+        raise TraceFormatError(f"{row['kind']!r} is none of {', '.join(KINDS)}", field="kind")
+    if row["kind"] != "internal" and row.get("message") is None:
+        raise TraceFormatError(f"is missing; a {row['kind']} says which message", field="message")
+    if row["kind"] == "send" and row.get("to") is None:
+        raise TraceFormatError("is missing; a send lists its destinations", field="to")
+    if row.get("seq") is not None and row["seq"] < 1:
+        raise TraceFormatError("is below 1; number the events of a process from 1", field="seq")
+
+
+def _distinct(drafts: list[Draft], result: Assembly) -> list[Draft]:
+    """Each event and each send once; events get their source's name as id."""
+    kept: list[Draft] = []
+    lines: dict[str, int] = {}
+    sent: dict[str | None, int] = {}
+    position: dict[str, int] = {}
+    for draft in drafts:
+        position[draft.process] = position.get(draft.process, 0) + 1
+        draft.seq = position[draft.process] if draft.seq is None else draft.seq
+        draft.id = _id(draft.process, draft.seq)
+        first = lines.setdefault(draft.id, draft.line)
+        if first != draft.line:
+            reason = f"{draft.id} is on line {first} too: an event twice, or two processes of one name"
+            result.quarantined.append(draft.quarantined("seq", reason, imported=False))
+        elif draft.kind == "send" and sent.setdefault(draft.message, draft.line) != draft.line:
+            reason = f"{draft.message} is sent on line {sent[draft.message]} too; give each send its own"
+            result.quarantined.append(draft.quarantined("message", reason, imported=False))
+        else:
+            kept.append(draft)
+    return kept

@@ -1,0 +1,172 @@
+"""A vector that only grows, and what each process is known to know of it: the heart of P1, P2 and P3-reduced.
+
+Hélary, Melideo & Raynal's boolean matrix M_i, by columns: lane k of `lacking` is the set of processes l
+with M_i[l, k] = 0, those that may lack the present value of entry k. A message to l carries exactly the
+entries whose column has l in it.
+
+Assumes    values of an entry are totally ordered and merged by maximum, whatever they stand for.
+Invariant  if l is not in column k, then l has had our present value of entry k, or a newer one, in its
+           causal past at some event of *ours*: so it still has. The converse need not hold, and costs
+           entries, not exactness. Our own bit is never set.
+FIFO       `sent` holds, in the same form, the processes to which the present value is already on its way.
+           It stays apart from `lacking`, because being on its way says nothing to third parties: telling
+           them (by columns) that l knows what is merely on its way to l loses entries.
+Cost       each step is a fixed number of operations on integers of n lanes, whatever it carries.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.errors import RemoteProtocolError
+from ..core.lanes import lanes
+from . import checks, snapshots
+from .piggyback import Piggyback
+
+
+class Knowledge:
+    """With `owners_know`, process k always has the newest value of entry k, so that M[k, k] = 1.
+
+    Without it, k has made the odd values of entry k itself, and others make the even ones.
+    """
+
+    __slots__ = (
+        "_everyone_else",
+        "_fifo",
+        "_fresh",
+        "_geometry",
+        "_guards",
+        "_me",
+        "_n",
+        "_ones",
+        "_own_bits",
+        "_own_guard",
+        "_owners",
+        "_owners_know",
+        "_primed",
+        "_shift",
+        "lacking",
+        "sent",
+        "vector",
+    )
+
+    def __init__(self, me: int, n: int, *, primed: bool, fifo: bool, owners_know: bool) -> None:
+        self._me = me
+        self._n = n
+        self._primed = primed
+        self._fifo = fifo
+        self._owners_know = owners_know
+        self._geometry = geometry = lanes(n)
+        self._everyone_else = geometry.members ^ 1 << me
+        self._owners = sum(1 << geometry.width * k + k for k in range(n))  # lane k: the set {k}
+        # The columns of values nobody but us, and their owner if it always knows, is known to have.
+        self._fresh = geometry.ones * self._everyone_else & ~(self._owners if owners_know else 0)
+        self._guards, self._ones, self._shift = geometry.guards, geometry.ones, geometry.shift
+        self._own_guard = 1 << geometry.width * me + geometry.shift
+        self._own_bits = geometry.ones << me
+        self.vector = 0
+        self.lacking = 0
+        self.sent = 0
+
+    def own(self) -> int:
+        return self._geometry.get(self.vector, self._me)
+
+    def set_own(self, value: int) -> None:
+        """Entry `me` gets a value nobody else can know."""
+        self.vector = self._geometry.put(self.vector, self._me, value)
+
+    def everyone_lacks_own(self) -> None:
+        place = self._geometry.width * self._me
+        self.lacking |= self._everyone_else << place
+        if self._fifo:
+            self.sent &= ~(self._geometry.value << place)
+
+    def everyone_lacks_only_own(self) -> None:
+        self.lacking = 0
+        self.everyone_lacks_own()
+
+    def raise_entries(self, lowest: int) -> None:
+        """The entries of these lanes (bit 0 each) go up by one, which nobody else can know."""
+        mask = (lowest << self._geometry.shift) - lowest
+        self.vector += lowest
+        self.lacking = self.lacking & ~mask | self._geometry.ones * self._everyone_else & mask
+        self.sent &= ~mask
+
+    def due(self, to: int) -> int:
+        """Bit 0 of the lanes whose entries a message to `to` has to carry (rule R2)."""
+        lacking = self.lacking
+        if self._fifo:
+            lacking ^= lacking & self.sent
+        return lacking >> to & self._ones
+
+    # `on_send` and `on_receive` are what a tracker does most: they call nothing where all is well.
+
+    def on_send(self, to: int) -> Piggyback:
+        if to == self._me or not 0 <= to < self._n:
+            checks.peer(to, self._me, self._n)
+        lacking = self.lacking
+        if self._fifo:
+            lacking ^= lacking & self.sent
+        due = lacking >> to & self._ones
+        if self._fifo:
+            self.sent |= due << to
+        mask = (due << self._shift) - due
+        columns = self.lacking & mask if self._primed else None
+        return Piggyback(self._geometry, due, self.vector & mask, columns)
+
+    def on_receive(self, sender: int, piggyback: Any) -> None:
+        """Rule R3, or R3′ with columns."""
+        if (
+            type(piggyback) is not Piggyback
+            or piggyback.geometry is not self._geometry
+            or (piggyback.columns is None) is self._primed
+            or sender == self._me
+            or not 0 <= sender < self._n
+        ):
+            checks.arrival(sender, piggyback, self._me, self._geometry, self._primed)
+        values: int = piggyback.values
+        theirs: int | None = piggyback.columns
+        guards, shift = self._guards, self._shift
+        vector, lacking = self.vector, self.lacking
+        newer = ((vector | guards) - values & guards) ^ guards
+        if newer:
+            if theirs is not None and theirs >> sender & self._ones:
+                raise RemoteProtocolError(f"the columns from {sender} say that it lacks its own values")
+            if newer & self._own_guard:
+                # Where owners need not know, an event of ours (odd) may have got a successor (even).
+                checks.own_value(self._geometry.get(values, self._me), self._largest_own())
+            lowest = newer >> shift
+            mask = newer - lowest
+            self.vector = vector = vector ^ (vector ^ values) & mask
+            lacking ^= (lacking ^ (self._fresh if theirs is None else theirs)) & mask
+            if theirs is None and not self._owners_know and (odd := values & lowest):
+                lacking ^= lacking & (odd << shift) - odd & self._owners
+            if self._fifo:
+                self.sent ^= self.sent & mask
+        # The entries whose value the sender has too, adopted ones included; where neither side has one,
+        # no column has a member.
+        same = (values | guards) - vector & guards
+        lacking ^= lacking & same >> shift - sender
+        if theirs is not None:
+            mask = same - (same >> shift)
+            lacking ^= lacking & (mask ^ mask & theirs | self._own_bits)
+        self.lacking = lacking
+
+    def _largest_own(self) -> int:
+        own = self.own()
+        return own if self._owners_know else own + (own & 1)
+
+    def to_json(self) -> dict[str, Any]:
+        geometry = self._geometry
+        return {
+            "vector": geometry.unpack(self.vector),
+            "lacking": snapshots.sets_to_json(self.lacking, geometry),
+            "sent": snapshots.sets_to_json(self.sent, geometry),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        geometry = self._geometry
+        vector = snapshots.numbers(state["vector"], geometry)
+        lacking, sent = snapshots.sets(state["lacking"], geometry), snapshots.sets(state["sent"], geometry)
+        if lacking >> self._me & geometry.ones:
+            raise ValueError("a process lacks nothing of its own vector")
+        self.vector, self.lacking, self.sent = vector, lacking, sent

@@ -1,0 +1,215 @@
+"""Timestamps for applications: names instead of indices, bytes on messages, timestamps that compare.
+
+    alice = Tracker("alice", ["alice", "bob"])
+    bob = Tracker("bob", ["alice", "bob"])
+    first = alice.relevant()
+    bob.receive("alice", alice.send("bob"))      # the bytes travel with the application's message
+    assert first.before(bob.relevant())
+
+Assumes    every member lists the members in the same order and uses the same protocol and options.
+Promises   what the protocol promises (see its file); comparing is exact wherever vectors are known.
+Leaves out comparing what cannot be compared: scalars and dependency vectors raise LocalProtocolError.
+           For dependency vectors, `reconstruct` the vectors of a whole computation first.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..core.clocks import Causality, VectorClock
+from ..core.errors import LocalProtocolError, RemoteProtocolError
+from ..core.roster import Roster
+from . import reconstruction
+from .registry import DEFAULT, create
+from .tracker import Machine, Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The timestamp of one relevant event, by names. Equal stamps are the same event's."""
+
+    process: str
+    seq: int
+    vector: Mapping[str, int] | None = field(default=None, hash=False)
+    predecessors: frozenset[tuple[str, int]] | None = None
+    dependencies: Mapping[str, int] | None = field(default=None, hash=False)
+    scalar: int | None = None
+    null: bool = False
+
+    def compare(self, other: "Stamp") -> Causality:
+        """How this event stands to `other`, of the same computation."""
+        if (self.process, self.seq) == (other.process, other.seq):
+            return Causality.EQUAL
+        # e happened before f iff f's past counts e: one look at each vector.
+        if _counts(other).get(self.process, 0) >= self.seq:
+            return Causality.BEFORE
+        return Causality.AFTER if _counts(self).get(other.process, 0) >= other.seq else Causality.CONCURRENT
+
+    def before(self, other: "Stamp") -> bool:
+        return self.compare(other) is Causality.BEFORE
+
+    def after(self, other: "Stamp") -> bool:
+        return self.compare(other) is Causality.AFTER
+
+    def concurrent(self, other: "Stamp") -> bool:
+        return self.compare(other) is Causality.CONCURRENT
+
+    def __str__(self) -> str:
+        """Like `bob:2 {alice: 1, bob: 2} after alice:1`."""
+        parts = [f"{self.process}:{self.seq}"]
+        for counts, sign in ((self.vector, "{}"), (self.dependencies, "[]")):
+            if counts is not None:
+                parts.append(sign[0] + ", ".join(f"{name}: {n}" for name, n in counts.items()) + sign[1])
+        if self.scalar is not None:
+            parts.append(f"@{self.scalar}")
+        if self.predecessors:
+            parts.append("after " + ", ".join(f"{name}:{seq}" for name, seq in sorted(self.predecessors)))
+        return " ".join([*parts, "(null)"] if self.null else parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; what the protocol does not tell is left out."""
+        known: dict[str, Any] = {"process": self.process, "seq": self.seq}
+        if self.vector is not None:
+            known["vector"] = dict(self.vector)
+        if self.predecessors is not None:
+            known["predecessors"] = [list(event) for event in sorted(self.predecessors)]
+        if self.dependencies is not None:
+            known["dependencies"] = dict(self.dependencies)
+        if self.scalar is not None:
+            known["scalar"] = self.scalar
+        return {**known, "null": True} if self.null else known
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Stamp":
+        """The stamp `to_json` made this of; RemoteProtocolError for anything else."""
+        try:
+            predecessors = value.get("predecessors")
+            stamp = cls(
+                _name(value["process"]),
+                _number(value["seq"]),
+                _read_counts(value.get("vector")),
+                None if predecessors is None else frozenset((_name(p), _number(s)) for p, s in predecessors),
+                _read_counts(value.get("dependencies")),
+                None if value.get("scalar") is None else _number(value["scalar"]),
+                value.get("null", False) is True,
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise RemoteProtocolError(f"not a timestamp: {error!r}") from error
+        return stamp
+
+    def to_bytes(self) -> bytes:
+        """`to_json` as canonical UTF-8: equal stamps give equal bytes."""
+        return json.dumps(self.to_json(), separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Stamp":
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise RemoteProtocolError(f"not a timestamp: {error!r}") from error
+        return cls.from_json(value)
+
+
+class Tracker:
+    """One process's tracker. `protocol` and `options` are those of `happened.tracking.create`."""
+
+    def __init__(self, me: str, members: Iterable[str], protocol: str = DEFAULT, **options: Any) -> None:
+        self._roster = Roster(members)
+        self._machine: Machine = create(protocol, self._roster.index(me), len(self._roster), **options)
+        self._null_events: list[Stamp] = []
+
+    def relevant(self) -> Stamp:
+        """A relevant event happens here and now."""
+        return named(self._machine.relevant(), self._roster)
+
+    def send(self, to: str) -> bytes:
+        """What a message to `to` must carry. The protocol may produce a null event first: `null_events`."""
+        piggyback = self._machine.on_send(self._roster.index(to))
+        if piggyback.forced is not None:
+            self._null_events.append(named(piggyback.forced, self._roster))
+        return piggyback.encode()
+
+    def receive(self, sender: str, carried: bytes) -> None:
+        """A message of `sender` is delivered that carried this."""
+        self._machine.on_receive(self._roster.index(sender), self._machine.decode(carried))
+
+    def null_events(self) -> list[Stamp]:
+        """The null events since this was last asked."""
+        events, self._null_events = self._null_events, []
+        return events
+
+    def snapshot(self) -> bytes:
+        """The tracker's state; null events not yet asked for are not part of it."""
+        return self._machine.snapshot()
+
+    def restore(self, data: bytes) -> None:
+        self._machine.restore(data)
+        self._null_events = []
+
+
+def named(timestamp: Timestamp, roster: Roster) -> Stamp:
+    """A timestamp by names; counts of zero are left out."""
+    immediate = timestamp.predecessors()
+    return Stamp(
+        roster.name(timestamp.process),
+        timestamp.seq,
+        _named_counts(timestamp.vector(), roster),
+        None if immediate is None else frozenset((roster.name(k), seq) for k, seq in immediate),
+        _named_counts(timestamp.dependencies, roster),
+        timestamp.scalar,
+        timestamp.null,
+    )
+
+
+def reconstruct(stamps: Iterable[Stamp]) -> list[Stamp]:
+    """The stamps of all events of a computation with their vectors, from their dependencies."""
+    stamps = list(stamps)
+    roster = Roster(sorted({stamp.process for stamp in stamps}))
+    timestamps = [
+        Timestamp(roster.index(stamp.process), stamp.seq, dependencies=_indexed(stamp, roster))
+        for stamp in stamps
+    ]
+    found = reconstruction.vectors(timestamps)
+    return [
+        replace(stamp, vector=_named_counts(found[timestamp.process, timestamp.seq], roster))
+        for stamp, timestamp in zip(stamps, timestamps, strict=True)
+    ]
+
+
+def _indexed(stamp: Stamp, roster: Roster) -> tuple[int, ...] | None:
+    if stamp.dependencies is None:
+        return None
+    counts = VectorClock({roster.index(name): count for name, count in stamp.dependencies.items()})
+    return tuple(counts[k] for k in range(len(roster)))
+
+
+def _named_counts(counts: tuple[int, ...] | None, roster: Roster) -> dict[str, int] | None:
+    if counts is None:
+        return None
+    return {roster.name(k): count for k, count in enumerate(counts) if count}
+
+
+def _counts(stamp: Stamp) -> Mapping[str, int]:
+    if stamp.vector is None:
+        raise LocalProtocolError(
+            f"the timestamp of {stamp.process}:{stamp.seq} has no vector and cannot be compared; "
+            "use a protocol that tells vectors, or reconstruct them from dependencies"
+        )
+    return stamp.vector
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a name")
+    return value
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{value!r} is not a count of events")
+    return value
+
+
+def _read_counts(value: Any) -> dict[str, int] | None:
+    return None if value is None else {_name(name): _number(count) for name, count in value.items()}

@@ -1,0 +1,164 @@
+"""What a message carries: some entries of a vector, and their form in bits.
+
+An encoding is one number, least significant bits first, in as few bytes as hold it:
+
+    form 2 bits   whether columns follow 1 bit   width 6 bits
+    FULL: nothing   BITMAP: n bits, which entries are here   LIST: their count, then their indices
+    the values, `width` bits each (as many as the largest needs)
+    with columns, n bits more for each value
+
+A subset of a vector needs no wider values than the whole, so without columns no message is longer than a
+full vector plus n bits. Both sides know n.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+from ..core.errors import RemoteProtocolError
+from ..core.lanes import CLOCK_LIMIT, Lanes
+from .tracker import Timestamp
+
+FULL, BITMAP, LIST = range(3)
+FORM_BITS, FLAG_BITS, WIDTH_BITS = 2, 1, 6
+HEAD_BITS = FORM_BITS + FLAG_BITS + WIDTH_BITS
+
+
+class Piggyback(NamedTuple):
+    """Entries of a packed vector; `columns` holds, for the primed protocols, a set of processes for each."""
+
+    geometry: Lanes
+    present: int  # bit 0 of lane k is one: entry k is carried
+    values: int  # lane k; zero where absent
+    columns: int | None = None  # lane k: the processes that may lack this value; zero where absent
+    forced: Timestamp | None = None
+
+    @property
+    def n(self) -> int:
+        return self.geometry.n
+
+    @property
+    def entries(self) -> int:
+        return self.present.bit_count()
+
+    @property
+    def bits(self) -> int:
+        n, entries = self.n, self.entries
+        each = self._width() + (n if self.columns is not None else 0)
+        return HEAD_BITS + _index_size(n, entries) + entries * each
+
+    def items(self) -> list[tuple[int, int]]:
+        """The (process, value) pairs carried."""
+        carried = self.geometry.unpack(self.present)
+        values = self.geometry.unpack(self.values)
+        return [(k, value) for k, value in enumerate(values) if carried[k]]
+
+    def encode(self) -> bytes:
+        n, width, items = self.n, self._width(), self.items()
+        out = BitWriter()
+        form = _form(n, len(items))
+        out.write(form, FORM_BITS)
+        out.write(self.columns is not None, FLAG_BITS)
+        out.write(width, WIDTH_BITS)
+        if form == BITMAP:
+            out.write(sum(1 << k for k, _ in items), n)
+        elif form == LIST:
+            out.write(len(items), n.bit_length())
+            for k, _ in items:
+                out.write(k, _place_bits(n))
+        for _, value in items:
+            out.write(value, width)
+        if self.columns is not None:
+            columns = self.geometry.unpack(self.columns)
+            for k, _ in items:
+                out.write(columns[k], n)
+        return out.to_bytes()
+
+    def _width(self) -> int:
+        return max(self.geometry.unpack(self.values), default=0).bit_length()
+
+
+def decode(data: bytes, geometry: Lanes, *, columns: bool = False) -> Piggyback:
+    """The piggyback in these lanes that the bytes encode; RemoteProtocolError if they encode none."""
+    reader, n = BitReader(data), geometry.n
+    form = reader.read(FORM_BITS)
+    if reader.read(FLAG_BITS) != columns:
+        raise RemoteProtocolError(f"a piggyback {'without' if columns else 'with'} columns of the matrix")
+    width = reader.read(WIDTH_BITS)
+    places = _places(reader, form, n)
+    values, sets = [0] * n, [0] * n
+    for k in places:
+        values[k] = reader.read(width)
+        if values[k] >= CLOCK_LIMIT - 1:  # one more must still fit in a lane
+            raise RemoteProtocolError(f"a piggyback has the value {values[k]}, which no count reaches")
+    for k in places if columns else ():
+        sets[k] = reader.read(n)
+    reader.finish()
+    present = sum(1 << geometry.width * k for k in places)
+    return Piggyback(geometry, present, geometry.pack(values), geometry.pack(sets) if columns else None)
+
+
+def _places(reader: "BitReader", form: int, n: int) -> list[int]:
+    if form == FULL:
+        return list(range(n))
+    if form == BITMAP:
+        bitmap = reader.read(n)
+        return [k for k in range(n) if bitmap >> k & 1]
+    if form != LIST:
+        raise RemoteProtocolError(f"a piggyback of unknown form {form}")
+    count = reader.read(n.bit_length())
+    if count > n:
+        raise RemoteProtocolError(f"a piggyback lists {count} entries of {n}")
+    places = [reader.read(_place_bits(n)) for _ in range(count)]
+    if any(k >= n for k in places) or any(a >= b for a, b in pairwise(places)):
+        raise RemoteProtocolError(f"a piggyback lists entries {places}, which are not increasing below {n}")
+    return places
+
+
+def _form(n: int, entries: int) -> int:
+    if entries == n:
+        return FULL
+    return LIST if n.bit_length() + entries * _place_bits(n) < n else BITMAP
+
+
+def _index_size(n: int, entries: int) -> int:
+    form = _form(n, entries)
+    if form == FULL:
+        return 0
+    return n if form == BITMAP else n.bit_length() + entries * _place_bits(n)
+
+
+def _place_bits(n: int) -> int:
+    return max(1, (n - 1).bit_length())
+
+
+class BitWriter:
+    def __init__(self) -> None:
+        self._bits = 0
+        self._size = 0
+
+    def write(self, value: int, width: int) -> None:
+        self._bits |= value << self._size
+        self._size += width
+
+    def to_bytes(self) -> bytes:
+        return self._bits.to_bytes((self._size + 7) // 8, "little")
+
+
+class BitReader:
+    """Takes numbers off bytes that a peer sent; whatever is wrong is a RemoteProtocolError."""
+
+    def __init__(self, data: bytes) -> None:
+        self._bits = int.from_bytes(data, "little")
+        self._left = 8 * len(data)
+
+    def read(self, width: int) -> int:
+        if width > self._left:
+            raise RemoteProtocolError(f"a piggyback ends early: {width} bits wanted, {self._left} left")
+        value = self._bits & (1 << width) - 1
+        self._bits >>= width
+        self._left -= width
+        return value
+
+    def finish(self) -> None:
+        if self._left >= 8 or self._bits:
+            raise RemoteProtocolError(f"a piggyback goes on for {self._left} bits after its end")

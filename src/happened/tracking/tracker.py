@@ -1,0 +1,96 @@
+"""The shape of a tracker, as drivers see it: relevant events get timestamps, messages carry piggybacks.
+
+A tracker is a plain object like an ordering machine: one method per input, no clock, socket, dice or log
+of its own. Only *relevant* events are numbered, seq = 1, 2, … within their process; sends and receipts are
+not events of the relation that is tracked, they only carry it.
+
+Assumes    a fixed set of n processes that do not send to themselves; `on_receive` is called when the
+           application gets a message, so that what it does next depends on it. Messages may be lost,
+           doubled or late, unless the protocol's facts say `fifo_links`: those need links that lose
+           nothing and keep the order of each sender.
+Promises   what a timestamp tells is exact: of *every* relevant event in its causal past, and of no other.
+           Input that breaks the rules raises and leaves the state as it was: LocalProtocolError if our
+           caller broke them, RemoteProtocolError if a peer did.
+Leaves out what a protocol does not know: the timestamp then says None, never a guess.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+EventId = tuple[int, int]
+"""(process, seq) of a relevant event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a user must know before choosing a protocol."""
+
+    tells: frozenset[str]  # out of "scalar", "dependencies", "vector", "predecessors"
+    fifo_links: bool  # whether it needs reliable links that keep the order of each sender
+    bound: str  # the most event identifiers a message carries, over n processes
+    description: str
+    paper: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """What a protocol tells about one relevant event; None is what it cannot tell."""
+
+    process: int
+    seq: int
+    counts: tuple[int, ...] | None = None
+    dependencies: tuple[int, ...] | None = None  # a dependency vector: at most `counts`, equal at `process`
+    immediate: frozenset[EventId] | None = None
+    scalar: int | None = None
+    null: bool = False  # produced by the protocol, not by the application
+
+    def vector(self) -> tuple[int, ...] | None:
+        """Per process, how many of its relevant events are in the causal past, this event included."""
+        return self.counts
+
+    def predecessors(self) -> frozenset[EventId] | None:
+        """The immediate predecessors: the edges of the transitive reduction that end here."""
+        return self.immediate
+
+
+class Piggybacked(Protocol):
+    """What a message carries. A value: never changed once made."""
+
+    @property
+    def entries(self) -> int:
+        """How many event identifiers it carries."""
+
+    @property
+    def bits(self) -> int:
+        """Its size when encoded, before the last byte is filled up."""
+
+    @property
+    def forced(self) -> Timestamp | None:
+        """The null event its sender had to produce just before sending; not carried."""
+
+    def encode(self) -> bytes: ...
+
+
+class Machine(Protocol):
+    @property
+    def me(self) -> int: ...
+    @property
+    def n(self) -> int: ...
+
+    def relevant(self) -> Timestamp:
+        """The application produces a relevant event."""
+
+    def on_send(self, to: int) -> Piggybacked:
+        """The application sends a message to `to`: what the message has to carry."""
+
+    def on_receive(self, sender: int, piggyback: Any) -> None:
+        """The application gets a message of `sender` that carried this; copies and late ones are normal."""
+
+    def decode(self, data: bytes) -> Any:
+        """The piggyback that `encode` made these bytes of; RemoteProtocolError for any other bytes."""
+
+    def snapshot(self) -> bytes:
+        """The whole state; equal states give equal bytes."""
+
+    def restore(self, data: bytes) -> None:
+        """Replace this machine's state by a snapshot of the same protocol, process and options."""

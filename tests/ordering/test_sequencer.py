@@ -1,0 +1,128 @@
+"""The coordinator's role changes hands, whatever is in flight."""
+
+import pytest
+
+from happened.core.effects import Deliver
+from happened.core.errors import LocalProtocolError
+from happened.ordering import create
+from happened.ordering.total.sequencer import SequencerTotalOrder
+from happened.ordering.total.sequencer_messages import SequencerHandover, SequencerRequest
+from happened.sim.explore import explore
+
+
+class HandsOverAfter(SequencerTotalOrder):
+    """Hands the role to the next process once it has put so many messages in order."""
+
+    after = 1
+
+    def multicast(self, to, payload):
+        return self._then_hand_over(super().multicast(to, payload))
+
+    def receive(self, message):
+        return self._then_hand_over(super().receive(message))
+
+    def _then_hand_over(self, effects):
+        if self._office is not None and self._epoch < 2 and len(self._office.taken) >= self.after:
+            effects = [*effects, *self.hand_over((self.me + 1) % self.n)]
+        return effects
+
+
+class HandsOverAtOnce(HandsOverAfter):
+    """The first coordinator hands over before it has ordered anything, its successor after one message."""
+
+    def multicast(self, to, payload):
+        early = self.hand_over(2) if self._office is not None and not self._epoch else []
+        return [*early, *super().multicast(to, payload)]
+
+
+@pytest.mark.parametrize("machine", [HandsOverAfter, HandsOverAtOnce])
+def test_handing_over_twice_is_safe_live_and_agreed_in_every_interleaving(machine):
+    result = explore(machine, 3, 2, order="causal-total", renamed=True)
+    assert result.programs == 294 and result.states > 5_000 and result.violations == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", [HandsOverAfter, HandsOverAtOnce])
+def test_handing_over_twice_is_safe_live_and_agreed_with_three_messages(machine):
+    result = explore(machine, 3, 3, order="causal-total", casts="broadcast", renamed=True, workers=2)
+    assert result.programs == 10 and result.violations == ()
+
+
+def system(n=3):
+    return [create("sequencer", p, n) for p in range(n)]
+
+
+def sends(effects):
+    return {effect.to: effect.message for effect in effects if not isinstance(effect, Deliver)}
+
+
+def delivered(effects):
+    return [(e.sender, e.clock) for e in effects if isinstance(e, Deliver)]
+
+
+def test_a_request_that_reaches_the_old_coordinator_is_passed_on_and_ordered_after_the_old_ones():
+    zero, one, two = system()
+    (request,) = two.multicast([1, 2], b"").copy()
+    early = sends(zero.multicast([1, 2], b""))  # ordered by 0 before it hands over
+    handover = sends(zero.hand_over(1))
+    forwarded = sends(zero.receive(request.message))
+    assert set(forwarded) == {1} and forwarded[1].epoch == 1
+    assert one.receive(forwarded[1]) == []  # the role has not arrived yet
+    ordered = one.receive(handover[1])
+    assert delivered(ordered) == []  # M(0, 1) is missing, which 0 ordered first
+    (held,) = one.pending()
+    assert held.waits_for == ((0, 1),)
+    assert delivered(one.receive(early[1])) == [(0, 1), (2, 1)]
+    assert two.receive(sends(ordered)[2]) == []
+    assert delivered(two.receive(early[2])) == [(0, 1), (2, 1)]
+    assert one.coordinator == 1 and zero.coordinator == 1
+
+
+def test_a_request_that_waits_for_its_predecessor_moves_with_the_role():
+    zero, one, two = system()
+    (first,), (second,) = two.multicast([1], b""), two.multicast([1], b"")
+    assert zero.receive(second.message) == []
+    assert zero.pending() == []  # it is not for process 0
+    handover = sends(zero.hand_over(1))
+    assert isinstance(handover[1], SequencerHandover) and handover[1].early[0].clock == 2
+    assert one.receive(handover[1]) == []
+    assert [held.waits_for for held in one.pending()] == [((2, 1),)]
+    assert delivered(one.receive(sends(zero.receive(first.message))[1])) == [(2, 1), (2, 2)]
+
+
+def test_duplicates_of_everything_change_nothing():
+    zero, one, two = system()
+    (request,) = two.multicast([0, 1, 2], b"")
+    ordered = zero.receive(request.message)
+    assert delivered(ordered) == [(2, 1)] and zero.receive(request.message) == []
+    news = sends(zero.hand_over(1))
+    one.receive(news[1])
+    two.receive(news[2])
+    assert one.receive(news[1]) == two.receive(news[2]) == []
+    forwarded = sends(zero.receive(request.message))[1]
+    assert one.receive(forwarded) == []
+    assert (one.coordinator, two.coordinator) == (1, 1)
+
+
+def test_requests_go_to_the_successor_once_it_is_announced():
+    zero, _, two = system()
+    two.receive(sends(zero.hand_over(1))[2])
+    (request,) = two.multicast([0], b"")
+    assert request.to == 1 and isinstance(request.message, SequencerRequest) and request.message.epoch == 1
+
+
+@pytest.mark.parametrize("successor", [0, 3, -1, 2], ids=["itself", "nobody", "negative", "one who left"])
+def test_the_role_goes_to_another_process_that_is_there(successor):
+    zero = create("sequencer", 0, 3)
+    zero.leave(2)
+    before = zero.snapshot()
+    with pytest.raises(LocalProtocolError, match="succeed"):
+        zero.hand_over(successor)
+    assert zero.snapshot() == before
+
+
+def test_only_the_coordinator_has_a_role_to_hand_over_and_the_first_one_must_exist():
+    with pytest.raises(LocalProtocolError, match="not the coordinator"):
+        create("sequencer", 1, 3).hand_over(2)
+    with pytest.raises(LocalProtocolError, match="one of 3 processes"):
+        create("sequencer", 1, 3, coordinator=3)

@@ -1,0 +1,107 @@
+"""Simulated runs of protocols that send when they receive: judged from their traces, and accounted for."""
+
+from functools import partial
+
+import pytest
+
+from happened import causality, trace
+from happened.ordering import create, protocols
+from happened.sim.ledger import Ledger
+from happened.sim.network import Network
+from happened.sim.recorder import Recorder
+from happened.sim.simulation import Simulation
+from happened.sim.workload import Workload
+from happened.trace import TraceWriter
+from oracles.centralized import AcknowledgedMulticast
+
+NAMES = ("acknowledged", "agreed", "causal-total", "cbcast", "flooding", "phased", "psync", "sequencer")
+
+
+def pattern_for(name):
+    casts = protocols()[name].casts
+    return next(cast for cast in ("multicast", "unicast", "broadcast") if cast in casts)
+
+
+def run(name, seed, directory=None, *, processes=5, messages=300, pattern=None, **network):
+    simulation = Simulation(
+        partial(create, name),
+        processes,
+        messages,
+        seed=seed,
+        workload=Workload(pattern or pattern_for(name)),
+        network=Network(fifo=protocols()[name].fifo_links, **network),
+        ledger=Ledger(),
+    )
+    if directory is None:
+        return simulation.run(), simulation.ledger.totals()
+    with TraceWriter(directory) as writer:
+        simulation._recorder = Recorder(writer)
+        return simulation.run(), simulation.ledger.totals()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_keeps_its_promise_as_judged_from_its_trace(name, tmp_path, seed):
+    left, _ = run(name, seed, tmp_path, duplicate=0.1)
+    assert not left
+    table = trace.read(tmp_path)
+    fates = causality.check_delivery(table)
+    assert (fates.messages, fates.lost, fates.duplicated, fates.misdelivered, fates.never_sent) == (
+        300,
+        0,
+        0,
+        0,
+        0,
+    )
+    order = protocols()[name].order
+    for promise in {"causal-total": ("causal", "total")}.get(order, (order,)):
+        verdict = causality.check_order(table, promise)
+        assert verdict.holds, verdict.witness
+
+
+@pytest.mark.parametrize(
+    ("name", "added"),
+    [
+        ("ks", lambda n, messages, deliveries: 0),
+        ("acknowledged", lambda n, messages, deliveries: deliveries),
+        ("cbcast", lambda n, messages, deliveries: deliveries),
+        ("psync", lambda n, messages, deliveries: 0),
+        ("agreed", lambda n, messages, deliveries: 2 * deliveries),
+        ("causal-total", lambda n, messages, deliveries: 2 * deliveries),
+        ("flooding", lambda n, messages, deliveries: messages * (n - 1) * (n - 2)),
+    ],
+)
+def test_what_is_added_to_the_first_hand_transmissions_is_counted(name, added, seed):
+    left, totals = run(name, seed)
+    assert not left
+    assert totals["added"] == added(5, totals["messages"], totals["deliveries"])
+    assert totals["transmissions"] == totals["deliveries"] + totals["added"]
+
+
+def test_a_sequencer_adds_what_its_coordinator_relays(seed):
+    """Of another's broadcast only the request is first-hand, the coordinator being a destination."""
+    _, totals = run("sequencer", seed, pattern="broadcast", messages=500)
+    assert totals["transmissions"] == totals["deliveries"] == 4 * 500
+    by_others, rest = divmod(totals["added"], 3)
+    assert rest == 0 and 300 < by_others < 500
+
+
+def test_first_hand_transmissions_take_the_same_time_under_every_protocol(seed):
+    """So protocols that wait no longer than causal order asks for are late by the same times."""
+    late = {name: run(name, seed, pattern="broadcast")[1]["late"] for name in ("ks", "psync", "bss")}
+    assert late["ks"] == late["psync"] == late["bss"] and late["ks"]["mean"] > 0
+    assert run("cbcast", seed, pattern="broadcast")[1]["late"]["mean"] < late["ks"]["mean"]
+    assert run("agreed", seed, pattern="broadcast")[1]["late"]["mean"] > late["ks"]["mean"]
+
+
+def test_what_never_leaves_its_sender_is_reported_as_undelivered(seed):
+    class Stuck(AcknowledgedMulticast):
+        def receive(self, message):
+            return [effect for effect in super().receive(message) if not hasattr(effect, "to")]
+
+    simulation = Simulation(
+        Stuck, 3, 20, seed=seed, workload=Workload("unicast"), control_sizes=lambda m: [0] * len(m)
+    )
+    left = simulation.run()
+    totals = simulation.ledger.totals()
+    assert len(left) == totals["messages"] - totals["deliveries"] > 0
+    assert {entry.since for entry in left} == {None}

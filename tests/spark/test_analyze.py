@@ -1,0 +1,128 @@
+"""Spark says what the kernels say on one machine, whole or cut into epochs."""
+
+import json
+import random
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from causality import traces
+from happened.causality import encode
+from happened.causality.analysis import TABLES, analyse
+from happened.core.errors import CausalityError, TraceFormatError
+from happened.spark.analyze import analyze
+from happened.trace import SCHEMA
+
+
+def wild_rows(seed, count, *, prefix="", computation=None, skew=0):
+    """`count` random computations that break every rule but have no cycle, as rows."""
+    dice = random.Random(seed)
+    rows, made = [], 0
+    while made < count:
+        name = f"{computation}{made}" if computation is not None else ""
+        candidate = traces.wild(dice, name)
+        try:
+            encode(traces.table(candidate))
+        except TraceFormatError:
+            continue
+        if prefix:
+            for row in candidate:
+                _rename(row, f"{prefix}{made}.")
+        if skew:
+            _give_times(candidate, dice, skew)
+        for row in candidate:
+            row["relevant"] = dice.random() < 0.7
+        rows += candidate
+        made += 1
+    dice.shuffle(rows)
+    return rows
+
+
+def _rename(row, prefix):
+    row["process"] = prefix + row["process"]
+    if row.get("message"):
+        row["message"] = prefix + row["message"]
+    if row.get("to"):
+        row["to"] = [prefix + name for name in row["to"]]
+    if row.get("causes"):
+        row["causes"] = [{"process": prefix + c["process"], "seq": c["seq"]} for c in row["causes"]]
+
+
+def _give_times(rows, dice, skew):
+    """Times that follow some order of events, on clocks that are apart by up to `skew`."""
+    ahead = {row["process"]: dice.randint(-skew, skew) for row in rows}
+    for row in rows:
+        row["time"] = row["seq"] * 10 + ahead[row["process"]] + dice.randint(0, 5)
+
+
+def write(rows, path):
+    table = pa.Table.from_pylist(
+        [{"computation": "", "relevant": False} | row for row in rows], schema=SCHEMA
+    )
+    path.mkdir()
+    third = max(1, table.num_rows // 3)
+    for part, at in enumerate(range(0, max(table.num_rows, 1), third)):
+        pq.write_table(table.slice(at, third), path / f"part-{part}.parquet")
+    return table
+
+
+def rows_of(table, name):
+    """A table's rows without what may differ: the epoch, and which of several overtaken messages is named."""
+    rows = []
+    for row in table.to_pylist():
+        if name == "stamps":
+            row = (row["computation"], row["process"], row["seq"], tuple(sorted(row["clock"] or ())))
+        elif name == "violations":
+            row = tuple(row[key] for key in ("computation", "order", "process", "early", "early_seq"))
+        elif name == "skew":
+            row = (row["computation"], row["process"])
+        else:
+            row = tuple(row.values())
+        rows.append(row)
+    return Counter(rows)
+
+
+def same(trace, out, summary):
+    expected = analyse(trace)
+    for name in TABLES:
+        assert rows_of(pq.read_table(out / name), name) == rows_of(expected.table(name), name), name
+    for name, value in summary.items():
+        if name != "necessary_units_mean":
+            assert value == expected.totals[name], name
+    return expected
+
+
+def test_thousands_of_random_computations_at_once(spark, tmp_path, seed):
+    table = write(wild_rows(seed, 2000, computation="c", skew=50), tmp_path / "trace")
+    summary = analyze(spark, tmp_path / "trace", tmp_path / "out")
+    expected = same(table, tmp_path / "out", summary)
+    assert expected.totals["causal_violations"] > 100
+    assert expected.totals["lost"] > 100
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
+
+
+@pytest.mark.parametrize("epoch_events, skew", [(40, 0), (40, 300), (5000, 20)], ids=str)
+def test_one_computation_cut_into_epochs(spark, tmp_path, seed, epoch_events, skew):
+    """Losses, strays, duplicates, causes, silent processes; clocks many epochs apart, or no times at all."""
+    table = write(wild_rows(seed, 12, prefix="w", skew=skew), tmp_path / "trace")
+    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", whole_events=1, epoch_events=epoch_events)
+    same(table, tmp_path / "out", summary)
+    epochs = set(pq.read_table(tmp_path / "out" / "stamps")["epoch"].to_pylist())
+    assert len(epochs) > (2 if epoch_events == 40 else 0)
+    assert summary["receives_before_sends"] >= summary["receives_before_sends_corrected"]
+
+
+def test_an_output_that_exists_is_not_touched(spark, tmp_path):
+    write([], tmp_path / "trace")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(CausalityError, match="exists already"):
+        analyze(spark, tmp_path / "trace", tmp_path / "out")
+
+
+def test_an_empty_trace_is_a_summary_of_nothing(spark, tmp_path):
+    write([], tmp_path / "trace")
+    summary = analyze(spark, tmp_path / "trace", tmp_path / "out")
+    assert summary["events"] == 0
+    assert all(pq.read_table(tmp_path / "out" / name).num_rows == 0 for name in TABLES)

@@ -1,0 +1,109 @@
+"""Importing on Spark, in pieces, gives what importing in one process gives."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from happened import trace
+from happened.cli import main
+from happened.core.errors import TraceFormatError
+from happened.spark.importing import run
+from happened.trace.importing import import_files
+from happened.trace.readers import Options
+
+HEADER = "TraceID,SpanID,ParentID,PodName,OperationName,StartTimeUnixNano,EndTimeUnixNano,Duration\n"
+
+
+@pytest.fixture(autouse=True)
+def few_partitions(spark):
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    yield
+    spark.conf.unset("spark.sql.shuffle.partitions")
+
+
+def requests(dice, count):
+    """Spans of some request traces, shuffled, with a few lines that are none."""
+    lines = []
+    for trace_id in range(count):
+        spans = []
+        for span in range(dice.randint(1, 8)):
+            parent = dice.choice(spans) if spans else "root"
+            spans.append(f"s{span}")
+            start = dice.randint(0, 99)
+            lines.append(f"t{trace_id},s{span},{parent},pod-{dice.choice('abc')},op,{start},{start + 9},9\n")
+    lines += ["t0,broken\n"] * 3 + ["t1,s9,gone,pod-a,op,1,2,1\n"]
+    dice.shuffle(lines)
+    return HEADER + "".join(lines)
+
+
+def contents(out):
+    """Rows and leftovers, whatever part they are in."""
+    rows = trace.read(out).to_pylist()
+    left_out = pq.read_table(out / "quarantine").to_pylist()
+    return (
+        sorted(rows, key=lambda row: (row["computation"], row["process"], row["seq"])),
+        sorted(left_out, key=lambda row: (row["line"], row["reason"])),
+    )
+
+
+def test_a_table_in_pieces_is_the_table(spark, dice, tmp_path):
+    path = tmp_path / "spans.csv"
+    path.write_text(requests(dice, 60))
+    on_spark = run(spark, [path], tmp_path / "spark", piece_bytes=2000)
+    alone = import_files([path], tmp_path / "alone")
+    assert path.stat().st_size > 6000
+    assert contents(tmp_path / "spark") == contents(tmp_path / "alone")
+    assert alone.summary["quarantined"] == 4
+    for name in ("format", "computations", "processes", "events", "quarantined", "quarantined_imported"):
+        assert on_spark.summary[name] == alone.summary[name]
+    assert on_spark.summary["files"][0]["records"] == alone.summary["files"][0]["records"]
+    assert sorted(each.name for each in (tmp_path / "spark").iterdir()) == [
+        "import.json",
+        "quarantine",
+        "trace",
+    ]
+
+
+def test_traces_linked_in_a_row_are_one_computation(spark, tmp_path):
+    def span(trace_id, linked):
+        links = f', "references": [{{"refType": "FOLLOWS_FROM", "traceID": "{linked}", "spanID": "s"}}]'
+        return (
+            f'{{"traceID": "{trace_id}", "spanID": "s", "startTime": 1, "duration": 1, '
+            f'"process": {{"serviceName": "web"}}{links if linked else ""}}}'
+        )
+
+    order = [f"t{n}" for n in (7, 3, 9, 1, 8, 2, 6)]
+    chained = [span(a, b) for a, b in zip(order, [None, *order[:-1]], strict=True)]
+    path = tmp_path / "traces.json"
+    path.write_text(f'{{"spans": [{", ".join([*chained, span("apart", None)])}]}}')
+    run(spark, [path], tmp_path / "spark", format="jaeger")
+    import_files([path], tmp_path / "alone", format="jaeger")
+    assert contents(tmp_path / "spark") == contents(tmp_path / "alone")
+    assert {row["computation"] for row in contents(tmp_path / "spark")[0]} == {"t1", "apart"}
+
+
+def test_what_a_task_refuses_is_said_as_if_there_were_no_tasks(spark, tmp_path):
+    path = tmp_path / "log"
+    path.write_text("no clock here\n")
+    with pytest.raises(TraceFormatError, match="matches 0 of 1 lines"):
+        run(spark, [path], tmp_path / "out", options=Options(regex=r"(?<host>\d) (?<clock>{}) (?<event>.)"))
+    path.write_text("0 1 active\nnonsense\n")
+    with pytest.raises(TraceFormatError, match=f"{path}:2: is not `node"):
+        run(spark, [path], tmp_path / "out", format="peterson", strict=True)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_empty_file_is_an_empty_trace(spark, tmp_path):
+    path = tmp_path / "log"
+    path.touch()
+    done = run(spark, [path], tmp_path / "out", format="tokens")
+    assert (done.summary["events"], done.summary["quarantined"]) == (0, 1)
+    assert trace.read(tmp_path / "out").num_rows == 0
+
+
+def test_the_command_takes_a_master(spark, tmp_path, capsys):
+    path = tmp_path / "ring.trace"
+    path.write_text("0 1 active\n")
+    assert main(["import", str(path), "--out", str(tmp_path / "out"), "--master", "local[2]"]) == 0
+    out, err = capsys.readouterr()
+    assert "events                    1" in out
+    assert "importing on Spark (local[2])" in err

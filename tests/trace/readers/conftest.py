@@ -1,0 +1,66 @@
+"""Readers called as the importer calls them, without files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from happened import causality, trace
+from happened.trace.readers import FORMATS, Draft, Options, Source
+from happened.trace.writer import table_from_rows
+
+
+@dataclass
+class Reading:
+    rows: list
+    quarantined: list
+    counts: list
+
+    @property
+    def table(self):
+        """As the trace would be read back; fails unless the rows keep every promise of a trace."""
+        table = table_from_rows(self.rows)
+        trace.validate(table)
+        return table
+
+    @property
+    def stamps(self):
+        return causality.stamp(self.table)
+
+    def reasons(self):
+        return [str(each) for each in self.quarantined]
+
+    def events(self):
+        """(process, seq) -> row."""
+        return {(row["process"], row["seq"]): row for row in self.rows}
+
+    def causes(self):
+        """Effect -> set of causes, both as labels."""
+        label = {name: row["label"] for name, row in self.events().items()}
+        return {
+            row["label"]: {label[c["process"], c["seq"]] for c in row["causes"] or ()} for row in self.rows
+        }
+
+
+@pytest.fixture
+def read():
+    def read(format, *texts, **options):
+        reader, chosen = FORMATS[format], Options(**options)
+        drafts, quarantined, counts = [], [], []
+        for number, text in enumerate(texts):
+            numbered = enumerate(text.splitlines(keepends=True), start=1)
+            source = Source(f"log{number}", numbered, "" if reader.names_computations else f"log{number}")
+            parsed = list(reader.parse(source, chosen))
+            drafts += [each for each in parsed if isinstance(each, Draft)]
+            quarantined += [each for each in parsed if not isinstance(each, Draft)]
+            counts.append(reader.counts([each for each in parsed if isinstance(each, Draft)]))
+        assembly = reader.assemble(drafts, chosen)
+        return Reading(assembly.rows, quarantined + assembly.quarantined, counts)
+
+    return read
+
+
+@pytest.fixture
+def fixture_text():
+    folder = Path(__file__).parents[2] / "fixtures"
+    return lambda name: (folder / name).read_text()
