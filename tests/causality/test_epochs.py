@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from causality import traces
 from happened.causality import encode
 from happened.causality.computation import SEND
-from happened.causality.epochs import Frontier, complete, leave, stamp, stamp_epoch
+from happened.causality.epochs import Frontier, complete, stamp, stamp_epoch
 from happened.causality.linearization import FIRST
 from happened.causality.marks import mark_epoch, no_marks
 from happened.causality.necessary import NecessaryUnits
@@ -51,8 +51,7 @@ def test_summaries_made_apart_compose_to_the_exact_frontiers(dice):
         # What a layout knows of each frontier without stamping: which events are in it.
         names, summaries = Frontier.beginning(c.processes), []
         for (epoch, _), end in zip(parts, at[1:], strict=True):
-            summarised = stamp_epoch(epoch, names)
-            summary = leave(summarised, names, *cutting.kept(c, end))
+            _, summary = stamp(epoch, names, *cutting.kept(c, end))
             summaries.append(summary)
             names = summary.names_only()
         frontier = Frontier.beginning(c.processes)

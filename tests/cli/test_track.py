@@ -3,8 +3,10 @@
 import json
 from xml.etree import ElementTree
 
+import pyarrow.compute as pc
 import pytest
 
+from happened import trace
 from happened.cli import main
 
 
@@ -110,3 +112,16 @@ def test_bad_usage_exits_with_2_and_a_sentence(arguments, reason, capsys):
 def test_direct_says_what_it_needs(capsys):
     assert main(["track", "--protocols", "direct", "--messages", "20"]) == 2
     assert "produce a relevant event before sending" in capsys.readouterr().err
+
+
+def test_a_tracker_rides_on_simulated_messages_and_is_charged(capsys, tmp_path):
+    arguments = "simulate --processes 5 --messages 200 --tracker p3-reduced --relevant 0.3 --seed 3 --out"
+    assert main([*arguments.split(), str(tmp_path / "run")]) == 0
+    out = capsys.readouterr().out
+    assert "tracker entries" in out and "tracker bytes" in out
+    told = trace.read(tmp_path / "run" / "trace").filter(pc.field("relevant")).to_pylist()
+    assert len(told) > 50 and all("predecessors" in dict(row["attributes"]) for row in told)
+    assert main(["check", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    assert main(["simulate", "--tracker", "hope"]) == 2
+    assert "no tracking protocol is called 'hope'" in capsys.readouterr().err

@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "trace": {"core"},
     "causality": {"core", "trace"},
     "sim": {"core", "ordering", "tracking", "wire", "trace"},
+    "report": {"core", "trace", "causality"},
     "experiments": {"core", "ordering", "wire", "trace", "sim", "tracking", "causality", "spark"},
 }
 PURE = {"core", "ordering", "tracking", "wire"}

@@ -90,6 +90,8 @@ def test_the_summary_holds_every_parameter():
         "protocol": "ks",
         "processes": 4,
         "messages": 3,
+        "tracker": None,
+        "relevant": 0.1,
         "workload": {"pattern": "ring", "interval": 0.2},
         "network": {"delay": "exp:0.1", "fifo": True, "duplicate": 0.0, "partitions": ["1:2.5:p0,p3"]},
     }

@@ -8,7 +8,7 @@ import pytest
 from happened.sim.workload import PATTERNS, Workload, cast_of, parse_pattern
 
 MEMBERS = [0, 1, 3, 4, 6, 7]  # 2 and 5 have left
-ALL = ("unicast", "multicast", "broadcast", "fanout:3", "ring", "client-server:2", "clusters:3")
+ALL = ("unicast", "multicast", "broadcast", "fanout:3", "ring", "client-server:2", "service:2", "clusters:3")
 
 
 def draws(text, sender, members=MEMBERS, count=2000):
@@ -91,3 +91,10 @@ def test_every_pattern_is_some_cast():
     assert casts["broadcast"] == "broadcast"
     assert casts["ring"] == casts["clusters:3"] == "unicast"
     assert len(ALL) == len(PATTERNS)
+
+
+def test_the_servers_of_a_service_send_as_much_as_its_clients():
+    pace = parse_pattern("service:2").pace
+    servers = sum(pace(process, MEMBERS) for process in MEMBERS[:2])
+    assert servers == sum(pace(process, MEMBERS) for process in MEMBERS[2:]) == len(MEMBERS) - 2
+    assert parse_pattern("service:9").pace(0, MEMBERS) == 1.0

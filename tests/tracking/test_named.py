@@ -1,6 +1,8 @@
 """The public face: names, bytes, timestamps that compare."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -120,3 +122,11 @@ def test_a_timestamp_with_a_senseless_field_is_refused(value):
         except RemoteProtocolError:
             continue
         assert Stamp.from_json(stamp.to_json()) == stamp
+
+
+def test_the_example_of_the_docs_prints_what_it_says(capsys):
+    text = (Path(__file__).resolve().parents[2] / "docs" / "tracking.md").read_text()
+    example = re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1)
+    exec(compile(example, "docs/tracking.md", "exec"), {})
+    said = re.findall(r"^print\(.*\) +# (.*)$", example, re.MULTILINE)
+    assert len(said) == 2 and capsys.readouterr().out.splitlines() == said

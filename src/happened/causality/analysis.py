@@ -23,6 +23,7 @@ from .computation import SEND, Computation, encode
 from .delivery import check_delivery
 from .linearization import Ints
 from .logged_clocks import verify_clocks
+from .measures import MEASURES, measure
 from .necessary import COUNTS, necessary
 from .order import check_order
 from .predecessors import PREDECESSORS, computation_predecessors
@@ -68,6 +69,11 @@ SKEW = pa.schema(
         pa.field("feasible", pa.bool_(), nullable=False),
     ]
 )
+CLOCK_TOTALS = {
+    "mismatch": "clock_mismatches",
+    "regression": "clock_regressions",
+    "impossible": "clock_impossible",
+}
 CLOCKS = pa.schema([*_EVENT, pa.field("fault", pa.string(), nullable=False)])
 QUARANTINE = pa.schema(
     [pa.field("computation", pa.string(), nullable=False), pa.field("reason", pa.string())]
@@ -77,6 +83,7 @@ TABLES = {
     "predecessors": PREDECESSORS,
     "violations": VIOLATIONS,
     "necessary": NECESSARY,
+    "measures": MEASURES,
     "skew": SKEW,
     "clocks": CLOCKS,
     "quarantine": QUARANTINE,
@@ -158,17 +165,18 @@ def _analyse_computation(c: Computation, table: pa.Table, timestamps: str, analy
     analysis.add("predecessors", _named(c, PREDECESSORS, effects, causes))
     logged = verify_clocks(c, vectors, table)
     totals["clocks_logged"] += logged.logged
-    for fault, events in (
-        ("mismatch", logged.mismatches),
-        ("regression", logged.regressions),
-        ("impossible", logged.impossible),
-    ):
-        totals[f"clock_{fault}{'' if fault == 'impossible' else 's' if fault == 'regression' else 'es'}"] += (
-            len(events)
-        )
+    found = {
+        "mismatch": logged.mismatches,
+        "regression": logged.regressions,
+        "impossible": logged.impossible,
+    }
+    for fault, events in found.items():
+        totals[CLOCK_TOTALS[fault]] += len(events)
         rows = _named(c, pa.schema(_EVENT), events)
         analysis.add("clocks", rows.append_column(CLOCKS.field("fault"), pa.repeat(fault, len(events))))
-    analysis.add("skew", _skew(c, table, totals))
+    latency, skew = _skew(c, table, totals)
+    analysis.add("measures", measure(c, latency))
+    analysis.add("skew", skew)
     analysis.add("stamps", stamps_table(c, vectors, timestamps))
 
 
@@ -253,22 +261,27 @@ def violations_table(witnesses: Any) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=VIOLATIONS)
 
 
-def _skew(c: Computation, table: pa.Table, totals: Counter[str]) -> pa.Table:
-    """Offsets per process, and how many deliveries precede their sends by the clocks, before and after."""
+def _skew(
+    c: Computation, table: pa.Table, totals: Counter[str]
+) -> tuple[tuple[Ints, Ints, Ints] | None, pa.Table]:
+    """Corrected latencies by sender and receiver, and the offsets they were corrected by.
+
+    Counts the deliveries that precede their sends by the clocks, before and after.
+    """
     times = table["time"].take(pa.array(c.row))
     timed = pc.is_valid(times).to_numpy()
     time = pc.fill_null(times, 0).to_numpy()
     received = np.flatnonzero((c.source >= 0) & timed)
     received = received[timed[c.source[received]] & (c.kind[c.source[received]] == SEND)]
     if not received.size:
-        return SKEW.empty_table()
+        return None, SKEW.empty_table()
     sent = c.source[received]
     gap = time[received] - time[sent]
     skew = correct(tightest(c.processes, c.process[sent], c.process[received], gap))
     corrected = gap - skew.offsets[c.process[received]] + skew.offsets[c.process[sent]]
     totals["receives_before_sends"] += int((gap < 0).sum())
     totals["receives_before_sends_corrected"] += int((corrected < 0).sum())
-    return pa.table(
+    offsets = pa.table(
         [
             pa.repeat(c.name, c.processes),
             pa.array(c.process_names, pa.string()),
@@ -277,3 +290,4 @@ def _skew(c: Computation, table: pa.Table, totals: Counter[str]) -> pa.Table:
         ],
         schema=SKEW,
     )
+    return (c.process[sent], c.process[received], corrected), offsets

@@ -89,30 +89,6 @@ class Frontier:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stamped:
-    """An epoch's events in topological order, with the rows of the frontier before them.
-
-    Row r of `vectors` is frontier row r below `entering`, and event `order[r - entering]` beyond.
-    """
-
-    epoch: Epoch
-    order: Ints
-    entering: int
-    vectors: Ints
-    row_of: Ints  # of each event of the epoch
-    last: Ints  # of each process, the seq of its last event by the end of the epoch
-    last_row: Ints  # and where it is; -1 for none
-
-    def event_vectors(self) -> Ints:
-        """One row per event, in the epoch's own order."""
-        return self.vectors[self.row_of]
-
-    def rows(self, frontier: Frontier, process: Ints, seq: Ints) -> Ints:
-        """Where these events are, old or new; -1 for old ones that were not kept."""
-        return _rows(self.epoch, frontier, self.row_of, process, seq)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Arranged:
     """An epoch in topological order, its edges as rows: old events first, as in the frontier, then these."""
 
@@ -152,6 +128,23 @@ def arrange(epoch: Epoch, frontier: Frontier) -> Arranged:
     return Arranged(order, row_of, offsets, edge_rows[picked], frontier.last + np.diff(starts))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Stamped:
+    """An epoch with the vectors of the frontier's events and its own, by row as it was arranged."""
+
+    epoch: Epoch
+    arranged: Arranged
+    vectors: Ints
+
+    def event_vectors(self) -> Ints:
+        """One row per event, in the epoch's own order."""
+        return self.vectors[self.arranged.row_of]
+
+    def rows(self, frontier: Frontier, process: Ints, seq: Ints) -> Ints:
+        """Where these events are, old or new; -1 for old ones that were not kept."""
+        return _rows(self.epoch, frontier, self.arranged.row_of, process, seq)
+
+
 def stamp_epoch(epoch: Epoch, frontier: Frontier) -> Stamped:
     """Exact vectors, if the frontier's are exact."""
     a = arrange(epoch, frontier)
@@ -161,19 +154,21 @@ def stamp_epoch(epoch: Epoch, frontier: Frontier) -> Stamped:
     last_row = frontier.rows(np.arange(n), frontier.last)
     nothing = np.full(epoch.events, -1, np.int64)
     stamp_rows(vectors, entering, last_row, epoch.process[a.order], nothing, a.edge_offsets, a.edge_rows)
-    return Stamped(epoch, a.order, entering, vectors, a.row_of, a.last, last_row)
+    return Stamped(epoch, a, vectors)
 
 
-def leave(stamped: Stamped, frontier: Frontier, process: Ints, seq: Ints) -> Frontier:
-    """The frontier after the epoch: every process's last event, and these other events, old or new."""
-    n = stamped.epoch.processes
-    present = np.flatnonzero(stamped.last > 0)
-    keys = np.unique(np.concatenate([event_keys(present, stamped.last[present]), event_keys(process, seq)]))
-    kept_process, kept_seq = split_keys(keys)
-    rows = stamped.rows(frontier, kept_process, kept_seq)
-    if (rows < 0).any():
+def leave(epoch: Epoch, a: Arranged, frontier: Frontier, rows: Ints, process: Ints, seq: Ints) -> Frontier:
+    """The frontier after the epoch: every process's last event, and these other events, old or new.
+
+    `rows` is what each row carries on: vectors, or whatever else is folded over epochs.
+    """
+    present = np.flatnonzero(a.last > 0)
+    lasts = event_keys(present, a.last[present])
+    kept_process, kept_seq = split_keys(np.unique(np.concatenate([lasts, event_keys(process, seq)])))
+    at = _rows(epoch, frontier, a.row_of, kept_process, kept_seq)
+    if (at < 0).any():
         raise TraceFormatError("an event to be kept is neither in the epoch nor in its frontier")
-    return Frontier(stamped.last, kept_process, kept_seq, stamped.vectors[rows].reshape(-1, n))
+    return Frontier(a.last, kept_process, kept_seq, rows[at])
 
 
 def stamp(
@@ -182,9 +177,8 @@ def stamp(
     """Stamp an epoch and advance the frontier past it, keeping the events named besides the last ones."""
     none = np.empty(0, np.int64)
     stamped = stamp_epoch(epoch, frontier)
-    return stamped, leave(
-        stamped, frontier, none if process is None else process, none if seq is None else seq
-    )
+    process, seq = (none, none) if process is None or seq is None else (process, seq)
+    return stamped, leave(epoch, stamped.arranged, frontier, stamped.vectors, process, seq)
 
 
 def complete(summary: Frontier, frontier: Frontier) -> Frontier:

@@ -1,4 +1,4 @@
-"""Immediate predecessors epoch by epoch, as a fold: the state after one epoch is where the next begins.
+"""Immediate predecessors and levels epoch by epoch: folds, the state after one epoch entering the next.
 
 For each event and process k, let S[k] be the newest relevant event of k in the past, and IP[k] whether
 nothing relevant lies between it and here. Both travel as one number, the *mark* 2·S[k] + 1 - IP[k] (0: none):
@@ -9,13 +9,12 @@ immediate predecessors are the even marks before it; after it, all marks are odd
 Cost: events x processes. State: a row for each process and each event whose effects are still to come.
 """
 
-from dataclasses import replace
-
 import numpy as np
 from numba import njit
 
-from .epochs import Epoch, Frontier, arrange, event_keys, split_keys
+from .epochs import Epoch, Frontier, arrange, leave
 from .linearization import Ints
+from .measures import level_rows
 
 
 def no_marks(processes: int) -> Frontier:
@@ -41,16 +40,18 @@ def mark_epoch(
         marks, entering, last_row, epoch.process[order], epoch.seq[order], relevant[order],
         a.edge_offsets, a.edge_rows,
     )  # fmt: skip
-    present = np.flatnonzero(a.last > 0)
-    keys = np.unique(
-        np.concatenate([event_keys(present, a.last[present]), event_keys(kept_process, kept_seq)])
-    )
-    process, seq = split_keys(keys)
-    rows = state.rows(process, seq)
-    new = seq > state.last[process]
-    rows[new] = a.row_of[np.searchsorted(event_keys(epoch.process, epoch.seq), keys[new])]
-    after = replace(state, last=a.last, process=process, seq=seq, vectors=marks[rows].reshape(-1, n))
-    return (order[effects], processes, seqs), after
+    return (order[effects], processes, seqs), leave(epoch, a, state, marks, kept_process, kept_seq)
+
+
+def level_epoch(epoch: Epoch, state: Frontier, kept_process: Ints, kept_seq: Ints) -> tuple[Ints, Frontier]:
+    """(levels of the epoch's events, next state); a state's vectors have one column, the level."""
+    a = arrange(epoch, state)
+    entering = state.process.size
+    levels = np.empty(entering + epoch.events, np.int64)
+    levels[:entering] = state.vectors[:, 0]
+    last_row = state.rows(np.arange(epoch.processes), state.last)
+    level_rows(levels, entering, last_row, epoch.process[a.order], a.edge_offsets, a.edge_rows)
+    return levels[a.row_of], leave(epoch, a, state, levels[:, None], kept_process, kept_seq)
 
 
 @njit(cache=True)

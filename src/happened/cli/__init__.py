@@ -18,6 +18,7 @@ a first look:
   happened simulate --processes 5 --messages 1000 --out run    run a protocol, record what happened
   happened check run --necessary                               judge it from the trace alone
   happened explore --processes 3 --messages 2                  every interleaving of every small program
+  happened compare --protocols ks,rst,sequencer                what each protocol costs on the same schedule
 
 exit codes: 0 holds, 1 violated (a witness is printed), 2 bad usage or input, 3 undecided
 """

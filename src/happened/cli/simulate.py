@@ -70,6 +70,14 @@ def add_parser(subparsers: Any) -> None:
         metavar="START:END:p0,p1",
         help="cut these processes off from the rest for a while; may be repeated",
     )
+    add("--tracker", metavar="NAME", help="timestamp relevant events by this protocol (see `happened track`)")
+    add(
+        "--relevant",
+        type=float,
+        default=0.1,
+        metavar="P",
+        help="with a tracker, probability of a relevant event after a send or delivery; default: %(default)s",
+    )
     add("--seed", type=int, help="default: drawn, and printed")
     add("--out", type=Path, metavar="DIR", help="record trace, ledger and summary here")
     add("--force", action="store_true", help="replace an earlier run in DIR; other files in it stay")
@@ -87,6 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
             messages=arguments.messages,
             workload=Workload(arguments.pattern, arguments.interval),
             network=Network(arguments.delay, arguments.fifo, arguments.duplicate, tuple(arguments.partition)),
+            tracker=arguments.tracker,
+            relevant=arguments.relevant,
         )
     except ValueError as error:
         raise LocalProtocolError(str(error)) from error
@@ -109,7 +119,8 @@ def _print(summary: dict[str, Any], out: Path | None) -> None:
         print(f"{name:<16} {ledger[name]:>12,}")
     print(f"{'undelivered':<16} {len(summary['undelivered']):>12,}")
     print(f"\n{'':<16} {'mean':>12} {'p99':>12} {'max':>12}")
-    for name, title, digits in _SPREADS:
+    tracked = summary["parameters"]["tracker"] is not None
+    for name, title, digits in (*_SPREADS, *_TRACKING) if tracked else _SPREADS:
         spread = ledger[name]
         if spread is not None:
             p99 = f"{spread['p99']:,.3f}" if "p99" in spread else ""
@@ -131,6 +142,7 @@ _SPREADS = (
     ("wait", "waiting, s", 3),
     ("late", "added delay, s", 3),
 )
+_TRACKING = (("tracking_entries", "tracker entries", 0), ("tracking_bytes", "tracker bytes", 0))
 
 
 def _or_usage(parse: Callable[[str], T]) -> Callable[[str], T]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..core.errors import LocalProtocolError
+from ..core.errors import LocalProtocolError, ProtocolError
 from ..ordering import Effect, Machine, create
 from ..sim.ledger import Ledger
 from ..sim.network import Network
@@ -112,7 +112,7 @@ def _row(
             seed, protocol, processes, comparison.messages, comparison.workload, comparison.network
         )
         return row | _measured(parameters, count)
-    except LocalProtocolError as error:  # the protocol's own words
+    except ProtocolError as error:  # refused by the protocol's facts, or found out by a machine on the way
         if progress is not None:
             progress(comparison.messages - sent)
         return row | {"not_applicable": str(error)}

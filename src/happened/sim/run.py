@@ -12,14 +12,17 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
+from .. import tracking
 from ..core.errors import LocalProtocolError
 from ..ordering import DEFAULT, create, protocols
 from ..trace import TraceWriter
 from .ledger import Ledger
 from .network import Network
 from .recorder import Recorder
+from .riders import Riders
 from .simulation import Simulation, Undelivered
 from .workload import Workload, cast_of
 
@@ -36,6 +39,8 @@ class Parameters:
     messages: int = 10_000  # in all
     workload: Workload = field(default_factory=Workload)
     network: Network = field(default_factory=Network)
+    tracker: str | None = None  # timestamps relevant events, riding on the messages
+    relevant: float = 0.1  # probability of a relevant event after a send or a delivery, with a tracker
 
     def __post_init__(self) -> None:
         if self.processes < 2:
@@ -49,6 +54,19 @@ class Parameters:
                     f"the processes are p0 to p{self.processes - 1}"
                 )
         self._check_facts()
+        if self.tracker is not None:
+            self._check_tracker(self.tracker)
+
+    def _check_tracker(self, tracker: str) -> None:
+        tracking.create(tracker, 0, self.processes)
+        if not 0 <= self.relevant <= 1:
+            raise LocalProtocolError(f"relevant events have a probability in 0 … 1, not {self.relevant}")
+        # It takes piggybacks in at deliveries: what counts is their order, not that of the links.
+        fifo = tracking.protocols()[tracker.partition(":")[0]].fifo_links
+        if fifo and protocols()[self.protocol].order == "total":
+            raise LocalProtocolError(
+                f"{tracker} needs FIFO deliveries, which {self.protocol} does not promise"
+            )
 
     def _check_facts(self) -> None:
         known = protocols()
@@ -104,6 +122,11 @@ def _run(
     recorder: Recorder | None,
     progress: Callable[[int], object] | None,
 ) -> dict[str, Any]:
+    riders = None
+    if parameters.tracker is not None:
+        make = partial(tracking.create, parameters.tracker)
+        dice = Random(f"{parameters.seed}/relevant")
+        riders = Riders(make, parameters.processes, parameters.relevant, dice)
     simulation = Simulation(
         partial(create, parameters.protocol),
         parameters.processes,
@@ -113,6 +136,7 @@ def _run(
         network=parameters.network,
         recorder=recorder,
         ledger=ledger,
+        riders=riders,
         progress=progress,
     )
     undelivered = simulation.run()

@@ -1,8 +1,8 @@
-"""Immediate predecessors and necessary information of one large computation.
+"""Immediate predecessors, depth and necessary information of one large computation.
 
 In    a Layout
-Out   predecessors/, necessary/ as in causality.analysis
-Cost  each a fold over the epochs in one task, its memory one epoch and one frontier; they run side by side
+Out   predecessors/, necessary/ and the depth and width of measures/, as in causality.analysis
+Cost  each a fold over the epochs in one task, its memory one epoch and one frontier; side by side
 
 Their states compose only through n² numbers per row (see causality.units), more than the events they
 would save going through twice; so they go through once, in order.
@@ -15,7 +15,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from ..causality.analysis import NECESSARY
-from ..causality.marks import mark_epoch, no_marks
+from ..causality.epochs import Frontier
+from ..causality.marks import level_epoch, mark_epoch, no_marks
+from ..causality.measures import MEASURES, width_rows
 from ..causality.predecessors import PREDECESSORS
 from ..causality.units import MOST_PROCESSES, UnitState, count_units
 from .layout import Layout, on_tasks
@@ -24,7 +26,7 @@ from .storage import write_part
 
 
 def fold(spark: SparkSession, layout: Layout, out: Path) -> dict[str, int]:
-    work = [_predecessors]
+    work = [_predecessors, _levels]
     if len(layout.names) <= MOST_PROCESSES:
         work.append(_necessary)
     results = on_tasks(spark, len(work), lambda number: work[number](layout, out))
@@ -55,6 +57,22 @@ def _predecessors(layout: Layout, out: Path) -> dict[str, int]:
             out / "predecessors", f"{layout.store.name}-{k:06d}", pa.table(columns, schema=PREDECESSORS)
         )
     return {"reduction_edges": found}
+
+
+def _levels(layout: Layout, out: Path) -> dict[str, int]:
+    n = len(layout.names)
+    state = Frontier(np.zeros(n, np.int64), *(np.empty(0, np.int64),) * 2, np.empty((0, 1), np.int64))
+    per_level = np.zeros(0, np.int64)
+    for k in range(layout.epochs):
+        share = layout.share(k)
+        epoch, _ = build_epoch(layout, k, share["edges"])
+        levels, state = level_epoch(epoch, state, share["kept"][:, 0], share["kept"][:, 1])
+        counts = np.bincount(levels - 1, minlength=per_level.size)
+        counts[: per_level.size] += per_level
+        per_level = counts
+    rows = pa.concat_tables([MEASURES.empty_table(), *width_rows(layout.computation, per_level)])
+    write_part(out / "measures", f"{layout.store.name}-levels", rows)
+    return {}
 
 
 def _necessary(layout: Layout, out: Path) -> dict[str, int]:

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ..causality.analysis import QUARANTINE, SKEW, TABLES
+from ..causality.analysis import CLOCK_TOTALS, QUARANTINE, SKEW, TABLES
+from ..causality.measures import measure_rows
 from ..core.errors import TraceFormatError
 from .folds import fold
 from .layout import Layout, lay_out
@@ -74,6 +76,7 @@ class LargeComputation:
         totals += self._verify_clocks()
         if layout.timed:
             self._skew(layout)
+        self._measures(layout)
         self._quarantine(layout.rejected)
         totals["quarantined"] += len(layout.rejected)
         totals["computations"] += 1
@@ -95,14 +98,8 @@ class LargeComputation:
         faults = clock_faults(logged, stamps)
         self._write(faults, "clocks")
         counts = {row["fault"]: row["count"] for row in faults.groupBy("fault").count().collect()}
-        return Counter(
-            {
-                "clocks_logged": logged.count(),
-                "clock_mismatches": counts.get("mismatch", 0),
-                "clock_regressions": counts.get("regression", 0),
-                "clock_impossible": counts.get("impossible", 0),
-            }
-        )
+        totals = {total: counts.get(fault, 0) for fault, total in CLOCK_TOTALS.items()}
+        return Counter({"clocks_logged": logged.count(), **totals})
 
     def _write(self, rows: DataFrame, table: str) -> None:
         """Write rows as parts of a table that other writers fill too."""
@@ -122,6 +119,18 @@ class LargeComputation:
             pa.repeat(layout.feasible, n),
         ]
         write_part(self.folder / "skew", self.part, pa.table(columns, schema=SKEW))
+
+    def _measures(self, layout: Layout) -> None:
+        """Events per process and traffic per pair; the folds have written depth and width."""
+        names = np.array(layout.names, dtype=object)
+        counts = layout.cuts[-1]
+        rows = [measure_rows(self.name, "events", counts[counts > 0], names[counts > 0])]
+        for measure in ("messages", "latency_min", "latency_mean"):
+            pairs = [row for row in layout.pairs if row[measure]] if measure == "messages" else layout.pairs
+            pairs = [row for row in pairs if row[measure] is not None]
+            ends = (names[[row[end] for row in pairs]] for end in ("source", "target"))
+            rows.append(measure_rows(self.name, measure, np.array([row[measure] for row in pairs]), *ends))
+        write_part(self.folder / "measures", self.part, pa.concat_tables(rows))
 
     def _quarantine(self, reasons: list[str]) -> None:
         rows = [{"computation": self.name, "reason": reason} for reason in reasons]

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from ..causality.skew import NO_EDGE, correct
@@ -50,6 +50,7 @@ class Layout:
     feasible: bool
     timed: bool  # whether any edge has times at both ends
     totals: dict[str, int]
+    pairs: list[Row]
     all_relevant: bool
     rejected: list[str] = field(default_factory=list)
 
@@ -117,7 +118,9 @@ def lay_out(
     rejected = _reject(spark, store / "edges", names, counts)
     least = _tightest(spark.read.parquet(str(store / "edges")), len(names))
     skew = correct(least)
-    totals |= _before_sends(spark, store / "edges", skew.offsets)
+    pairs = _pairs(spark, store / "edges", skew.offsets)
+    totals["receives_before_sends"] = sum(row["before"] for row in pairs)
+    totals["receives_before_sends_corrected"] = sum(row["after"] for row in pairs)
     cuts = _propose(events, index, names, counts, skew.offsets, math.ceil(counts.sum() / per_epoch))
     files = sorted(str(path) for path in (store / "edges").glob("*.parquet"))
     cuts, rounds = make_consistent(cuts, lambda proposed: _look(spark, files, proposed, counts))
@@ -133,6 +136,7 @@ def lay_out(
         skew.feasible,
         bool((least != NO_EDGE).any()),
         totals,
+        pairs,
         not relevant,
         rejected,
     )
@@ -192,16 +196,29 @@ def _tightest(edges: DataFrame, n: int) -> Ints:
     return least
 
 
-def _before_sends(spark: SparkSession, path: Path, offsets: Ints) -> dict[str, int]:
+def _pairs(spark: SparkSession, path: Path, offsets: Ints) -> list[Row]:
+    """Per pair of processes: messages delivered, corrected latency, and deliveries before their sends."""
     table = spark.createDataFrame(list(enumerate(map(int, offsets))), "p int, ahead long")
     here = F.broadcast(table.select(F.col("p").alias("source"), F.col("ahead").alias("source_ahead")))
     there = F.broadcast(table.select(F.col("p").alias("target"), F.col("ahead").alias("target_ahead")))
-    gaps = spark.read.parquet(str(path)).where("gap is not null").join(here, "source").join(there, "target")
+    edges = (
+        spark.read.parquet(str(path))
+        .where("target_seq is not null")
+        .join(here, "source")
+        .join(there, "target")
+    )
     corrected = F.col("gap") - F.col("target_ahead") + F.col("source_ahead")
-    row = gaps.agg(
-        F.count(F.when(F.col("gap") < 0, 1)).alias("before"), F.count(F.when(corrected < 0, 1)).alias("after")
-    ).first()
-    return {"receives_before_sends": row["before"], "receives_before_sends_corrected": row["after"]}
+    return (
+        edges.groupBy("source", "target")
+        .agg(
+            F.count(F.when(F.col("slot"), 1)).alias("messages"),
+            F.min(corrected).alias("latency_min"),
+            F.avg(corrected).alias("latency_mean"),
+            F.count(F.when(F.col("gap") < 0, 1)).alias("before"),
+            F.count(F.when(corrected < 0, 1)).alias("after"),
+        )
+        .collect()
+    )
 
 
 def _propose(

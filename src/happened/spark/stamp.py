@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from ..causality.analysis import clock_table
-from ..causality.epochs import Epoch, Frontier, Stamped, complete, event_keys, leave, split_keys, stamp_epoch
+from ..causality.epochs import Epoch, Frontier, Stamped, complete, event_keys, split_keys, stamp_epoch
+from ..causality.epochs import stamp as stamp_with
 from ..causality.order import early_deliveries
 from .cuts import Ints
 from .layout import Layout, on_tasks
@@ -74,7 +75,8 @@ def _summarise(layout: Layout, k: int) -> int:
     share, names = layout.share(k), _names(layout, k)
     epoch, _ = build_epoch(layout, k, share["edges"])
     kept = share["kept"]
-    _save(_path(layout, "summary", k), leave(stamp_epoch(epoch, names), names, kept[:, 0], kept[:, 1]))
+    _, summary = stamp_with(epoch, names, kept[:, 0], kept[:, 1])
+    _save(_path(layout, "summary", k), summary)
     return epoch.events
 
 
@@ -105,7 +107,7 @@ def _stamp(layout: Layout, k: int, out: Path, timestamps: str) -> dict[str, int]
 
 def _early(stamped: Stamped, frontier: Frontier, slots: Ints) -> Ints:
     """The early deliveries of the epoch, one row of EARLY each."""
-    n, last = stamped.epoch.processes, stamped.last
+    n, last = stamped.epoch.processes, stamped.arranged.last
     here = slots[:, 3] <= last[slots[:, 2]]
     delivered = stamped.rows(frontier, slots[here, 2], slots[here, 3])
     slots = np.concatenate([slots[here][np.argsort(delivered)], slots[~here]])
