@@ -152,7 +152,7 @@ def test_fifo_marks_may_stay_in_the_matrix_where_no_columns_are_sent(rules):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["no test", "keep the matrix", "reset without an event"])
+@pytest.mark.parametrize("fault", ["no test", "keep the matrix"])
 def test_a_bound_of_two_takes_four_processes_to_break(fault):
     assert violation({"b": 2}, fault, sizes=[(3, 4, 4)]) is None
     assert violation({"b": 2}, fault, sizes=[(4, 4, 4)]) is not None

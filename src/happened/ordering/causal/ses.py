@@ -148,9 +148,8 @@ class SchiperEggliSandoz:
         self._delivered = vector.maximum(self._delivered, message.time)
         told = dict(message.pairs) | dict.fromkeys(unpack(message.dests), message.time)
         for d, time in told.items():
-            if d != me:
-                self._to[d] = vector.maximum(self._to.get(d, 0), time)
-        if me in self._to and vector.beyond(self._to[me], self._delivered) is None:
+            self._to[d] = vector.maximum(self._to.get(d, 0), time)
+        if vector.beyond(self._to[me], self._delivered) is None:  # the message itself was to us
             del self._to[me]
 
     def snapshot(self) -> bytes:

@@ -1,0 +1,114 @@
+"""The same answers on a real standalone cluster of two workers, one of which is killed on the way.
+
+The executors get the package from the driver: it is asked where it was imported from. The session of a
+cluster cannot live beside a local one in the same process, so the analysis runs in a process of its own.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+
+from happened.causality.analysis import TABLES, analyse
+from happened.trace import read
+from spark.test_analyze import rows_of, wild_rows, write
+
+pytestmark = pytest.mark.slow
+
+SPARK_HOME = Path(pyspark.__file__).parent
+
+DRIVER = """
+import json, os, signal, sys
+from pathlib import Path
+from happened.spark.analyze import analyze
+from happened.spark.layout import on_tasks
+from happened.spark.session import session
+
+master, trace, out, victim = sys.argv[1:]
+spark = session(master)
+
+
+def where(number):
+    import happened
+
+    return happened.__file__
+
+
+def progress(what):
+    if what.startswith("stamping"):
+        os.kill(int(victim), signal.SIGKILL)
+
+
+places = on_tasks(spark, 4, where)
+summary = analyze(spark, Path(trace), Path(out), whole_events=1, epoch_events=60, progress=progress)
+print(json.dumps({"places": places, "summary": summary}))
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start(tmp_path, name, *arguments):
+    log = (tmp_path / f"{name}.log").open("w")
+    environment = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": sys.executable}
+    command = [str(SPARK_HOME / "bin" / "spark-class"), *arguments]
+    return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    processes = [
+        start(
+            tmp_path, "master", "org.apache.spark.deploy.master.Master",
+            "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0",
+        )
+    ]  # fmt: skip
+    for number in (1, 2):
+        processes.append(
+            start(
+                tmp_path, f"worker{number}", "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1",
+                "--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir",
+                str(tmp_path / f"work{number}"), url,
+            )
+        )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while (tmp_path / "master.log").read_text().count("Registering worker") < 2:
+        assert time.monotonic() < deadline, (tmp_path / "master.log").read_text()[-2000:]
+        time.sleep(0.2)
+    yield url, processes
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_two_workers_one_killed(cluster, tmp_path, seed):
+    url, processes = cluster
+    table = write(wild_rows(seed, 12, prefix="w", skew=40), tmp_path / "trace")
+    driver = subprocess.run(
+        [sys.executable, "-c", DRIVER, url, tmp_path / "trace", tmp_path / "out", str(processes[1].pid)],
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert driver.returncode == 0, driver.stderr[-4000:]
+    told = json.loads(driver.stdout.strip().splitlines()[-1])
+    assert all("happened.zip" in place for place in told["places"]), told["places"]
+    assert processes[1].wait(timeout=10) == -signal.SIGKILL
+    expected = analyse(read(tmp_path / "trace"))
+    assert read(tmp_path / "trace").num_rows == table.num_rows
+    for name in TABLES:
+        assert rows_of(pq.read_table(tmp_path / "out" / name), name) == rows_of(expected.table(name), name)
+    assert told["summary"]["events"] == table.num_rows
