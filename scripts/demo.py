@@ -20,9 +20,10 @@ def main() -> None:
         "Ten processes multicast over a network that reorders and duplicates",
         f"simulate --processes 10 --messages 2000 --duplicate 0.02 --units --seed 1 --out {run}",
     )
-    step("Was anything delivered before its cause? Was anything carried in vain?", f"check {run} --necessary")
+    step("What caused what? On Spark, from the trace alone", f"analyze {run} --out {OUT / 'answers'}")
+    step("Was anything delivered before its cause, or carried in vain?", f"check {run} --necessary")
     step("Every interleaving of every program of 3 processes and 2 multicasts", "explore --messages 2")
-    print(f"\nThe trace is in {run}. Next: .venv/bin/happened --help")
+    print(f"\nOpen {OUT / 'answers' / 'report.html'} in a browser. Next: .venv/bin/happened --help")
 
 
 if __name__ == "__main__":

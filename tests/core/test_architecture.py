@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "trace": {"core"},
     "causality": {"core", "trace"},
     "sim": {"core", "ordering", "tracking", "wire", "trace"},
+    "spark": {"core", "trace", "causality"},
     "report": {"core", "trace", "causality"},
     "experiments": {"core", "ordering", "wire", "trace", "sim", "tracking", "causality", "spark"},
 }

@@ -244,3 +244,39 @@ def test_large_random_runs_agree(name, dice):
         for theirs in orders:
             common = set(mine) & set(theirs)
             assert [m for m in mine if m in common] == [m for m in theirs if m in common]
+
+
+def agree(machines, sender, to, *, late=None):
+    """One whole agreement, but for the final timestamp on its way to `late`; that, and the deliveries."""
+    kept, orders = [], [[] for _ in machines]
+    packets = sends(machines[sender].multicast(to, b""))
+    while packets:
+        d, message = packets.pop(0)
+        if d == late and isinstance(message, AgreedFinal):
+            kept.append(message)
+            continue
+        effects = machines[d].receive(message)
+        packets += sends(effects)
+        orders[d] += delivered(effects)
+    return kept, orders
+
+
+def test_causal_total_sends_beyond_every_timestamp_it_has_delivered():
+    """Process 0 proposes more than process 1 for M(2,1); its answer to 1 must not be ordered before it."""
+    machines = [create("causal-total", p, 3) for p in range(3)]
+    agree(machines, 1, [0])
+    (final,), orders = agree(machines, 2, [0, 1], late=1)
+    assert orders[0] == [(2, 1)]
+    _, orders = agree(machines, 0, [1])
+    assert orders[1] == []
+    assert delivered(machines[1].receive(final)) == [(2, 1), (0, 1)]
+
+
+def test_causal_total_sends_beyond_the_timestamps_of_its_own_messages():
+    machines = [create("causal-total", p, 3) for p in range(3)]
+    agree(machines, 1, [2])
+    agree(machines, 1, [2])
+    (final,), _ = agree(machines, 0, [1, 2], late=1)
+    _, orders = agree(machines, 0, [1])
+    assert orders[1] == []
+    assert delivered(machines[1].receive(final)) == [(0, 1), (0, 2)]

@@ -48,6 +48,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ..report.page import write_report
     from ..spark.analyze import analyze
     from ..spark.session import session
 
@@ -58,6 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.trace,
             arguments.out,
             timestamps=arguments.timestamps,
+            finish=write_report,
             progress=_say if sys.stderr.isatty() else lambda what: None,
         )
     finally:
@@ -87,4 +89,4 @@ def show(summary: dict[str, Any], out: Path) -> None:
     for name, value in summary.items():
         shown = "-" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
         print(f"  {name.replace('_', ' '):34}{shown:>16}")
-    print(f"tables and summary.json are in {out}")
+    print(f"tables and summary.json are in {out}; look at {out / 'report.html'}")

@@ -1,1 +1,1 @@
-"""What people look at: tables, curves, pictures."""
+"""Answers for people to look at: one HTML page that needs nothing but a browser."""

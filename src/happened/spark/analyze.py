@@ -10,6 +10,7 @@ The output directory appears when everything in it is there.
 import json
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,12 @@ def analyze(
     whole_events: int = WHOLE_EVENTS,
     epoch_events: int | None = None,
     progress: Progress = lambda what: None,
+    finish: Callable[[Path, dict[str, Any]], object] = lambda folder, summary: None,
 ) -> dict[str, Any]:
-    """Analyse the trace at a path into the directory `out`; the summary."""
+    """Analyse the trace at a path into the directory `out`; the summary.
+
+    `finish` may add to the directory before it appears: a report, say.
+    """
     if timestamps not in TIMESTAMPS:
         raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {timestamps!r}")
     progress("reading")
@@ -57,6 +62,7 @@ def analyze(
             progress=progress,
         )
         (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
+        finish(folder, summary)
     return summary
 
 
