@@ -1,6 +1,7 @@
 """The report: self-contained, complete, and safe with names from anywhere."""
 
 import xml.dom.minidom
+from collections import Counter
 from html.parser import HTMLParser
 
 import pyarrow.parquet as pq
@@ -31,7 +32,7 @@ def analysed(tmp_path, chains):
         pq.write_table(analysis.table(name), tmp_path / name / "part.parquet")
     edges = analysis.totals["necessary_edges"]
     mean = analysis.totals["necessary_units"] / edges if edges else None
-    return {**analysis.totals, "necessary_units_mean": mean}
+    return Counter({**analysis.totals, "necessary_units_mean": mean})
 
 
 class Links(HTMLParser):
