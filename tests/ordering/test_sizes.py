@@ -1,4 +1,4 @@
-"""What the comparison protocols carry: the figures of ERRATA's table, at n = 10 and a tenth of the messages."""
+"""What the comparison protocols carry: the figures of ERRATA's table, at n = 10 and fewer messages."""
 
 import pytest
 
