@@ -79,7 +79,7 @@ def single(trace: Path, out: Path, timestamps: str) -> None:
 
 
 def spark_stamp(spark, trace: Path, work: Path, timestamps: str) -> int:
-    from happened.spark.events import read_events
+    from happened.spark.events import local_files, read_events
     from happened.spark.large import CELLS_PER_EPOCH, WHOLE_EVENTS
     from happened.spark.layout import lay_out
     from happened.spark.stamp import stamp
@@ -87,13 +87,13 @@ def spark_stamp(spark, trace: Path, work: Path, timestamps: str) -> int:
     events = read_events(spark, trace)
     processes = events.select("process").distinct().count()
     per_epoch = min(WHOLE_EVENTS, CELLS_PER_EPOCH // processes)
-    layout = lay_out(spark, events, "big", work / "store", per_epoch=per_epoch)
+    layout = lay_out(spark, events, "big", work / "store", per_epoch=per_epoch, files=local_files(events))
     stamp(spark, layout, work / "out", timestamps)
     return layout.epochs
 
 
 def worker_megabytes(spark) -> float:
-    from happened.spark.layout import on_tasks
+    from happened.spark.tasks import on_tasks
 
     return max(on_tasks(spark, 16, lambda _: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)) / 1024
 

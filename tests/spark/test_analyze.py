@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,8 +13,14 @@ from causality import traces
 from happened.causality import encode
 from happened.causality.analysis import TABLES, analyse
 from happened.core.errors import CausalityError, TraceFormatError
+from happened.ordering import create
+from happened.sim.network import Network
+from happened.sim.recorder import Recorder
+from happened.sim.simulation import Simulation
+from happened.spark import layout
 from happened.spark.analyze import analyze
-from happened.trace import SCHEMA
+from happened.spark.matching import match_in_files
+from happened.trace import SCHEMA, TraceWriter, read
 
 
 def wild_rows(seed, count, *, prefix="", computation=None, skew=0):
@@ -126,3 +133,29 @@ def test_an_empty_trace_is_a_summary_of_nothing(spark, tmp_path):
     summary = analyze(spark, tmp_path / "trace", tmp_path / "out")
     assert summary["events"] == 0
     assert all(pq.read_table(tmp_path / "out" / name).num_rows == 0 for name in TABLES)
+
+
+def test_a_trace_written_as_it_happened_is_matched_in_its_files(spark, tmp_path, seed, monkeypatch):
+    """No shuffle join: every delivery finds its send in its own file or among the messages between files."""
+    found = []
+
+    def spied(*arguments):
+        found.append(match_in_files(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(layout, "match_in_files", spied)
+    with TraceWriter(tmp_path / "trace", batch_rows=400) as writer:
+        simulation = Simulation(
+            partial(create, "ks"),
+            5,
+            200,
+            seed=seed,
+            network=Network(duplicate=0.1),
+            recorder=Recorder(writer),
+        )
+        assert simulation.run() == []
+    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", whole_events=1, epoch_events=300)
+    same(read(tmp_path / "trace"), tmp_path / "out", summary)
+    assert len(list((tmp_path / "trace").glob("*.parquet"))) > 2
+    assert found[0] is not None
+    assert found[0]["messages"] == 200

@@ -29,7 +29,7 @@ DRIVER = """
 import json, os, signal, sys
 from pathlib import Path
 from happened.spark.analyze import analyze
-from happened.spark.layout import on_tasks
+from happened.spark.tasks import on_tasks
 from happened.spark.session import session
 
 master, trace, out, victim = sys.argv[1:]

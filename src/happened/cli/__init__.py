@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..core.errors import CausalityError
-from . import analyze, check, compare, explore, importing, simulate, track
+from . import advise, analyze, check, compare, explore, importing, simulate, track
 
-COMMANDS = (simulate, importing, analyze, check, explore, track, compare)
+COMMANDS = (simulate, importing, analyze, check, explore, track, compare, advise)
 
 EPILOG = """\
 a first look:
@@ -19,6 +19,7 @@ a first look:
   happened check run --necessary                               judge it from the trace alone
   happened explore --processes 3 --messages 2                  every interleaving of every small program
   happened compare --protocols ks,rst,sequencer                what each protocol costs on the same schedule
+  happened advise run                                          what each would have cost on a recorded trace
 
 exit codes: 0 holds, 1 violated (a witness is printed), 2 bad usage or input, 3 undecided
 """

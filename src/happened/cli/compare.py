@@ -40,7 +40,13 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--protocols", type=_names, default=tuple(protocols()), metavar="A,B", help="default: all there are")
+    add(
+        "--protocols",
+        type=protocol_names,
+        default=tuple(protocols()),
+        metavar="A,B",
+        help="default: all there are",
+    )
     add("--processes", type=_counts, default=(10,), metavar="N", help="as 10, 10,30 or 10:50:10; default: 10")
     add(
         "--messages", type=int, default=20_000, metavar="M", help="sent in all, per run; default: %(default)s"
@@ -146,7 +152,8 @@ def _plot(summaries: Sequence[Summary], out: Path) -> None:
             (out / f"{measure.name}.svg").write_text(draw(measure.meaning, "processes", lines))
 
 
-def _names(text: str) -> tuple[str, ...]:
+def protocol_names(text: str) -> tuple[str, ...]:
+    """Names separated by commas, each once."""
     names = tuple(text.split(","))
     for name in names:
         if name not in protocols():

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from ..causality.analysis import TABLES, TIMESTAMPS
 from ..core.errors import CausalityError
-from .events import fault, read_events
+from .events import fault, local_files, read_events
 from .large import WHOLE_EVENTS, LargeComputation, Progress
 from .storage import whole_directory, write_part
 from .whole import analyse_whole, large_computations, partitions_for
@@ -80,6 +80,8 @@ def analyze_events(
     totals["quarantined"] += _turn_away(rows.where(fault().isNotNull()), folder)
     events = rows.where(fault().isNull())
     large = large_computations(events, whole_events)
+    # Tasks may read the trace's own files only if every row of them is an event.
+    files = [] if totals["quarantined"] else local_files(rows)
     small = events.where(~F.col("computation").isin(*large)) if large else events
     progress("computations that fit a task")
     count = small.count()
@@ -90,7 +92,7 @@ def analyze_events(
         progress(f"computation {name!r} of {size:,} events")
         of = events.where(F.col("computation") == name)
         job = LargeComputation(
-            of, name, size, folder, f"large-{number:04d}", timestamps, epoch_events, progress
+            of, name, size, folder, f"large-{number:04d}", timestamps, epoch_events, progress, files
         )
         totals += job.run()
     for name, schema in TABLES.items():

@@ -6,6 +6,7 @@ Cost  one scan; nothing reaches the driver
 """
 
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -33,6 +34,14 @@ def _parquet(path: Path) -> Path:
         "JSON lines; `happened import` makes one from other systems' logs",
         file=str(path),
     )
+
+
+def local_files(events: DataFrame) -> list[str]:
+    """The Parquet files that the rows come from, as paths; none if they come from anything else."""
+    paths = [
+        unquote(urlparse(uri).path) for uri in events.inputFiles() if urlparse(uri).scheme in ("", "file")
+    ]
+    return sorted(paths) if paths and all(path.endswith(".parquet") for path in paths) else []
 
 
 def fault() -> Column:

@@ -20,9 +20,10 @@ from ..causality.marks import level_epoch, mark_epoch, no_marks
 from ..causality.measures import MEASURES, width_rows
 from ..causality.predecessors import PREDECESSORS
 from ..causality.units import MOST_PROCESSES, UnitState, count_units
-from .layout import Layout, on_tasks
+from .layout import Layout
 from .stamp import build_epoch
 from .storage import write_part
+from .tasks import on_tasks
 
 
 def fold(spark: SparkSession, layout: Layout, out: Path) -> dict[str, int]:

@@ -10,7 +10,7 @@ If it turns out not to be a computation, it is put aside with the reason and lea
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,7 @@ class LargeComputation:
     timestamps: str
     epoch_events: int | None
     progress: Progress
+    files: Sequence[str] = ()  # that hold the events and nothing that was turned away
 
     def run(self) -> Counter[str]:
         store = self.folder / ".work" / self.part
@@ -66,7 +67,7 @@ class LargeComputation:
         spark = self.events.sparkSession
         per_epoch = self.epoch_events or self._epoch_events()
         self.progress(f"laying out {self.size:,} events, about {math.ceil(self.size / per_epoch)} epochs")
-        layout = lay_out(spark, self.events, self.name, store, per_epoch=per_epoch)
+        layout = lay_out(spark, self.events, self.name, store, per_epoch=per_epoch, files=self.files)
         totals = Counter(layout.totals)
         self.progress(f"stamping {layout.epochs} epochs")
         totals += Counter(stamp(spark, layout, self.folder, self.timestamps))

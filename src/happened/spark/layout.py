@@ -10,15 +10,13 @@ Cost  one shuffle join (see edges), then scans of the edges by tasks that read a
 Everything the driver holds has size processes x epochs.
 """
 
-import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -28,7 +26,9 @@ from ..causality.skew import NO_EDGE, correct
 from ..core.errors import TraceFormatError
 from .cuts import Ints, backward, epoch_of, make_consistent, propose
 from .edges import cause_edges, deliveries, fates, handover, message_edges
+from .matching import match_in_files
 from .storage import read_arrays, write_arrays
+from .tasks import on_tasks
 
 FINE_SLOTS = 400_000
 """Processes x fine slots of time that reach the driver to place the cuts."""
@@ -75,46 +75,24 @@ def _folder(store: Path, epoch: int) -> Path:
     return store / f"epoch-{epoch:06d}"
 
 
-def on_tasks(spark: SparkSession, count: int, work: Callable[[int], Any]) -> list[Any]:
-    """work(0), …, work(count - 1) as Spark tasks; what they return must be small and JSON.
-
-    What a task finds wrong with the trace is raised here.
-    """
-
-    def attempt(number: int) -> str:
-        try:
-            return json.dumps({"result": work(number)})
-        except TraceFormatError as error:  # running the task again would not mend the trace
-            return json.dumps({"fault": str(error)})
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            results = pa.array([attempt(number) for number in batch["id"].to_pylist()], pa.string())
-            yield pa.RecordBatch.from_arrays([batch["id"], results], ["id", "result"])
-
-    if not count:
-        return []
-    rows = spark.range(0, count, 1, count).mapInArrow(run, "id long, result string").collect()
-    results = [json.loads(row["result"]) for row in sorted(rows, key=lambda row: row["id"])]
-    for result in results:
-        if "fault" in result:
-            raise TraceFormatError(result["fault"])
-    return [result["result"] for result in results]
-
-
 def lay_out(
-    spark: SparkSession, events: DataFrame, computation: str, store: Path, *, per_epoch: int
+    spark: SparkSession,
+    events: DataFrame,
+    computation: str,
+    store: Path,
+    *,
+    per_epoch: int,
+    files: Sequence[str] = (),
 ) -> Layout:
+    """`files` are the Parquet files that hold exactly these events, if any do: they are matched in place."""
     chains = _chains(events, computation)
     names = tuple(sorted(chains))
     counts = np.array([chains[name] for name in names], np.int64)
     index = spark.createDataFrame(list(zip(names, range(len(names)), strict=True)), "process string, p int")
     kind = handover(events)
-    met = deliveries(events, index, kind).persist()
-    totals = fates(met, events.where(F.col("kind") == "send")).first().asDict()
-    edges = message_edges(met).union(cause_edges(events, index))
-    edges.write.parquet(str(store / "edges"))
-    met.unpersist()
+    totals = match_in_files(spark, files, computation, names, kind, store) if files else None
+    if totals is None:
+        totals = _join(events, index, kind, store)
     rejected = _reject(spark, store / "edges", names, counts)
     least = _tightest(spark.read.parquet(str(store / "edges")), len(names))
     skew = correct(least)
@@ -122,11 +100,11 @@ def lay_out(
     totals["receives_before_sends"] = sum(row["before"] for row in pairs)
     totals["receives_before_sends_corrected"] = sum(row["after"] for row in pairs)
     cuts = _propose(events, index, names, counts, skew.offsets, math.ceil(counts.sum() / per_epoch))
-    files = sorted(str(path) for path in (store / "edges").glob("*.parquet"))
-    cuts, rounds = make_consistent(cuts, lambda proposed: _look(spark, files, proposed, counts))
+    shares = sorted(str(path) for path in (store / "edges").glob("*.parquet"))
+    cuts, rounds = make_consistent(cuts, lambda proposed: _look(spark, shares, proposed, counts))
     totals |= {"events": int(counts.sum()), "processes": len(names), "rounds": rounds}
     relevant = _relevant(events, index, store)
-    _scatter(spark, files, relevant, cuts, counts, store)
+    _scatter(spark, shares, relevant, cuts, counts, store)
     return Layout(
         store,
         computation,
@@ -140,6 +118,16 @@ def lay_out(
         not relevant,
         rejected,
     )
+
+
+def _join(events: DataFrame, index: DataFrame, kind: str, store: Path) -> dict[str, int]:
+    """The edges by a shuffle join, whatever the order of the rows and the faults of the trace."""
+    met = deliveries(events, index, kind).persist()
+    totals = fates(met, events.where(F.col("kind") == "send")).first().asDict()
+    edges = message_edges(met).union(cause_edges(events, index))
+    edges.write.mode("overwrite").parquet(str(store / "edges"))
+    met.unpersist()
+    return totals
 
 
 def _chains(events: DataFrame, computation: str) -> dict[str, int]:

@@ -19,8 +19,9 @@ from ..causality.epochs import Epoch, Frontier, Stamped, complete, event_keys, s
 from ..causality.epochs import stamp as stamp_with
 from ..causality.order import early_deliveries
 from .cuts import Ints
-from .layout import Layout, on_tasks
+from .layout import Layout
 from .storage import read_arrays, write_arrays, write_part
+from .tasks import on_tasks
 
 EARLY = [
     "dest",

@@ -5,9 +5,9 @@ Parquet or JSON lines and returns a table that keeps the schema's promises or ra
 """
 
 from .jsonl import write_jsonl
-from .reader import read
+from .reader import count, read
 from .schema import KINDS, SCHEMA
 from .validation import validate
 from .writer import TraceWriter
 
-__all__ = ["KINDS", "SCHEMA", "TraceWriter", "read", "validate", "write_jsonl"]
+__all__ = ["KINDS", "SCHEMA", "TraceWriter", "count", "read", "validate", "write_jsonl"]

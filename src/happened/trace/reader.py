@@ -42,6 +42,15 @@ def read(path: str | os.PathLike[str]) -> pa.Table:
     return table
 
 
+def count(path: str | os.PathLike[str]) -> int:
+    """How many events `read` would find, from what the files say of themselves."""
+    path = Path(path)
+    if path.suffix in JSON_SUFFIXES and path.is_file():
+        with path.open("rb") as lines:
+            return sum(1 for _ in lines)
+    return sum(_open(part).metadata.num_rows for part in _parts(path))
+
+
 def _parts(path: Path) -> list[Path]:
     if path.is_file():
         if path.suffix != ".parquet":
@@ -64,12 +73,23 @@ def _parts(path: Path) -> list[Path]:
 
 def _read_part(path: Path) -> pa.Table:
     try:
-        # ParquetFile, not read_table: directory names of the form a=b must not turn into columns.
-        table = pq.ParquetFile(path).read()
+        table = _open(path).read()
     except (pa.ArrowException, OSError) as error:
-        reason = f"not a readable Parquet file ({error}); remove it to read the other parts"
-        raise TraceFormatError(reason, file=str(path)) from error
+        raise _unreadable(path, error) from error
     return pa.table([_column(table, field, path) for field in SCHEMA], schema=SCHEMA)
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    try:
+        # ParquetFile, not read_table: directory names of the form a=b must not turn into columns.
+        return pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> TraceFormatError:
+    reason = f"not a readable Parquet file ({error}); remove it to read the other parts"
+    return TraceFormatError(reason, file=str(path))
 
 
 def _column(table: pa.Table, field: pa.Field, path: Path) -> pa.ChunkedArray:

@@ -1,0 +1,183 @@
+"""`happened advise`: what each protocol would have cost on the messages of a recorded trace."""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .. import trace
+from ..core.errors import LocalProtocolError
+from ..experiments.advise import Advice, Finding, Optimality, advise, write_advice
+from ..ordering import protocols
+from .compare import protocol_names
+from .terminal import note, print_json, progress
+
+DONE, NOT_OPTIMAL, NOTHING_SENT = 0, 1, 3
+IN_PROCESS_EVENTS = 50_000
+"""Up to these, replaying here takes about as long as starting Spark."""
+
+DESCRIPTION = """\
+Replay a recorded trace, your own, under every protocol: the same sends, the same arrivals. Tell what
+each protocol would have carried, added and delayed on exactly those messages, fewest bytes first, and which
+of their assumptions the trace keeps. Deliveries count as arrivals where no arrival was recorded.
+"""
+EPILOG = f"""\
+examples:
+  happened advise run                                   all protocols on what `simulate --out run` left
+  happened advise run --protocols ks,rst,bss --json
+  happened advise run --master spark://host:7077 --out /shared/advice
+
+More than {IN_PROCESS_EVENTS:,} events are replayed on Spark, a task per protocol and batch of computations.
+DIR gets advice.parquet, a row per protocol. On a cluster every executor must reach it.
+
+exit codes: 0 done, 1 ks did not carry the necessary information, 2 bad usage or input, 3 nothing was sent
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "advise",
+        help="what each protocol would have cost on a recorded trace",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("trace", type=Path, metavar="TRACE", help="what `simulate` or `import` made, Parquet or JSON lines")
+    add(
+        "--protocols",
+        type=protocol_names,
+        default=tuple(protocols()),
+        metavar="A,B",
+        help="default: all there are",
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--master", help="replay on this Spark master (default for large traces: local[*])")
+    where.add_argument("--local", action="store_true", help="replay in this process, however large the trace")
+    add("--out", type=Path, metavar="DIR", help="write the table here")
+    add("--json", action="store_true", help="print one JSON document instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    out: Path | None = arguments.out
+    if out is not None and out.is_file():
+        raise LocalProtocolError(f"{out} is a file; name a directory to write to")
+    if arguments.master is None and (arguments.local or trace.count(arguments.trace) <= IN_PROCESS_EVENTS):
+        with progress("replaying", len(arguments.protocols), "protocols") as bar:
+            advice = advise(trace.read(arguments.trace), arguments.protocols, bar.update)
+    else:
+        advice = _on_spark(arguments.trace, arguments.protocols, arguments.master, out)
+    if arguments.json:
+        print_json(_document(str(arguments.trace), advice))
+    else:
+        print("\n".join(_report(advice)))
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_advice(advice, out / "advice.parquet")
+        note(f"written to {out}")
+    if advice.optimality is not None and not advice.optimality.holds:
+        return NOT_OPTIMAL
+    return DONE if advice.survey["messages"] else NOTHING_SENT
+
+
+def _on_spark(path: Path, names: tuple[str, ...], master: str | None, out: Path | None) -> Advice:
+    from ..experiments.advise_spark import advise_on_spark
+    from ..spark.session import session
+
+    if out is None and master is not None and not master.startswith("local"):
+        raise LocalProtocolError(f"{master} needs --out: a directory that all its executors reach")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+    spark = session(master)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".advise-", dir=out) as scratch:
+            say = _say if sys.stderr.isatty() else lambda what: None
+            return advise_on_spark(spark, path, names, Path(scratch) / "parts", progress=say)
+    finally:
+        spark.stop()
+
+
+def _say(what: str) -> None:
+    note(f"happened: {what} …")
+
+
+def _report(advice: Advice) -> Iterator[str]:
+    found = advice.survey
+    if not found["messages"]:
+        yield "nothing to advise on: the trace has no send with a destination"
+        return
+    yield (
+        f"{found['messages']:,} messages to {found['copies']:,} destinations in {found['computations']:,} "
+        f"computation{'s' if found['computations'] > 1 else ''} of up to {found['processes']:,} processes"
+    )
+    yield ""
+    for assumption in advice.assumptions:
+        yield f"  {assumption.name:<17} {'holds ' if assumption.holds else 'BROKEN'}  {assumption.found}"
+    yield ""
+    for said in advice.notes:
+        yield f"note: {said}"
+    if advice.notes:
+        yield ""
+    yield from _table(advice.findings)
+    if advice.optimality is not None:
+        yield ""
+        yield _optimality(advice.optimality)
+
+
+COLUMNS = ("promises", "entries", "bytes", "model bytes", "added msgs", "delay", "delayed", "held at end")
+LEGEND = """\
+entries, bytes   control information per message and destination, as counted by the protocol and as encoded
+model bytes      the same with 4-byte clocks and 2-byte ids
+added msgs       transmissions per message beyond the first-hand ones; they take no time here
+delay            mean time (or events of the receiver) between arrival and delivery
+delayed          deliveries that waited
+held at end      arrived and never delivered: what they wait for never came"""
+
+
+def _table(findings: list[Finding]) -> Iterator[str]:
+    wide = max(len(finding.protocol) for finding in findings)
+    yield " ".join([" " * wide, *(f"{title:>12}" for title in COLUMNS)])
+    for finding in findings:
+        if finding.not_applicable is not None:
+            yield f"{finding.protocol:<{wide}} not applicable: {finding.not_applicable}"
+            continue
+        sizes = (finding.entries, finding.control_bytes, finding.model_bytes, finding.added)
+        cells = [finding.order, *map(_number, sizes), _delay(finding)]
+        counts = (f"{finding.delayed:,}", f"{finding.held_at_end:,}")
+        yield " ".join([f"{finding.protocol:<{wide}}", *(f"{cell:>12}" for cell in (*cells, *counts))])
+    yield ""
+    yield LEGEND
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.{0 if value >= 1000 else 1 if value >= 10 else 2}f}"
+
+
+def _delay(finding: Finding) -> str:
+    if finding.added_delay is None:
+        return f"{_number(finding.added_events)} ev"
+    return f"{_number(finding.added_delay * 1e3)} ms"
+
+
+def _optimality(found: Optimality) -> str:
+    if found.holds:
+        return f"optimal: ks carried = necessary, {found.carried:,} units on {found.edges:,} edges"
+    return (
+        f"NOT OPTIMAL: ks carried {found.carried:,} units and {found.necessary:,} are necessary; "
+        f"{found.differing:,} of {found.edges:,} edges differ. This is a fault of happened: please report it"
+    )
+
+
+def _document(path: str, advice: Advice) -> dict[str, Any]:
+    optimality = advice.optimality
+    return {
+        "trace": path,
+        "survey": dict(advice.survey),
+        "assumptions": [assumption._asdict() for assumption in advice.assumptions],
+        "notes": advice.notes,
+        "protocols": [finding._asdict() for finding in advice.findings],
+        "optimality": None if optimality is None else optimality._asdict() | {"holds": optimality.holds},
+    }

@@ -1,0 +1,188 @@
+"""What each protocol would have carried and delayed on exactly the messages of a recorded trace.
+
+In    a table that `trace.read` returned, and the names of protocols.
+Out   Advice: what the trace keeps of their assumptions, one Finding per protocol, those that apply first and
+      in order of encoded bytes, and whether `ks` carried what the necessary-information kernel asks for.
+Cost  events x protocols, in Python; `advise_spark` spreads the same work over tasks.
+
+Sizes are per copy (a message and one of its destinations) and count every transmission, as in `compare`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..causality import necessary
+from ..core.errors import ProtocolError
+from ..ordering import protocols
+from ..trace import SCHEMA
+from .recording import Recording, arrivals, recordings
+from .replay import Replay
+from .survey import Assumption, Counts, assumptions, notes, refusal, survey
+
+OPTIMAL = "ks"
+"""The protocol whose every message must carry the necessary units and no others."""
+
+FIGURES = ("entries", "units", "control_bytes", "model_bytes", "added", "added_delay", "added_events")
+ADVICE = pa.schema(
+    [
+        ("protocol", pa.string()),
+        ("order", pa.string()),
+        ("rank", pa.int64()),
+        *((name, pa.float64()) for name in FIGURES),
+        ("delayed", pa.int64()),
+        ("deliveries", pa.int64()),
+        ("held_at_end", pa.int64()),
+        ("not_applicable", pa.string()),
+    ]
+)
+
+
+class Finding(NamedTuple):
+    """One protocol on one trace; figures are None where it does not apply."""
+
+    protocol: str
+    order: str  # what it promises
+    not_applicable: str | None
+    entries: float | None = None  # per copy, like all sizes
+    units: float | None = None
+    control_bytes: float | None = None  # as encoded
+    model_bytes: float | None = None
+    added: float | None = None  # transmissions per message beyond the first-hand ones
+    added_delay: float | None = None  # seconds per delivery; None where the trace has no times
+    added_events: float | None = None  # the same in events of the receiver
+    delayed: int | None = None  # deliveries later than their arrival
+    deliveries: int | None = None
+    held_at_end: int | None = None  # arrived and never delivered
+
+
+class Optimality(NamedTuple):
+    """Carried by `ks` against necessary by the kernel, on what the replay of `ks` did."""
+
+    carried: int  # units
+    necessary: int
+    edges: int
+    differing: int  # edges on which the two are not equal
+
+    @property
+    def holds(self) -> bool:
+        return self.differing == 0 and self.carried == self.necessary
+
+
+class Advice(NamedTuple):
+    survey: Counts
+    assumptions: list[Assumption]
+    notes: list[str]
+    findings: list[Finding]
+    optimality: Optimality | None  # None where ks was not asked for
+
+
+Outcome = dict[str, Any]
+"""Plain enough for JSON: `tally` (counts by name), `refused` (the reason, or None), `optimality`."""
+
+
+def advise(table: pa.Table, names: Sequence[str], progress: Callable[[], object] = lambda: None) -> Advice:
+    """Work it out here and now; `progress` is called after each protocol."""
+    counts = survey(table)
+    found = recordings(arrivals(table)[0])
+    outcomes: dict[str, list[Outcome]] = {}
+    for name in names:
+        if refusal(name, counts) is None:
+            outcomes[name] = [replay_all(name, found)]
+        progress()
+    return conclude(counts, names, outcomes)
+
+
+def replay_all(protocol: str, recorded: Iterable[Recording]) -> Outcome:
+    """A protocol on many computations; it stops at the first it refuses."""
+    tally: Counter[str] = Counter()
+    optimality = Optimality(0, 0, 0, 0)
+    for recording in recorded:
+        if not recording.computation.slot_dest.size:
+            continue
+        try:
+            replay = Replay(protocol, recording)
+            tally.update(replay.run())
+        except ProtocolError as error:
+            where = recording.computation.name
+            return {"refused": f"{error}{f' (computation {where})' if where else ''}"}
+        if protocol == OPTIMAL:
+            optimality = _sum(optimality, compare_with_necessary(replay, recording))
+    return {"refused": None, "tally": dict(tally), "optimality": optimality}
+
+
+def conclude(counts: Counts, names: Sequence[str], outcomes: dict[str, list[Outcome]]) -> Advice:
+    """Put together what was found for each protocol that the survey did not rule out."""
+    findings = [_finding(name, counts, outcomes.get(name, [])) for name in names]
+    findings.sort(key=lambda f: (f.control_bytes is None, f.control_bytes, f.added, f.entries))
+    optimality = None
+    for outcome in outcomes.get(OPTIMAL, []):
+        if outcome["refused"] is None:
+            optimality = _sum(optimality or Optimality(0, 0, 0, 0), Optimality(*outcome["optimality"]))
+    return Advice(counts, assumptions(counts), notes(counts), findings, optimality)
+
+
+def _finding(name: str, counts: Counts, outcomes: list[Outcome]) -> Finding:
+    order = protocols()[name].order
+    reasons = [outcome["refused"] for outcome in outcomes if outcome["refused"] is not None]
+    refused = refusal(name, counts) or next(iter(reasons), None)
+    if refused is not None:
+        return Finding(name, order, refused)
+    tally: Counter[str] = Counter()
+    for outcome in outcomes:
+        tally.update(outcome["tally"])
+    copies, deliveries = max(tally["copies"], 1), max(tally["deliveries"], 1)
+    return Finding(
+        name,
+        order,
+        None,
+        entries=tally["entries"] / copies,
+        units=tally["units"] / copies,
+        control_bytes=tally["control_bytes"] / copies,
+        model_bytes=tally["model_bytes"] / copies,
+        added=tally["added"] / max(tally["messages"], 1),
+        added_delay=tally["late_ns"] / tally["timed"] / 1e9 if tally["timed"] else None,
+        added_events=tally["late_events"] / deliveries,
+        delayed=tally["late"],
+        deliveries=tally["deliveries"],
+        held_at_end=tally["held_at_end"],
+    )
+
+
+def compare_with_necessary(replay: Replay, recording: Recording) -> Optimality:
+    """What the replay carried on each edge against the kernel's count, worked out from what it did."""
+    differing = edges = needed = 0
+    for units in necessary(_trace(replay, recording)).computations:
+        c = units.computation
+        counts = units.edge_counts.tolist()
+        edges, needed = edges + len(counts), needed + sum(counts)
+        for count, message, dest in zip(counts, c.slot_message.tolist(), c.slot_dest.tolist(), strict=True):
+            slot = (int(c.message_name(message)), int(c.process_names[dest]))
+            differing += replay.carried.get(slot) != count
+    return Optimality(sum(replay.carried.values()), needed, edges, differing)
+
+
+def _trace(replay: Replay, recording: Recording) -> pa.Table:
+    """The sends and deliveries of a replay as a trace; messages and processes are named by number."""
+    seq = [0] * recording.computation.processes
+    rows = []
+    for process, kind, message in replay.history:
+        seq[process] += 1
+        to = [str(d) for d in recording.destinations(message)] if kind == "send" else None
+        row = {"process": str(process), "seq": seq[process], "kind": kind, "message": str(message), "to": to}
+        rows.append({"computation": "", "relevant": False} | row)
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _sum(one: Optimality, other: Optimality) -> Optimality:
+    return Optimality(*map(sum, zip(one, other, strict=True)))
+
+
+def write_advice(advice: Advice, file: Path) -> None:
+    ranks = (rank if f.not_applicable is None else None for rank, f in enumerate(advice.findings, start=1))
+    rows = [f._asdict() | {"rank": rank} for f, rank in zip(advice.findings, ranks, strict=True)]
+    pq.write_table(pa.Table.from_pylist(rows, schema=ADVICE), file, compression="zstd")

@@ -1,0 +1,179 @@
+"""One protocol on the messages of a recorded computation: what it would have carried and delayed.
+
+Every send of the recording is made by the protocol's machine, with nothing in it: what is counted is control
+information. Every copy of a message arrives at a destination when it is recorded to have arrived there.
+
+  - A copy that leaves its sender, or a relay, only after that moment arrives at once; one that is recorded
+    never to have arrived does not, and what waits for it is held at the end.
+  - Whatever has no recorded arrival (acknowledgements, proposals, requests to somebody who is no destination)
+    arrives at once: the delays of protocols that add messages are therefore too small by those of the links.
+    So do relayed copies where a protocol needs FIFO links: held to the recording they would break them.
+  - An arrival recorded twice is a duplicate. Arrivals of what was never sent, or not to that process, and
+    sends to nobody are left out.
+
+A delivery is late by the moments, and by the local events, between the recorded arrival and the event that
+released it; one that the protocol makes before the recorded arrival is late by nothing.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ..causality.computation import RECEIVE, SEND
+from ..causality.linearization import FIRST, REPEATED
+from ..core.effects import Deliver, Send
+from ..core.errors import LocalProtocolError
+from ..ordering import Effect, Machine, create, protocols
+from ..sim.automaton import sent_clock
+from ..sim.ledger import model_bytes
+from ..wire import control_sizes
+from .recording import Recording
+
+RUNAWAY = 5_000_000
+"""Entries beyond 2n² per transmission, more than any protocol needs that forgets what was delivered."""
+
+Slot = tuple[int, int]
+"""(message, destination)."""
+
+TALLY = (
+    "messages", "copies", "transmissions", "added", "entries", "units", "control_bytes", "model_bytes",
+    "deliveries", "late", "late_events", "late_ns", "timed", "held_at_end",
+)  # fmt: skip
+"""What a replay counts; `copies` are the destinations of all messages, `timed` the deliveries whose
+lateness is known in ns."""
+
+
+class Happening(NamedTuple):
+    """A send (of a message to its destinations) or delivery that the replay made."""
+
+    process: int
+    kind: str
+    message: int
+
+
+class Replay:
+    """A machine per process, run once over the recording; ProtocolError where the protocol refuses it."""
+
+    def __init__(self, protocol: str, recording: Recording) -> None:
+        self._recording = recording
+        self._relays_at_once = protocols()[protocol].fifo_links
+        n = recording.computation.processes
+        options = {"groups": recording.groups()} if protocol == "bss-groups" else {}
+        self._machines: list[Machine] = [create(protocol, me, n, **options) for me in range(n)]
+        self._number: dict[tuple[int, int], int] = {}  # (sender, clock) -> message
+        self._to_come = _arrivals(recording)  # per slot: how many are recorded and still ahead
+        self._on_its_way: dict[Slot, list[Any]] = {}  # copies whose recorded arrival is ahead
+        self._at_once: deque[Send[Any]] = deque()
+        self._arrived: set[Slot] = set()
+        self._waiting: dict[Slot, tuple[int, int]] = {}  # of these, the undelivered: moment and local event
+        self._delivered: set[Slot] = set()
+        self._events = [0] * n  # local events so far
+        self._moment = 0
+        self.tally: Counter[str] = Counter(dict.fromkeys(TALLY, 0))
+        self.carried: dict[Slot, int] = {}  # units on each first-hand copy
+        self.history: list[Happening] = []
+
+    def run(self) -> Counter[str]:
+        c = self._recording.computation
+        moments = self._recording.moments
+        process, kind, message, fate = (
+            c.process.tolist(),
+            c.kind.tolist(),
+            c.message.tolist(),
+            c.fate.tolist(),
+        )
+        for e in self._recording.walk.tolist():
+            p = process[e]
+            self._events[p] += 1
+            self._moment = int(moments[e]) if moments is not None else 0
+            if kind[e] == SEND:
+                self._send(p, message[e])
+            elif kind[e] == RECEIVE and fate[e] in (FIRST, REPEATED):
+                self._arrive(p, message[e], first=fate[e] == FIRST)
+            while self._at_once:
+                to, copy = self._at_once.popleft()
+                self._perform(to, self._machines[to].receive(copy))
+        self.tally["held_at_end"] = len(self._waiting)
+        return self.tally
+
+    def _send(self, process: int, message: int) -> None:
+        to = self._recording.destinations(message)
+        if not to:
+            return
+        effects = self._machines[process].multicast(to, b"")
+        self._number[process, sent_clock(self._machines[process], effects)] = message
+        self.history.append(Happening(process, "send", message))
+        self.tally["messages"] += 1
+        self.tally["copies"] += len(to)
+        self._perform(process, effects)
+
+    def _arrive(self, process: int, message: int, *, first: bool) -> None:
+        slot = (message, process)
+        self._to_come[slot] -= 1
+        self._arrived.add(slot)
+        if first and slot not in self._delivered:
+            self._waiting[slot] = (self._moment, self._events[process])
+        copies = self._on_its_way.get(slot, [])
+        if not self._to_come[slot]:
+            self._on_its_way.pop(slot, None)
+        for copy in copies if first else copies[-1:]:
+            self._perform(process, self._machines[process].receive(copy))
+
+    def _perform(self, process: int, effects: Iterable[Effect]) -> None:
+        sends = [effect for effect in effects if isinstance(effect, Send)]
+        for send, size in zip(sends, control_sizes([send.message for send in sends]), strict=True):
+            self._transmit(process, send, size)
+        for effect in effects:
+            if isinstance(effect, Deliver):
+                self._deliver(process, self._number[effect.sender, effect.clock])
+
+    def _transmit(self, process: int, send: Send[Any], size: int) -> None:
+        to, copy = send
+        entries, units = copy.size()
+        message = self._number.get((copy.sender, copy.clock), -1) if to in copy.to else -1
+        first_hand = message >= 0 and copy.sender == process
+        tally = self.tally
+        tally["transmissions"] += 1
+        tally["added"] += not first_hand
+        tally["entries"] += entries
+        tally["units"] += units
+        tally["control_bytes"] += size
+        tally["model_bytes"] += model_bytes(copy, entries, units)
+        n = len(self._machines)
+        if tally["entries"] > RUNAWAY + 2 * n * n * tally["transmissions"]:
+            raise LocalProtocolError(
+                f"stopped after {tally['entries']:,} entries: it carries what was lost on"
+            )
+        slot = (message, to)
+        if first_hand:
+            self.carried[slot] = units
+        self._route(slot, send, recorded=first_hand or (message >= 0 and not self._relays_at_once))
+
+    def _route(self, slot: Slot, send: Send[Any], *, recorded: bool) -> None:
+        if not recorded or slot in self._arrived:
+            self._at_once.append(send)
+        elif self._to_come[slot]:
+            self._on_its_way.setdefault(slot, []).append(send.message)
+
+    def _deliver(self, process: int, message: int) -> None:
+        slot = (message, process)
+        self._delivered.add(slot)
+        self.history.append(Happening(process, "deliver", message))
+        self.tally["deliveries"] += 1
+        arrived, event = self._waiting.pop(slot, (self._moment, self._events[process]))
+        self.tally["late"] += self._events[process] > event or self._moment > arrived
+        self.tally["late_events"] += self._events[process] - event
+        if self._recording.moments is not None:
+            self.tally["timed"] += 1
+            self.tally["late_ns"] += self._moment - arrived
+
+
+def _arrivals(recording: Recording) -> Counter[Slot]:
+    c = recording.computation
+    return Counter(
+        (message, process)
+        for process, message, kind, fate in zip(
+            c.process.tolist(), c.message.tolist(), c.kind.tolist(), c.fate.tolist(), strict=True
+        )
+        if kind == RECEIVE and fate in (FIRST, REPEATED)
+    )

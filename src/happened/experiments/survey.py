@@ -1,0 +1,183 @@
+"""What a recorded trace keeps of what protocols assume, and which of them it therefore rules out.
+
+In    a table that `trace.read` returned.
+Out   counts that add up over parts of a trace, as long as each part holds whole computations.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..causality import Computation, check_delivery, check_order, encode
+from ..causality.linearization import Ints
+from ..causality.stamps import stamp_computation
+from ..ordering import protocols
+from ..wire import MAX_PROCESSES
+from .recording import Recording, arrivals, recordings
+
+MOST_GROUPS = 32
+"""More sets of processes than these are no fixed groups that somebody would set up."""
+
+Counts = Counter[str]
+
+SERIALIZED = ("serialized-broadcast", "serialized-multicast")
+
+LARGEST = ("processes", "groups")
+"""Of these, not the sum but the largest of any computation counts."""
+
+
+def survey(table: pa.Table) -> Counts:
+    recorded, stand_ins = arrivals(table)
+    found = recordings(recorded)
+    computations = [recording.computation for recording in found]
+    fates = check_delivery(computations)
+    judged = check_order(encode(table), "causal", limit=0)
+    counts: Counts = Counter(
+        events=table.num_rows,
+        computations=len(found),
+        copies=sum(c.slot_dest.size for c in computations),
+        stand_ins=stand_ins,
+        deliveries=judged.deliveries,
+        early=judged.violations,
+        overtaking=check_order(computations, "fifo", limit=0).violations,
+        lost=fates.lost,
+        repeated=fates.duplicated,
+        strays=fates.misdelivered + fates.never_sent,
+        causes=int(pc.sum(pc.list_value_length(table["causes"])).as_py() or 0),
+    )
+    for recording in found:
+        add(counts, _of_one(recording))
+    return counts
+
+
+def add(counts: Counts, more: Counts) -> None:
+    for name, value in more.items():
+        counts[name] = max(counts[name], value) if name in LARGEST else counts[name] + value
+
+
+def _of_one(recording: Recording) -> Counts:
+    c = recording.computation
+    lengths = np.diff(c.dest_offsets)
+    sent = np.flatnonzero(lengths > 0)
+    others = lengths[sent] - _to_self(c)[sent]
+    return Counter(
+        processes=c.processes,
+        messages=sent.size,
+        to_nobody=int((c.send >= 0).sum()) - sent.size,
+        to_self=int(_to_self(c).sum()),
+        unicasts=int((lengths[sent] == 1).sum()),
+        broadcasts=int((others == c.processes - 1).sum()),
+        unserialized=_unserialized(c),
+        groups=len(recording.groups()),
+        untimed=int(recording.moments is None and sent.size > 0),
+    )
+
+
+def _to_self(c: Computation) -> Ints:
+    """Of each message: whether its sender is among its destinations."""
+    own = c.slot_dest == c.process[c.slot_send]
+    return np.bincount(c.slot_message[own], minlength=c.send.size)
+
+
+def _unserialized(c: Computation) -> int:
+    """Sends that did not happen after the one before them; an order of all sends would have none."""
+    sends = np.sort(c.send[np.diff(c.dest_offsets) > 0])
+    vectors = stamp_computation(c)
+    before, after = sends[:-1], sends[1:]
+    return int((vectors[after, c.process[before]] < c.seq[before]).sum())
+
+
+class Assumption(NamedTuple):
+    name: str
+    holds: bool
+    found: str  # what the trace shows
+
+
+def assumptions(counts: Counts) -> list[Assumption]:
+    messages, copies = counts["messages"], counts["copies"]
+    return [
+        Assumption("unicast only", counts["unicasts"] == messages, _share(counts["unicasts"], messages)),
+        Assumption(
+            "broadcast only", counts["broadcasts"] == messages, _share(counts["broadcasts"], messages)
+        ),
+        Assumption(
+            "fixed groups",
+            counts["groups"] <= MOST_GROUPS,
+            f"{counts['groups']:,} sets of a sender and its destinations; up to {MOST_GROUPS} count as fixed",
+        ),
+        Assumption(
+            "FIFO links",
+            not counts["overtaking"],
+            f"{counts['overtaking']:,} arrivals before an earlier message of their sender",
+        ),
+        Assumption(
+            "serialized sends",
+            not counts["unserialized"],
+            f"{counts['unserialized']:,} of {messages:,} messages sent without knowing the one before",
+        ),
+        Assumption(
+            "reliable links", not counts["lost"], f"{counts['lost']:,} of {copies:,} copies never arrived"
+        ),
+    ]
+
+
+def _share(count: int, messages: int) -> str:
+    return f"{count:,} of {messages:,} messages"
+
+
+def casts(counts: Counts) -> frozenset[str]:
+    """What a protocol must offer: any of these will do."""
+    found = {
+        cast
+        for cast, count in (("unicast", counts["unicasts"]), ("broadcast", counts["broadcasts"]))
+        if count == counts["messages"]
+    }
+    return frozenset(found or {"multicast"})
+
+
+def refusal(protocol: str, counts: Counts) -> str | None:
+    """Why a protocol cannot be asked to carry these messages; None if it may be tried."""
+    facts = protocols()[protocol]
+    if not casts(counts) & facts.casts:
+        return f"the trace is {_listed(casts(counts))}; {protocol} offers only {_listed(facts.casts)}"
+    if facts.fifo_links and counts["overtaking"]:
+        return f"{protocol} needs FIFO links; {counts['overtaking']:,} arrivals overtook an earlier message"
+    if protocol in SERIALIZED and counts["unserialized"]:
+        unknowing = _share(counts["unserialized"], counts["messages"])
+        return f"{protocol} needs serialized sends; {unknowing} were sent without knowing the one before"
+    if protocol == "bss-groups" and counts["groups"] > MOST_GROUPS:
+        return f"{counts['groups']:,} different groups; more than {MOST_GROUPS} are no fixed ones"
+    if counts["processes"] > MAX_PROCESSES:
+        return f"{counts['processes']:,} processes in one computation; messages can name {MAX_PROCESSES:,}"
+    return None
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def notes(counts: Counts) -> list[str]:
+    """What a reader of the figures must know about how the trace was taken."""
+    said = (
+        (
+            "early",
+            "{early:,} of {deliveries:,} recorded deliveries came in an order that no causal protocol "
+            "allows: they are taken as arrivals, not as deliveries",
+        ),
+        (
+            "stand_ins",
+            "{stand_ins:,} deliveries have no recorded arrival and are taken for it: "
+            "added delays count from the delivery",
+        ),
+        ("lost", "{lost:,} copies never arrived: what waits for one is held at the end"),
+        ("repeated", "{repeated:,} arrivals are repetitions, replayed as duplicates"),
+        ("strays", "{strays:,} arrivals of messages not sent there are left out"),
+        ("to_nobody", "{to_nobody:,} sends without a destination are left out"),
+        ("causes", "{causes:,} recorded causes are no messages: no protocol sees the order they make"),
+        ("untimed", "{untimed:,} of {computations:,} computations lack times: delays are in local events"),
+    )
+    return [text.format(**counts) for name, text in said if counts[name]]
