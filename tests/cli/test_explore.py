@@ -19,9 +19,15 @@ def test_ks_holds(capsys):
     assert main(["explore", "--processes", "3", "--messages", "2"]) == 0
     out, err = capsys.readouterr()
     rows = [line.split() for line in out.splitlines()]
-    assert rows[0] == ["programs", "57"]
+    assert rows[:2] == [["order", "causal"], ["programs", "57"]]
     assert ["safety", "holds"] in rows and ["liveness", "holds"] in rows and ["optimality", "holds"] in rows
     assert err == ""
+
+
+def test_a_protocol_can_be_judged_by_more_than_it_promises(capsys):
+    assert main(["explore", "--protocol", "chain-two", "--messages", "3"]) == 0
+    assert main(["explore", "--protocol", "chain-two", "--messages", "3", "--order", "causal"]) == 1
+    assert "safety violated by 7 programs" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_violation_exits_with_1_and_its_shortest_schedule(unordered, capsys):

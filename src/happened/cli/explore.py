@@ -60,6 +60,11 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--workers", type=_positive, default=1, metavar="K", help="processes to explore with; default: 1"
     )
+    parser.add_argument(
+        "--order",
+        choices=("fifo", "causal", "total", "causal-total"),
+        help="the order to judge by; default: the one the protocol promises",
+    )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     parser.set_defaults(run=run)
 
@@ -71,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise LocalProtocolError(f"{arguments.protocol} offers {', '.join(sorted(facts.casts))}, not {casts}")
     if facts.fifo_links and not arguments.fifo:
         raise LocalProtocolError(f"{arguments.protocol} needs FIFO links; add --fifo")
+    order = arguments.order or facts.order
     with progress("exploring", unit="programs") as bar:
 
         def advance(done: int, total: int) -> None:
@@ -84,22 +90,24 @@ def run(arguments: argparse.Namespace) -> int:
             fifo=arguments.fifo,
             self_addressed=not arguments.no_self,
             casts=casts,
+            order=order,
             workers=arguments.workers,
             progress=advance,
         )
     if arguments.json:
-        print_json(_as_json(arguments, casts, result))
+        print_json(_as_json(arguments, casts, order, result))
     else:
-        _print(result)
+        _print(order, result)
     return 1 if result.violations else 0
 
 
-def _as_json(arguments: argparse.Namespace, casts: str, result: Exploration) -> dict[str, Any]:
+def _as_json(arguments: argparse.Namespace, casts: str, order: str, result: Exploration) -> dict[str, Any]:
     return {
         "protocol": arguments.protocol,
         "processes": arguments.processes,
         "messages": arguments.messages,
         "casts": casts,
+        "order": order,
         "fifo": arguments.fifo,
         "self_addressed": not arguments.no_self,
         "programs": result.programs,
@@ -118,7 +126,8 @@ def _as_json(arguments: argparse.Namespace, casts: str, result: Exploration) -> 
     }
 
 
-def _print(result: Exploration) -> None:
+def _print(order: str, result: Exploration) -> None:
+    print(f"{'order':<12} {order:>12}")
     for name in ("programs", "states", "transitions"):
         print(f"{name:<12} {getattr(result, name):>12,}")
     for kind, count in result.counts().items():
