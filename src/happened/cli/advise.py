@@ -134,7 +134,7 @@ model bytes      the same with 4-byte clocks and 2-byte ids
 added msgs       transmissions per message beyond the first-hand ones; they take no time here
 delay            mean time (or events of the receiver) between arrival and delivery
 delayed          deliveries that waited
-held at end      arrived and never delivered: what they wait for never came"""
+held at end      recorded to have arrived and never delivered, here or still at its sender"""
 
 
 def _table(findings: list[Finding]) -> Iterator[str]:

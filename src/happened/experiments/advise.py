@@ -5,7 +5,8 @@ Out   Advice: what the trace keeps of their assumptions, one Finding per protoco
       in order of encoded bytes, and whether `ks` carried what the necessary-information kernel asks for.
 Cost  events x protocols, in Python; `advise_spark` spreads the same work over tasks.
 
-Sizes are per copy (a message and one of its destinations) and count every transmission, as in `compare`.
+Sizes are per copy (a message and one of its destinations) and count every transmission, as in `compare`; a
+message that never left its sender is no copy.
 """
 
 from collections import Counter
@@ -57,7 +58,7 @@ class Finding(NamedTuple):
     added_events: float | None = None  # the same in events of the receiver
     delayed: int | None = None  # deliveries later than their arrival
     deliveries: int | None = None
-    held_at_end: int | None = None  # arrived and never delivered
+    held_at_end: int | None = None  # recorded to have arrived, and never delivered
 
 
 class Optimality(NamedTuple):

@@ -5,9 +5,10 @@ Out   one Recording per computation. A `receive` is an arrival. Where a message 
       `deliver` there is taken for one: when it was handed over is then all that is known of when it came.
       Deliveries are otherwise ignored: another protocol would have made its own.
 
-Events are walked in an order that contains happened-before, and among concurrent events follows the recorded
-times where all sends and arrivals have one. A time that contradicts happened-before is moved forward to that
-of the event's causes; these corrected times are the `moments`.
+Events are walked in an order that contains happened-before and among concurrent events follows the recorded
+times, where all sends and arrivals have one, then the levels. A time that contradicts happened-before is
+moved forward to that of the event's causes; these corrected times are the `moments`. Processes are numbered
+by name, shorter names first: p2 comes before p10, and the order of the rows is of no account.
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from ..causality import Computation, encode
 from ..causality.computation import RECEIVE, SEND
 from ..causality.linearization import Ints
+from ..causality.measures import levels_of
 
 HANDOVER = ["computation", "process", "message"]
 
@@ -28,20 +30,23 @@ class Recording:
     computation: Computation  # of arrivals: a slot's delivery is the first arrival there
     walk: Ints  # its events in the order of the replay
     moments: Ints | None  # of each event, in ns; None where a send or an arrival has no time
+    number: Ints  # of each process of the computation: which machine is its
 
     def destinations(self, message: int) -> list[int]:
         c = self.computation
-        dests: list[int] = c.slot_dest[c.dest_offsets[message] : c.dest_offsets[message + 1]].tolist()
-        return dests
+        dests = c.slot_dest[c.dest_offsets[message] : c.dest_offsets[message + 1]]
+        return sorted(self.number[dests].tolist())
 
     def groups(self) -> list[tuple[int, ...]]:
         """The distinct sets of a sender and those it sent to."""
         c = self.computation
         sent = np.flatnonzero(np.diff(c.dest_offsets) > 0)
+        senders = self.number[c.process[c.send[sent]]].tolist()
         found = {
-            tuple(sorted({*self.destinations(m), int(c.process[c.send[m]])})): None for m in sent.tolist()
+            tuple(sorted({sender, *self.destinations(m)}))
+            for sender, m in zip(senders, sent.tolist(), strict=True)
         }
-        return list(found)
+        return sorted(found)
 
 
 def arrivals(table: pa.Table) -> tuple[pa.Table, int]:
@@ -64,12 +69,16 @@ def recordings(table: pa.Table) -> list[Recording]:
 
 
 def _recording(c: Computation, times: pa.Array) -> Recording:
+    names = c.process_names
+    by_name = sorted(range(c.processes), key=lambda p: (len(names[p]), names[p]))
+    number = np.argsort(by_name)
+    levels, machines = levels_of(c), number[c.process]
     own = times.take(pa.array(c.row))
     counts = np.isin(c.kind, (SEND, RECEIVE))
     if own.filter(pa.array(counts)).null_count or not counts.any():
-        return Recording(c, np.arange(c.events), None)
+        return Recording(c, np.lexsort((machines, levels)), None, number)
     moments = _corrected(c, pc.fill_null(own, np.iinfo(np.int64).min).to_pylist())
-    return Recording(c, np.argsort(moments, kind="stable"), moments)
+    return Recording(c, np.lexsort((machines, levels, moments)), moments, number)
 
 
 def _corrected(c: Computation, times: list[int]) -> Ints:

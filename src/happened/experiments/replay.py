@@ -19,6 +19,8 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..causality.computation import RECEIVE, SEND
 from ..causality.linearization import FIRST, REPEATED
 from ..core.effects import Deliver, Send
@@ -39,8 +41,8 @@ TALLY = (
     "messages", "copies", "transmissions", "added", "entries", "units", "control_bytes", "model_bytes",
     "deliveries", "late", "late_events", "late_ns", "timed", "held_at_end",
 )  # fmt: skip
-"""What a replay counts; `copies` are the destinations of all messages, `timed` the deliveries whose
-lateness is known in ns."""
+"""What a replay counts. `copies` are the (message, destination) pairs that something was transmitted for, or
+that were delivered without: not what never left its sender. `timed` are the deliveries late by known ns."""
 
 
 class Happening(NamedTuple):
@@ -60,12 +62,13 @@ class Replay:
         n = recording.computation.processes
         options = {"groups": recording.groups()} if protocol == "bss-groups" else {}
         self._machines: list[Machine] = [create(protocol, me, n, **options) for me in range(n)]
-        self._number: dict[tuple[int, int], int] = {}  # (sender, clock) -> message
+        self._message_of: dict[tuple[int, int], int] = {}  # (sender, clock) -> message
         self._to_come = _arrivals(recording)  # per slot: how many are recorded and still ahead
         self._on_its_way: dict[Slot, list[Any]] = {}  # copies whose recorded arrival is ahead
         self._at_once: deque[Send[Any]] = deque()
         self._arrived: set[Slot] = set()
         self._waiting: dict[Slot, tuple[int, int]] = {}  # of these, the undelivered: moment and local event
+        self._left: set[Slot] = set()
         self._delivered: set[Slot] = set()
         self._events = [0] * n  # local events so far
         self._moment = 0
@@ -76,12 +79,8 @@ class Replay:
     def run(self) -> Counter[str]:
         c = self._recording.computation
         moments = self._recording.moments
-        process, kind, message, fate = (
-            c.process.tolist(),
-            c.kind.tolist(),
-            c.message.tolist(),
-            c.fate.tolist(),
-        )
+        process = self._recording.number[c.process].tolist()
+        kind, message, fate = c.kind.tolist(), c.message.tolist(), c.fate.tolist()
         for e in self._recording.walk.tolist():
             p = process[e]
             self._events[p] += 1
@@ -94,6 +93,7 @@ class Replay:
                 to, copy = self._at_once.popleft()
                 self._perform(to, self._machines[to].receive(copy))
         self.tally["held_at_end"] = len(self._waiting)
+        self.tally["copies"] = len(self._left | self._delivered)
         return self.tally
 
     def _send(self, process: int, message: int) -> None:
@@ -101,10 +101,9 @@ class Replay:
         if not to:
             return
         effects = self._machines[process].multicast(to, b"")
-        self._number[process, sent_clock(self._machines[process], effects)] = message
+        self._message_of[process, sent_clock(self._machines[process], effects)] = message
         self.history.append(Happening(process, "send", message))
         self.tally["messages"] += 1
-        self.tally["copies"] += len(to)
         self._perform(process, effects)
 
     def _arrive(self, process: int, message: int, *, first: bool) -> None:
@@ -125,12 +124,12 @@ class Replay:
             self._transmit(process, send, size)
         for effect in effects:
             if isinstance(effect, Deliver):
-                self._deliver(process, self._number[effect.sender, effect.clock])
+                self._deliver(process, self._message_of[effect.sender, effect.clock])
 
     def _transmit(self, process: int, send: Send[Any], size: int) -> None:
         to, copy = send
         entries, units = copy.size()
-        message = self._number.get((copy.sender, copy.clock), -1) if to in copy.to else -1
+        message = self._message_of.get((copy.sender, copy.clock), -1) if to in copy.to else -1
         first_hand = message >= 0 and copy.sender == process
         tally = self.tally
         tally["transmissions"] += 1
@@ -145,6 +144,8 @@ class Replay:
                 f"stopped after {tally['entries']:,} entries: it carries what was lost on"
             )
         slot = (message, to)
+        if message >= 0:
+            self._left.add(slot)
         if first_hand:
             self.carried[slot] = units
         self._route(slot, send, recorded=first_hand or (message >= 0 and not self._relays_at_once))
@@ -170,10 +171,6 @@ class Replay:
 
 def _arrivals(recording: Recording) -> Counter[Slot]:
     c = recording.computation
-    return Counter(
-        (message, process)
-        for process, message, kind, fate in zip(
-            c.process.tolist(), c.message.tolist(), c.kind.tolist(), c.fate.tolist(), strict=True
-        )
-        if kind == RECEIVE and fate in (FIRST, REPEATED)
-    )
+    events = np.flatnonzero((c.kind == RECEIVE) & np.isin(c.fate, (FIRST, REPEATED)))
+    processes = recording.number[c.process[events]].tolist()
+    return Counter(zip(c.message[events].tolist(), processes, strict=True))

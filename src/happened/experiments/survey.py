@@ -71,7 +71,7 @@ def _of_one(recording: Recording) -> Counts:
         to_self=int(_to_self(c).sum()),
         unicasts=int((lengths[sent] == 1).sum()),
         broadcasts=int((others == c.processes - 1).sum()),
-        unserialized=_unserialized(c),
+        unserialized=_unserialized(recording),
         groups=len(recording.groups()),
         untimed=int(recording.moments is None and sent.size > 0),
     )
@@ -83,9 +83,12 @@ def _to_self(c: Computation) -> Ints:
     return np.bincount(c.slot_message[own], minlength=c.send.size)
 
 
-def _unserialized(c: Computation) -> int:
-    """Sends that did not happen after the one before them; an order of all sends would have none."""
-    sends = np.sort(c.send[np.diff(c.dest_offsets) > 0])
+def _unserialized(recording: Recording) -> int:
+    """Sends that did not happen after the one before them in the walk; none iff all sends are ordered."""
+    c = recording.computation
+    is_send = np.zeros(c.events, bool)
+    is_send[c.send[np.diff(c.dest_offsets) > 0]] = True
+    sends = recording.walk[is_send[recording.walk]]
     vectors = stamp_computation(c)
     before, after = sends[:-1], sends[1:]
     return int((vectors[after, c.process[before]] < c.seq[before]).sum())
