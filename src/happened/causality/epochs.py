@@ -209,10 +209,11 @@ def complete_rows(vectors, last, keys, old, seq_bits):  # type: ignore[no-untype
                     return False
                 named[count] = row
                 count += 1
+        row_of_r = vectors[r]
         for k in range(count):
-            for q in range(n):
-                if old[named[k], q] > vectors[r, q]:
-                    vectors[r, q] = old[named[k], q]
+            row_of_old = old[named[k]]
+            for q in range(n):  # without a branch: one instruction joins several entries
+                row_of_r[q] = max(row_of_r[q], row_of_old[q])
     return True
 
 
