@@ -21,7 +21,7 @@ from ..causality.measures import MEASURES, width_rows
 from ..causality.predecessors import PREDECESSORS
 from ..causality.units import MOST_PROCESSES, UnitState, count_units
 from .layout import Layout
-from .stamp import build_epoch
+from .stamp import build_epoch, places
 from .storage import write_part
 from .tasks import on_tasks
 
@@ -42,8 +42,7 @@ def _predecessors(layout: Layout, out: Path) -> dict[str, int]:
         epoch, _ = build_epoch(layout, k, share["edges"])
         relevant = np.full(epoch.events, layout.all_relevant)
         chosen = share["relevant"]
-        starts = np.concatenate([[0], np.cumsum(layout.cuts[k] - layout.starts(k))[:-1]])
-        relevant[starts[chosen[:, 0]] + chosen[:, 1] - layout.starts(k)[chosen[:, 0]] - 1] = True
+        relevant[places(layout, k, chosen[:, 0], chosen[:, 1])] = True
         kept = share["kept"]
         (effects, process, seq), state = mark_epoch(epoch, relevant, state, kept[:, 0], kept[:, 1])
         found += effects.size
@@ -84,8 +83,7 @@ def _necessary(layout: Layout, out: Path) -> dict[str, int]:
         epoch, ordered = build_epoch(layout, k, share["edges"])
         addressed = share["addressed"]
         addressed = addressed[np.lexsort((addressed[:, 2], addressed[:, 1], addressed[:, 0]))]
-        starts = np.concatenate([[0], np.cumsum(layout.cuts[k] - layout.starts(k))[:-1]])
-        place = starts[addressed[:, 0]] + addressed[:, 1] - layout.starts(k)[addressed[:, 0]] - 1
+        place = places(layout, k, addressed[:, 0], addressed[:, 1])
         offsets = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=epoch.events))]).astype(
             np.int64
         )

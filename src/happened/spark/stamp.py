@@ -54,11 +54,18 @@ def build_epoch(layout: Layout, k: int, edges: Ints) -> tuple[Epoch, Ints]:
     process = np.repeat(np.arange(n), counts)
     first = np.concatenate([[0], np.cumsum(counts)[:-1]])
     seq = np.arange(process.size) - np.repeat(first - start, counts) + 1
-    place = first[edges[:, 2]] + edges[:, 3] - start[edges[:, 2]] - 1
+    place = places(layout, k, edges[:, 2], edges[:, 3])
     order = np.argsort(place, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=process.size))]).astype(np.int64)
     edges = edges[order]
     return Epoch(n, process, seq, offsets, edges[:, 0], edges[:, 1]), edges
+
+
+def places(layout: Layout, k: int, process: Ints, seq: Ints) -> Ints:
+    """Where these events of epoch k stand in it: by process, then seq."""
+    start = layout.starts(k)
+    first = np.concatenate([[0], np.cumsum(layout.cuts[k] - start)[:-1]])
+    return first[process] + seq - start[process] - 1
 
 
 def _names(layout: Layout, k: int) -> Frontier:
