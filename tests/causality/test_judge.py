@@ -168,6 +168,7 @@ def test_stamping_in_two_epochs_from_the_frontier_gives_the_same_vectors():
             vectors,
             entering,
             np.array([row_of.get(e, -1) for e in last]),
+            c.first,
             c.process[cut:],
             np.array([row_of.get(int(s), -1) for s in c.source[cut:]], np.int32),
             np.zeros(c.events - cut + 1, np.int64),

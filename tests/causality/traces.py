@@ -1,5 +1,7 @@
 """Random traces for the judge: wild ones that break every rule, and ones that keep causal order."""
 
+from collections import Counter
+
 import pyarrow as pa
 
 from happened.trace import SCHEMA
@@ -80,3 +82,17 @@ def causal(random, processes=PROCESSES, messages=10):
             known[x] |= past[message] | {message}
             chains[x].append({"kind": "deliver", "message": message})
     return chains
+
+
+def rows_of(table, name):
+    """A table's rows without what may differ: the epoch, and which of several overtaken messages is named."""
+    rows = []
+    for row in table.to_pylist():
+        if name == "stamps":
+            row = (row["computation"], row["process"], row["seq"], tuple(sorted(row["clock"] or ())))
+        elif name == "violations":
+            row = tuple(row[key] for key in ("computation", "order", "process", "early", "early_seq"))
+        else:
+            row = tuple(row.values())
+        rows.append(row)
+    return Counter(rows)

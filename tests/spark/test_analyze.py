@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections import Counter
 from functools import partial
 
 import pyarrow as pa
@@ -75,26 +74,12 @@ def write(rows, path):
     return table
 
 
-def rows_of(table, name):
-    """A table's rows without what may differ: the epoch, and which of several overtaken messages is named."""
-    rows = []
-    for row in table.to_pylist():
-        if name == "stamps":
-            row = (row["computation"], row["process"], row["seq"], tuple(sorted(row["clock"] or ())))
-        elif name == "violations":
-            row = tuple(row[key] for key in ("computation", "order", "process", "early", "early_seq"))
-        elif name == "skew":
-            row = (row["computation"], row["process"])
-        else:
-            row = tuple(row.values())
-        rows.append(row)
-    return Counter(rows)
-
-
 def same(trace, out, summary):
     expected = analyse(trace)
     for name in TABLES:
-        assert rows_of(pq.read_table(out / name), name) == rows_of(expected.table(name), name), name
+        assert traces.rows_of(pq.read_table(out / name), name) == traces.rows_of(
+            expected.table(name), name
+        ), name
     for name, value in summary.items():
         if name != "necessary_units_mean":
             assert value == expected.totals[name], name

@@ -10,6 +10,7 @@ others are analysed.
 
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,15 +20,15 @@ import pyarrow.compute as pc
 
 from ..core.errors import TraceFormatError
 from ..trace import validate
-from .computation import SEND, Computation, encode
+from .computation import SEND, Computation, unite
 from .delivery import check_delivery
 from .linearization import Ints
 from .logged_clocks import verify_clocks
 from .measures import MEASURES, measure
-from .necessary import COUNTS, necessary
-from .order import check_order
-from .predecessors import PREDECESSORS, computation_predecessors
-from .skew import correct, tightest
+from .necessary import COUNTS, NecessaryUnits
+from .order import causal_order
+from .predecessors import PREDECESSORS, computation_predecessors, edges_table
+from .skew import Skew, estimate
 from .stamps import stamp_computation
 from .verdict import EarlyDelivery
 
@@ -66,7 +67,17 @@ SKEW = pa.schema(
         pa.field("computation", pa.string(), nullable=False),
         pa.field("process", pa.string(), nullable=False),
         pa.field("offset", pa.int64(), nullable=False),
+        pa.field("drift", pa.float64(), nullable=False),
+        pa.field("origin", pa.int64(), nullable=False),
         pa.field("feasible", pa.bool_(), nullable=False),
+    ]
+)
+"""A clock that shows `time` is ahead by offset + drift x (time - origin)."""
+TIMES = pa.schema(
+    [
+        *_EVENT,
+        pa.field("time", pa.int64(), nullable=False),
+        pa.field("corrected", pa.int64(), nullable=False),
     ]
 )
 CLOCK_TOTALS = {
@@ -85,6 +96,7 @@ TABLES = {
     "necessary": NECESSARY,
     "measures": MEASURES,
     "skew": SKEW,
+    "times": TIMES,
     "clocks": CLOCKS,
     "quarantine": QUARANTINE,
 }
@@ -105,115 +117,151 @@ class Analysis:
 
 def analyse(table: pa.Table, *, timestamps: str = "full") -> Analysis:
     analysis = Analysis()
-    for sound in _sound(table, analysis):
-        computations = encode(sound)
-        _analyse_order(computations, analysis)
-        for c in computations:
-            _analyse_computation(c, sound, timestamps, analysis)
+    for sound, unions in _sound(table, analysis):
+        for c in unions:
+            _analyse_union(c, sound, timestamps, analysis)
     return analysis
 
 
-def _sound(table: pa.Table, analysis: Analysis) -> list[pa.Table]:
-    """The computations that are computations: all at once if none is broken, else one by one."""
+def _sound(table: pa.Table, analysis: Analysis) -> Iterator[tuple[pa.Table, list[Computation]]]:
+    """The computations that are computations. Where one is broken, it is found by halving."""
     if not table.num_rows:
-        return []
+        return
     try:
         validate(table)
-        encode(table)
-        return [table]
+        yield table, unite(table)
+        return
     except TraceFormatError as error:
         names = pc.unique(table["computation"])
         if len(names) == 1:
             row = {"computation": names[0].as_py(), "reason": str(error)}
             analysis.add("quarantine", pa.Table.from_pylist([row], schema=QUARANTINE))
             analysis.totals["quarantined"] += table.num_rows
-            return []
-    return [
-        sound
-        for name in names
-        for sound in _sound(table.filter(pc.equal(table["computation"], name)), analysis)
-    ]
+            return
+    for half in (names[: len(names) // 2], names[len(names) // 2 :]):
+        yield from _sound(table.filter(pc.is_in(table["computation"], value_set=half)), analysis)
 
 
-def _analyse_order(computations: Any, analysis: Analysis) -> None:
+def _analyse_union(c: Computation, table: pa.Table, timestamps: str, analysis: Analysis) -> None:
+    vectors = stamp_computation(c)
+    analysis.add("stamps", stamps_table(c, vectors, timestamps))
+    _count(c, vectors, analysis.totals)
+    _judge(c, vectors, analysis)
+    _reduce(c, vectors, analysis)
+    _verify(c, vectors, table, analysis)
+    _measure(c, table, analysis)
+
+
+def _count(c: Computation, vectors: Ints, totals: Counter[str]) -> None:
+    events = np.bincount(c.owner[c.process]).astype(object)  # exact, however many pairs there are
+    ordered = int(vectors.sum(dtype=np.int64)) - c.events
+    totals["computations"] += len(c.computation_names)
+    totals["ordered_pairs"] += ordered
+    totals["concurrent_pairs"] += int((events * (events - 1) // 2).sum()) - ordered
+
+
+def _judge(c: Computation, vectors: Ints, analysis: Analysis) -> None:
+    """Order, what was lost or doubled, and what the optimal protocol would have had to carry."""
     totals = analysis.totals
     for order in ("fifo", "causal"):
-        verdict = check_order(computations, order, limit=sys.maxsize)
+        verdict = causal_order(c, vectors, order, sys.maxsize)
         totals[f"{order}_violations"] += verdict.violations
         analysis.add("violations", violations_table(verdict.witnesses))
     totals["deliveries_judged"] += verdict.deliveries
-    fates = check_delivery(computations, examples=0)
+    fates = check_delivery([c], examples=0)
     for name in ("events", "processes", "messages", "lost", "duplicated", "misdelivered", "never_sent"):
         totals[name] += getattr(fates, name)
-    totals["computations"] += len(computations)
-    edges = necessary(computations)
-    counts = edges.edge_counts()
-    totals["necessary_units"] += pc.sum(counts["units"]).as_py() or 0
-    totals["necessary_edges"] += counts.num_rows
-    analysis.add("necessary", counts.drop_columns("message"))
+    if not c.slot_dest.size:
+        return
+    units = NecessaryUnits(c, vectors)
+    totals["necessary_units"] += int(units.edge_counts.sum())
+    totals["necessary_edges"] += len(units.edge_counts)
+    analysis.add("necessary", units.counts_table().drop_columns("message"))
 
 
-def _analyse_computation(c: Computation, table: pa.Table, timestamps: str, analysis: Analysis) -> None:
-    totals = analysis.totals
-    vectors = stamp_computation(c)
-    ordered = int(vectors.sum(dtype=np.int64)) - c.events
-    totals["ordered_pairs"] += ordered
-    totals["concurrent_pairs"] += c.events * (c.events - 1) // 2 - ordered
-    relevant = c.relevant if c.relevant.any() else np.ones(c.events, bool)
-    effects, causes = computation_predecessors(c, vectors, relevant)
-    totals["reduction_edges"] += effects.size
-    analysis.add("predecessors", _named(c, PREDECESSORS, effects, causes))
+def _reduce(c: Computation, vectors: Ints, analysis: Analysis) -> None:
+    """Among the relevant events; where a computation marks none, all of its events are."""
+    owner = c.owner[c.process]
+    marked = np.bincount(owner, c.relevant) > 0
+    effects, causes = computation_predecessors(c, vectors, c.relevant | ~marked[owner])
+    analysis.totals["reduction_edges"] += effects.size
+    analysis.add("predecessors", edges_table(c, effects, causes))
+
+
+def _verify(c: Computation, vectors: Ints, table: pa.Table, analysis: Analysis) -> None:
     logged = verify_clocks(c, vectors, table)
-    totals["clocks_logged"] += logged.logged
+    analysis.totals["clocks_logged"] += logged.logged
     found = {
         "mismatch": logged.mismatches,
         "regression": logged.regressions,
         "impossible": logged.impossible,
     }
     for fault, events in found.items():
-        totals[CLOCK_TOTALS[fault]] += len(events)
-        rows = _named(c, pa.schema(_EVENT), events)
-        analysis.add("clocks", rows.append_column(CLOCKS.field("fault"), pa.repeat(fault, len(events))))
-    latency, skew = _skew(c, table, totals)
-    analysis.add("measures", measure(c, latency))
-    analysis.add("skew", skew)
-    analysis.add("stamps", stamps_table(c, vectors, timestamps))
+        analysis.totals[CLOCK_TOTALS[fault]] += len(events)
+        named = [*c.names_of(c.process[events]), pa.array(c.seq[events].astype(np.int64))]
+        analysis.add("clocks", pa.table([*named, pa.repeat(fault, len(events))], schema=CLOCKS))
 
 
-def _named(c: Computation, schema: pa.Schema, *events: Ints) -> pa.Table:
-    """(computation, process, seq) of the first events, then (process, seq) of each of the others."""
-    names = pa.array(c.process_names, pa.string())
-    columns = [pa.repeat(c.name, len(events[0]))]
-    for of in events:
-        columns += [names.take(pa.array(c.process[of])), pa.array(c.seq[of].astype(np.int64))]
-    return pa.table(columns, schema=schema)
+def _measure(c: Computation, table: pa.Table, analysis: Analysis) -> None:
+    times = table["time"].take(pa.array(c.row))
+    timed = pc.is_valid(times).to_numpy()
+    if not timed.any():
+        analysis.add("measures", measure(c, None))
+        return
+    time = pc.fill_null(times, 0).to_numpy()
+    received = np.flatnonzero((c.source >= 0) & timed)
+    received = received[timed[c.source[received]] & (c.kind[c.source[received]] == SEND)]
+    sent = c.source[received]
+    source, target = c.process[sent], c.process[received]
+    origin = np.full(len(c.computation_names), np.iinfo(np.int64).max)
+    np.minimum.at(origin, c.owner[c.process[timed]], time[timed])
+    origin = origin[c.owner]
+    skew = estimate(c.owner, source, target, time[sent] - origin[source], time[received] - time[sent])
+    since = time - origin[c.process]
+    corrected = time - skew.ahead(c.process, since)
+    gap = corrected[received] - corrected[sent]
+    analysis.totals["receives_before_sends"] += int((time[received] < time[sent]).sum())
+    analysis.totals["receives_before_sends_corrected"] += int((gap < 0).sum())
+    analysis.add("measures", measure(c, (source, target, gap) if received.size else None))
+    compared = np.flatnonzero(np.isin(c.owner, c.owner[target]))
+    analysis.add("skew", skew_table(*c.names_of(compared), skew.of(compared), origin[compared]))
+    events = np.flatnonzero(timed)
+    columns = [*c.names_of(c.process[events]), pa.array(c.seq[events].astype(np.int64))]
+    analysis.add("times", pa.table([*columns, time[events], corrected[events]], schema=TIMES))
 
 
-def stamps_table(c: Computation, vectors: Ints, timestamps: str, epoch: int = 0) -> pa.Table:
+def skew_table(computations: pa.Array, processes: pa.Array, skew: Skew, origin: Ints) -> pa.Table:
+    columns = [computations, processes, skew.offsets, skew.drifts, origin, pa.array(skew.feasible)]
+    return pa.table(columns, schema=SKEW)
+
+
+def stamps_table(c: Computation, vectors: Ints, timestamps: str) -> pa.Table:
     events = c.chain
-    return clock_table(
-        c.name, c.process_names, c.process[events], c.seq[events], vectors[events], timestamps, epoch
-    )
+    process = c.process[events]
+    names = c.names_of(np.arange(c.processes))
+    return clock_table(names, c.first, process, c.seq[events], vectors[events], timestamps)
 
 
 def clock_table(
-    computation: str,
-    process_names: tuple[str, ...],
+    names: list[pa.Array],
+    first: Ints,
     process: Ints,
     seq: Ints,
     vectors: Ints,
     timestamps: str,
-    epoch: int,
+    epoch: int = 0,
     before: Ints | None = None,
 ) -> pa.Table:
     """STAMPS for events given by process and seq, with their clocks in the form asked for.
+
+    `names` has the computation and the name of each process; entry k of the vector of an event of process p
+    is about process first[p] + k.
 
     full          every entry that is not zero
     sparse        the entries that differ from the event before on the same process (`before` has the
                   vectors before each process's first event here, where those are not zero)
     predecessors  no clock: the table of immediate predecessors is the timestamp
     """
-    names = pa.array(process_names, pa.string())
     if timestamps == "predecessors":
         clock = pa.nulls(len(process), STAMPS.field("clock").type)
     else:
@@ -224,15 +272,16 @@ def clock_table(
             starts = np.flatnonzero(np.diff(process, prepend=-1))
             previous[starts] = 0 if before is None else before[process[starts]]
             shown = vectors != previous
-        _, column = np.nonzero(shown)
+        row, column = np.nonzero(shown)
         offsets = np.concatenate([[0], np.cumsum(shown.sum(axis=1))]).astype(np.int32)
         clock = pa.MapArray.from_arrays(
-            offsets, names.take(pa.array(column)), pa.array(vectors[shown].astype(np.int64))
+            offsets,
+            names[1].take(pa.array(first[process[row]] + column)),
+            pa.array(vectors[shown].astype(np.int64)),
         )
     return pa.table(
         [
-            pa.repeat(computation, len(process)),
-            names.take(pa.array(process)),
+            *(name.take(pa.array(process)) for name in names),
             pa.array(np.asarray(seq, np.int64)),
             pa.repeat(pa.scalar(epoch, pa.int32()), len(process)),
             clock,
@@ -259,35 +308,3 @@ def violations_table(witnesses: Any) -> pa.Table:
         if isinstance(w, EarlyDelivery)
     ]
     return pa.Table.from_pylist(rows, schema=VIOLATIONS)
-
-
-def _skew(
-    c: Computation, table: pa.Table, totals: Counter[str]
-) -> tuple[tuple[Ints, Ints, Ints] | None, pa.Table]:
-    """Corrected latencies by sender and receiver, and the offsets they were corrected by.
-
-    Counts the deliveries that precede their sends by the clocks, before and after.
-    """
-    times = table["time"].take(pa.array(c.row))
-    timed = pc.is_valid(times).to_numpy()
-    time = pc.fill_null(times, 0).to_numpy()
-    received = np.flatnonzero((c.source >= 0) & timed)
-    received = received[timed[c.source[received]] & (c.kind[c.source[received]] == SEND)]
-    if not received.size:
-        return None, SKEW.empty_table()
-    sent = c.source[received]
-    gap = time[received] - time[sent]
-    skew = correct(tightest(c.processes, c.process[sent], c.process[received], gap))
-    corrected = gap - skew.offsets[c.process[received]] + skew.offsets[c.process[sent]]
-    totals["receives_before_sends"] += int((gap < 0).sum())
-    totals["receives_before_sends_corrected"] += int((corrected < 0).sum())
-    offsets = pa.table(
-        [
-            pa.repeat(c.name, c.processes),
-            pa.array(c.process_names, pa.string()),
-            pa.array(skew.offsets),
-            pa.repeat(skew.feasible, c.processes),
-        ],
-        schema=SKEW,
-    )
-    return (c.process[sent], c.process[received], corrected), offsets

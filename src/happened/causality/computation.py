@@ -1,7 +1,8 @@
 """A computation as dense integer arrays: what the kernels work on, and how names come back.
 
 In    a table that `trace.read` returned, or that passes `trace.validate`.
-Out   one Computation per computation of the table, its events in a topological order of happened-before.
+Out   one Computation per computation of the table, or unions of many, the events of each in a topological
+      order of happened-before.
 Cost  linear in events and destinations, but for sorting the names.
 
 Happened-before is process order, the edge from a send to the first delivery of its message at each
@@ -11,6 +12,7 @@ deliveries at all: there the receives stand in for them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -53,9 +55,15 @@ class Computation:
 
     A slot is one destination of one message: those of message m are dest_offsets[m]:dest_offsets[m+1],
     in increasing order of destination. Index -1 means none.
+
+    A union of computations is one as well, in which nothing happened before anything of another. Vectors
+    are as wide as the widest of them has processes: entry k is about the k-th process of the event's own.
     """
 
-    name: str
+    computation_names: tuple[str, ...]
+    owner: Ints  # of each process, its computation
+    first: Ints  # of each process, the first one of its computation
+    width: int
     process_names: tuple[str, ...]
     process: Ints  # of each event
     seq: Ints
@@ -79,6 +87,12 @@ class Computation:
     names: pa.Array
 
     @property
+    def name(self) -> str:
+        """Of a computation that is no union."""
+        (name,) = self.computation_names
+        return name
+
+    @property
     def events(self) -> int:
         return len(self.process)
 
@@ -90,17 +104,23 @@ class Computation:
         return str(self.names[int(self.message_codes[message])].as_py())
 
     def event(self, e: int) -> Event:
-        m = int(self.message[e])
+        m, p = int(self.message[e]), int(self.process[e])
         return Event(
-            self.name,
-            self.process_names[self.process[e]],
+            self.computation_names[self.owner[p]],
+            self.process_names[p],
             int(self.seq[e]),
             KINDS[self.kind[e]],
             self.message_name(m) if m >= 0 else None,
         )
 
+    def names_of(self, process: Ints) -> list[pa.Array]:
+        """The computations of these processes, and their own names."""
+        computations = pa.array(self.computation_names, pa.string())
+        processes = pa.array(self.process_names, pa.string())
+        return [computations.take(pa.array(self.owner[process])), processes.take(pa.array(process))]
+
     def index(self, process: str, seq: int) -> int:
-        """The event with this name; LookupError if there is none."""
+        """The event with this name; LookupError if there is none. Not for unions."""
         if process in self.process_names:
             p = self.process_names.index(process)
             if 1 <= seq <= self.chain_offsets[p + 1] - self.chain_offsets[p]:
@@ -116,7 +136,27 @@ def encode(trace: Trace) -> Sequence[Computation]:
     """The computations of a table, by name; TraceFormatError if happened-before has a cycle."""
     if not isinstance(trace, pa.Table):
         return trace
-    return _split(trace, _Columns(trace)) if trace.num_rows else []
+    if not trace.num_rows:
+        return []
+    columns = _Columns(trace)
+    every = np.arange(len(columns.computation_names) + 1)
+    return _split(trace, columns, every)
+
+
+def unite(table: pa.Table, cells: int = 16_000_000) -> list[Computation]:
+    """The same computations in few unions, none with more than `cells` entries in its vectors (if it can
+    be helped): so that many small ones cost no more than one of their size."""
+    if not table.num_rows:
+        return []
+    columns = _Columns(table)
+    widths, events = columns.sizes()
+    starts, width, count = [0], 0, 0
+    for i in range(len(widths)):
+        width, count = max(width, widths[i]), count + events[i]
+        if width * count > cells and i > starts[-1]:
+            starts.append(i)
+            width, count = widths[i], events[i]
+    return _split(table, columns, np.array([*starts, len(widths)]))
 
 
 class _Columns:
@@ -159,6 +199,18 @@ class _Columns:
         self._addresses(chain_of_row[addressed], dest)
         self._deliveries()
         self._causes(table, chain_of_row[caused], cause_process, causes)
+
+    def starts(self) -> tuple[Ints, Ints, Ints]:
+        """Where each computation's processes, messages and events begin."""
+        every = np.arange(len(self.computation_names) + 1)
+        processes = np.searchsorted(self.process_keys // len(self.process_names), every)
+        messages = np.searchsorted(self.message_keys // (len(self.names) + 1), every)
+        return processes, messages, self.chain_offsets[processes]
+
+    def sizes(self) -> tuple[list[int], list[int]]:
+        """Processes and events of each computation."""
+        processes, _, events = self.starts()
+        return np.diff(processes).tolist(), np.diff(events).tolist()
 
     def _addresses(self, sends: Ints, to: Ints) -> None:
         self.send = np.full(self.message_keys.size, -1, np.int64)
@@ -208,15 +260,10 @@ class _Columns:
         self.cause_offsets = _offsets(np.bincount(effects, minlength=self.kind.size))
 
 
-def _split(table: pa.Table, columns: _Columns) -> list[Computation]:
-    """Linearize each computation and give it indices of its own."""
+def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation]:
+    """Linearize each computation and give it, or those of its group, indices of their own."""
     c = columns
-    of_process = c.process_keys // len(c.process_names)
-    of_message = c.message_keys // (len(c.names) + 1)
-    every = np.arange(len(c.computation_names) + 1)
-    p_at = np.searchsorted(of_process, every)
-    m_at = np.searchsorted(of_message, every)
-    e_at = c.chain_offsets[p_at]
+    p_at, m_at, e_at = c.starts()
     order, position = linearize(p_at, c.chain_offsets, c.process, c.source, c.cause_offsets, c.causes)
     if order.size < c.kind.size:
         stuck = cycle(position, c.chain_offsets, c.process, c.source, c.cause_offsets, c.causes)
@@ -229,15 +276,20 @@ def _split(table: pa.Table, columns: _Columns) -> list[Computation]:
     cause_offsets = _offsets(lengths)
     picked = np.repeat(c.cause_offsets[:-1][order] - cause_offsets[:-1], lengths) + np.arange(c.causes.size)
     causes = position[c.causes[picked]]
+    first = np.repeat(p_at[:-1], np.diff(p_at))
+    owner = np.repeat(np.arange(len(p_at) - 1), np.diff(p_at))
     computations = []
-    for i, name in enumerate(c.computation_names):
-        p, m, e = slice(*p_at[i : i + 2]), slice(*m_at[i : i + 2]), slice(*e_at[i : i + 2])
+    for a, b in pairwise(groups.tolist()):
+        p, m, e = slice(p_at[a], p_at[b]), slice(m_at[a], m_at[b]), slice(e_at[a], e_at[b])
         at = order[e]
         d = slice(c.dest_offsets[m.start], c.dest_offsets[m.stop])
         k = slice(cause_offsets[e.start], cause_offsets[e.stop])
         computations.append(
             Computation(
-                name=name,
+                computation_names=tuple(c.computation_names[a:b]),
+                owner=owner[p] - a,
+                first=first[p] - p.start,
+                width=int(np.diff(p_at[a : b + 1]).max()),
                 process_names=tuple(c.process_names[j] for j in c.process_keys[p] % len(c.process_names)),
                 process=_shift(c.process[at], p.start),
                 seq=c.seq[at].astype(np.int32),

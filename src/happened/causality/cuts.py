@@ -21,22 +21,24 @@ class Sends(NamedTuple):
     """All that a cut needs to know of a computation. Index -1 means none."""
 
     vectors: Ints
+    first: Ints  # of each process, the first of its computation
     chain_offsets: Ints
     chain: Ints
     newest: Ints  # of each event, the last row of `latest` made by its process by then
-    latest: Ints  # sends x processes: the slot of the last message to each, that send included
+    latest: Ints  # sends x width: the slot of the last message to each, that send included
     slot_send: Ints
-    slot_sender: Ints
+    slot_sender: Ints  # its entry in vectors
+    slot_dest: Ints  # likewise
     slot_seq: Ints  # of its send
     slot_done: Ints  # the seq of its delivery, or NEVER
 
 
 @njit(cache=True)
-def last_sends(process, sends, message, dest_offsets, slot_dest, n):  # type: ignore[no-untyped-def]
+def last_sends(process, processes, sends, message, dest_offsets, slot_dest, width):  # type: ignore[no-untyped-def]
     """The columns `latest` and `newest` of Sends; sends are the send events in topological order."""
-    latest = np.full((sends.size, n), -1, np.int32)
+    latest = np.full((sends.size, width), -1, np.int32)
     newest = np.full(process.size, -1, np.int32)
-    current = np.full(n, -1, np.int32)
+    current = np.full(processes, -1, np.int32)
     row = 0
     for e in range(process.size):
         p = process[e]
@@ -54,31 +56,38 @@ def last_sends(process, sends, message, dest_offsets, slot_dest, n):  # type: ig
 
 def index_sends(c: Computation, vectors: Ints) -> Sends:
     sends = np.flatnonzero(c.kind == SEND)
-    latest, newest = last_sends(c.process, sends, c.message, c.dest_offsets, c.slot_dest, c.processes)
+    slot_dest = c.slot_dest - c.first[c.slot_dest]
+    latest, newest = last_sends(c.process, c.processes, sends, c.message, c.dest_offsets, slot_dest, c.width)
+    sender = c.process[c.slot_send]
     done = np.where(c.slot_delivery >= 0, c.seq[c.slot_delivery], NEVER) if c.events else c.slot_delivery
     return Sends(
         vectors,
+        c.first,
         c.chain_offsets,
         c.chain,
         newest,
         latest,
         c.slot_send,
-        c.process[c.slot_send],
+        sender - c.first[sender],
+        slot_dest,
         c.seq[c.slot_send],
         done.astype(np.int32),
     )
 
 
 @njit(cache=True)
-def units_of_cut(cut, s, units):  # type: ignore[no-untyped-def]
-    """Write the maximal slots not delivered within the cut to units, by destination; returns how many."""
+def units_of_cut(cut, first_process, s, units):  # type: ignore[no-untyped-def]
+    """Write the maximal slots not delivered within the cut to units, by destination; returns how many.
+
+    Entry k of the cut is about process first_process + k.
+    """
     n = cut.size
     rows = np.empty(n, np.int64)
     sends = np.empty(n, np.int64)
     senders = 0
     for p in range(n):
         if cut[p] > 0:
-            row = s.newest[s.chain[s.chain_offsets[p] + cut[p] - 1]]
+            row = s.newest[s.chain[s.chain_offsets[first_process + p] + cut[p] - 1]]
             if row >= 0:
                 rows[senders] = row
                 senders += 1
@@ -114,16 +123,18 @@ def _is_covered(slot, sends, s):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def _units_before(e, process, s, units):  # type: ignore[no-untyped-def]
     """The units necessary after everything that happened before e, e itself left out."""
+    first = s.first[process]
     cut = s.vectors[e].copy()
-    cut[process] -= 1
-    return units_of_cut(cut, s, units)
+    cut[process - first] -= 1
+    return units_of_cut(cut, first, s, units)
 
 
 @njit(cache=True)
-def count_edge_units(message_send, process, dest_offsets, slot_dest, s):  # type: ignore[no-untyped-def]
+def count_edge_units(message_send, process, dest_offsets, s):  # type: ignore[no-untyped-def]
     """How many units each slot's edge must carry."""
     n = s.vectors.shape[1]
     units = np.empty(n * n, np.int64)
+    slot_dest = s.slot_dest
     counts = np.zeros(slot_dest.size, np.int64)
     about = np.zeros(n, np.int64)
     for m in range(message_send.size):
@@ -142,10 +153,11 @@ def count_edge_units(message_send, process, dest_offsets, slot_dest, s):  # type
 
 
 @njit(cache=True)
-def fill_edge_units(message_send, process, dest_offsets, slot_dest, s, offsets):  # type: ignore[no-untyped-def]
+def fill_edge_units(message_send, process, dest_offsets, s, offsets):  # type: ignore[no-untyped-def]
     """The units of each slot's edge, at offsets[slot]:offsets[slot + 1]."""
     n = s.vectors.shape[1]
     units = np.empty(n * n, np.int64)
+    slot_dest = s.slot_dest
     carried = np.empty(offsets[-1], np.int64)
     addressed = np.zeros(n, np.bool_)
     for m in range(message_send.size):

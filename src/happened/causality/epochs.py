@@ -153,7 +153,10 @@ def stamp_epoch(epoch: Epoch, frontier: Frontier) -> Stamped:
     vectors[:entering] = frontier.vectors
     last_row = frontier.rows(np.arange(n), frontier.last)
     nothing = np.full(epoch.events, -1, np.int64)
-    stamp_rows(vectors, entering, last_row, epoch.process[a.order], nothing, a.edge_offsets, a.edge_rows)
+    everyone = np.zeros(n, np.int64)
+    stamp_rows(
+        vectors, entering, last_row, everyone, epoch.process[a.order], nothing, a.edge_offsets, a.edge_rows
+    )
     return Stamped(epoch, a, vectors)
 
 

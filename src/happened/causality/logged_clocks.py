@@ -36,16 +36,28 @@ def verify_clocks(c: Computation, vectors: Ints, table: pa.Table) -> LoggedClock
     first = clocks.offsets[0].as_py()
     names = clocks.keys.slice(first, len(event))
     count = clocks.items.slice(first, len(event)).fill_null(0).to_numpy(zero_copy_only=False)
-    column = pc.index_in(names, value_set=pa.array(c.process_names, pa.string()))
-    column = column.fill_null(-1).to_numpy(zero_copy_only=False)
-    logged = np.zeros((c.events, c.processes), np.int64)
-    logged[event[column >= 0], column[column >= 0]] = count[column >= 0]
+    process = _processes(c, event, names)
+    logged = np.zeros((c.events, c.width), np.int64)
+    named = process >= 0
+    logged[event[named], process[named] - c.first[process[named]]] = count[named]
     lengths = np.diff(c.chain_offsets)
-    beyond = np.where(column >= 0, count > lengths[column], count > 0)
+    beyond = np.where(named, count > lengths[process], count > 0)
     impossible = np.unique(event[beyond])
     wrong = known & (logged != vectors).any(axis=1)
     wrong[impossible] = True
     return LoggedClocks(int(known.sum()), np.flatnonzero(wrong), _regressions(c, logged, known), impossible)
+
+
+def _processes(c: Computation, event: Ints, names: pa.Array) -> Ints:
+    """Which process of its event's computation each name stands for; -1 for none."""
+    own = pa.array(c.process_names, pa.string())
+    known = pc.unique(own)
+    ids = c.owner * len(known) + pc.index_in(own, value_set=known).to_numpy()
+    order = np.argsort(ids)
+    code = pc.index_in(names, value_set=known).fill_null(-1).to_numpy(zero_copy_only=False)
+    wanted = c.owner[c.process[event]] * len(known) + code
+    at = order[np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)]
+    return np.where((code >= 0) & (ids[at] == wanted), at, -1)
 
 
 def _regressions(c: Computation, logged: Ints, known: Ints) -> Ints:
@@ -54,6 +66,6 @@ def _regressions(c: Computation, logged: Ints, known: Ints) -> Ints:
     previous, current = chain[:-1], chain[1:]
     same = (c.process[previous] == c.process[current]) & known[previous] & known[current]
     previous, current = previous[same], current[same]
-    own = c.process[current]
+    own = c.process[current] - c.first[c.process[current]]
     back = (logged[current] < logged[previous]).any(axis=1) | (logged[current, own] <= logged[previous, own])
     return np.sort(current[back])

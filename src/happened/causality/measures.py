@@ -63,66 +63,68 @@ def levels_of(c: Computation) -> Ints:
 
 def measure(c: Computation, latency: tuple[Ints, Ints, Ints] | None) -> pa.Table:
     """`latency` is (sender, receiver, corrected ns) of each timed message edge, if any."""
-    names = np.array([*c.process_names, None], dtype=object)
     counts = np.diff(c.chain_offsets)
     present = np.flatnonzero(counts)
-    rows = [measure_rows(c.name, "events", counts[present], names[present])]
+    computation, process = c.names_of(present)
+    rows = [measure_rows(computation, "events", counts[present], process)]
     given = np.flatnonzero(c.fate == FIRST)
-    sender, receiver = c.process[c.source[given]].astype(np.int64), c.process[given]
-    pairs, count = np.unique(sender * c.processes + receiver, return_counts=True)
-    ends = names[pairs // c.processes], names[pairs % c.processes]
-    rows.append(measure_rows(c.name, "messages", count, *ends))
+    ends, pair = _pairs(c, c.process[c.source[given]], c.process[given])
+    rows.append(measure_rows(ends[0], "messages", np.bincount(pair), *ends[1:]))
     if latency is not None:
-        rows += latency_rows(c.name, names, c.processes, *latency)
-    rows += level_table_rows(c.name, levels_of(c))
+        sender, receiver, gap = latency
+        ends, pair = _pairs(c, sender, receiver)
+        least = np.full(len(ends[0]), np.iinfo(np.int64).max)
+        np.minimum.at(least, pair, gap)
+        rows.append(measure_rows(ends[0], "latency_min", least, *ends[1:]))
+        rows.append(
+            measure_rows(ends[0], "latency_mean", np.bincount(pair, gap) / np.bincount(pair), *ends[1:])
+        )
+    rows += _levels(c)
     return pa.concat_tables([MEASURES.empty_table(), *rows])
 
 
-def latency_rows(
-    computation: str, names: Ints, processes: int, sender: Ints, receiver: Ints, gap: Ints
-) -> list[pa.Table]:
-    pairs, of = np.unique(sender.astype(np.int64) * processes + receiver, return_inverse=True)
-    least = np.full(pairs.size, np.iinfo(np.int64).max)
-    np.minimum.at(least, of, gap)
-    mean = np.bincount(of, gap) / np.bincount(of)
-    ends = names[pairs // processes], names[pairs % processes]
-    return [
-        measure_rows(computation, "latency_min", least, *ends),
-        measure_rows(computation, "latency_mean", mean, *ends),
-    ]
+def _pairs(c: Computation, sender: Ints, receiver: Ints) -> tuple[list[pa.Array], Ints]:
+    """Each distinct pair as (computation, sender, receiver), and the pair of each edge."""
+    pairs, of = np.unique(sender.astype(np.int64) * c.processes + receiver, return_inverse=True)
+    return [*c.names_of(pairs // c.processes), c.names_of(pairs % c.processes)[1]], of
 
 
-def level_table_rows(computation: str, levels: Ints) -> list[pa.Table]:
-    if not levels.size:
-        return []
-    depth = int(levels.max())
-    return width_rows(computation, np.bincount(levels - 1, minlength=depth))
+def _levels(c: Computation) -> list[pa.Table]:
+    levels, owner = levels_of(c), c.owner[c.process]
+    depths = np.zeros(len(c.computation_names), np.int64)
+    np.maximum.at(depths, owner, levels)
+    begins = np.cumsum(depths) - depths
+    per_level = np.bincount(begins[owner] + levels - 1, minlength=depths.sum())
+    return width_rows(pa.array(c.computation_names, pa.string()), depths, per_level)
 
 
-def width_rows(computation: str, per_level: Ints) -> list[pa.Table]:
-    """Depth and width from the number of events of each level."""
-    depth = len(per_level)
-    stretches = min(STRETCHES, depth)
-    stretch = np.arange(depth) * stretches // depth
+def width_rows(computations: pa.Array, depths: Ints, per_level: Ints) -> list[pa.Table]:
+    """Depth and width, from the number of events of each level of one computation after the other."""
+    owner = np.repeat(np.arange(len(depths)), depths)
+    level = np.arange(len(owner)) - np.repeat(np.cumsum(depths) - depths, depths)
+    stretches = np.minimum(STRETCHES, depths)
+    begins = np.cumsum(stretches) - stretches
+    stretch = begins[owner] + level * stretches[owner] // depths[owner]
     width = np.bincount(stretch, per_level) / np.bincount(stretch)
+    of = np.repeat(np.arange(len(depths)), stretches)
     return [
-        measure_rows(computation, "depth", np.array([depth])),
-        measure_rows(computation, "width", width, at=np.arange(stretches)),
+        measure_rows(computations, "depth", depths),
+        measure_rows(computations.take(pa.array(of)), "width", width, at=np.arange(len(of)) - begins[of]),
     ]
 
 
 def measure_rows(
-    computation: str,
+    computation: pa.Array | str,
     name: str,
     value: Ints,
-    process: Ints | None = None,
-    other: Ints | None = None,
+    process: pa.Array | None = None,
+    other: pa.Array | None = None,
     at: Ints | None = None,
 ) -> pa.Table:
     size = len(value)
     return pa.table(
         [
-            pa.repeat(computation, size),
+            pa.repeat(computation, size) if isinstance(computation, str) else computation,
             pa.repeat(name, size),
             pa.nulls(size, pa.string()) if process is None else pa.array(process, pa.string()),
             pa.nulls(size, pa.string()) if other is None else pa.array(other, pa.string()),

@@ -50,27 +50,30 @@ class Unit(NamedTuple):
 class NecessaryUnits:
     """What one computation's logs and messages had to carry. An edge is a slot of the computation."""
 
-    def __init__(self, computation: Computation) -> None:
+    def __init__(self, computation: Computation, vectors: Ints | None = None) -> None:
         self.computation = computation
-        self._sends: Sends = index_sends(computation, stamp_computation(computation))
+        vectors = stamp_computation(computation) if vectors is None else vectors
+        self._sends: Sends = index_sends(computation, vectors)
 
     @cached_property
     def edge_counts(self) -> Ints:
         """Units per edge."""
         c = self.computation
-        counts: Ints = count_edge_units(c.send, c.process, c.dest_offsets, c.slot_dest, self._sends)
+        counts: Ints = count_edge_units(c.send, c.process, c.dest_offsets, self._sends)
         return counts
 
     def edge_units(self) -> tuple[Ints, Ints]:
         """(offsets, slots): the units of an edge are slots[offsets[edge]:offsets[edge + 1]]."""
         c = self.computation
         offsets = np.concatenate([[0], np.cumsum(self.edge_counts)]).astype(np.int64)
-        return offsets, fill_edge_units(c.send, c.process, c.dest_offsets, c.slot_dest, self._sends, offsets)
+        return offsets, fill_edge_units(c.send, c.process, c.dest_offsets, self._sends, offsets)
 
     def in_log(self, e: int) -> Ints:
         """The slots necessary in the state after event e."""
-        units = np.empty(self.computation.processes**2, np.int64)
-        return units[: units_of_cut(self._sends.vectors[e], self._sends, units)]
+        c = self.computation
+        units = np.empty(c.width**2, np.int64)
+        first = c.first[c.process[e]]
+        return units[: units_of_cut(self._sends.vectors[e], first, self._sends, units)]
 
     def unit(self, slot: int) -> Unit:
         c = self.computation
@@ -79,28 +82,28 @@ class NecessaryUnits:
     def edges_table(self, edges: Ints) -> pa.Table:
         c = self.computation
         sends = c.slot_send[edges]
-        processes = pa.array(c.process_names, pa.string())
         return pa.table(
             [
-                pa.repeat(c.name, len(edges)),
-                processes.take(pa.array(c.process[sends])),
+                *c.names_of(c.process[sends]),
                 pa.array(c.seq[sends].astype(np.int64)),
                 self._messages(edges),
-                processes.take(pa.array(c.slot_dest[edges])),
+                c.names_of(c.slot_dest[edges])[1],
             ],
             schema=EDGES,
         )
+
+    def counts_table(self) -> pa.Table:
+        """One row per edge: how many units it must carry."""
+        edges = self.edges_table(np.arange(len(self.edge_counts)))
+        return edges.append_column(COUNTS.field("units"), pa.array(self.edge_counts))
 
     def units_table(self) -> pa.Table:
         c = self.computation
         _, slots = self.edge_units()
         edges = np.repeat(np.arange(len(self.edge_counts)), self.edge_counts)
-        processes = pa.array(c.process_names, pa.string())
         table = self.edges_table(edges)
         table = table.append_column(UNITS.field("unit_message"), self._messages(slots))
-        return table.append_column(
-            UNITS.field("unit_destination"), processes.take(pa.array(c.slot_dest[slots]))
-        )
+        return table.append_column(UNITS.field("unit_destination"), c.names_of(c.slot_dest[slots])[1])
 
     def _messages(self, slots: Ints) -> pa.Array:
         c = self.computation
@@ -115,13 +118,7 @@ class Necessary:
 
     def edge_counts(self) -> pa.Table:
         """One row per message and destination: the send, the destination, how many units are necessary."""
-        tables = [
-            of.edges_table(np.arange(len(of.edge_counts))).append_column(
-                COUNTS.field("units"), pa.array(of.edge_counts)
-            )
-            for of in self.computations
-        ]
-        return pa.concat_tables([COUNTS.empty_table(), *tables])
+        return pa.concat_tables([COUNTS.empty_table(), *(of.counts_table() for of in self.computations)])
 
     def edge_units(self) -> pa.Table:
         """One row per unit on each edge; `edge_counts` says beforehand how many that will be."""

@@ -36,7 +36,8 @@ def check_order(trace: Trace, order: str = "causal", *, limit: int = DEFAULT_LIM
         if order == "total":
             found = total_order(computation, limit - len(witnesses))
         else:
-            found = _causal_order(computation, order, limit - len(witnesses))
+            vectors = stamp_computation(computation)
+            found = causal_order(computation, vectors, order, limit - len(witnesses))
         deliveries += found.deliveries
         violations += found.violations
         decided = decided or found.holds is not None
@@ -45,12 +46,12 @@ def check_order(trace: Trace, order: str = "causal", *, limit: int = DEFAULT_LIM
     return Verdict(order, holds, deliveries, violations, tuple(witnesses))
 
 
-def _causal_order(c: Computation, order: str, limit: int) -> Verdict:
+def causal_order(c: Computation, vectors: Ints, order: str, limit: int) -> Verdict:
+    """Causal or FIFO order of one computation, or of a union."""
     slots = np.flatnonzero(c.slot_delivery >= 0)
     slots = slots[np.argsort(c.slot_delivery[slots])]
     if slots.size == 0:
         return Verdict(order, None, 0, 0, ())
-    vectors = stamp_computation(c)
     overtaken = _overtaken(c, slots, vectors, same_sender_only=order == "fifo")
     early = np.flatnonzero(overtaken >= 0)
     witnesses = islice(_early_deliveries(c, order, vectors, slots[early], overtaken[early]), max(limit, 0))
@@ -66,8 +67,10 @@ def _overtaken(c: Computation, slots: Ints, vectors: Ints, same_sender_only: boo
     channels, channel = np.unique(dest * c.processes + sender, return_inverse=True)
     channel_ends = np.cumsum(np.bincount(channel))
     dest_channels = np.searchsorted(channels // c.processes, np.arange(c.processes + 1))
+    senders = channels % c.processes
+    entries = senders - c.first[senders]
     found = early_deliveries(
-        slots.size, send, dest, channel, c.seq[send], vectors, queue, channel_ends, channels % c.processes,
+        slots.size, send, dest, channel, c.seq[send], vectors, queue, channel_ends, entries,
         dest_channels, same_sender_only,
     )  # fmt: skip
     return np.where(found >= 0, slots[found], -1)
@@ -81,7 +84,7 @@ def early_deliveries(  # type: ignore[no-untyped-def]
     """For each of the first `deliveries` slots, in topological order of delivery, one it overtook, or -1.
 
     The slots beyond are delivered after all of these. queue holds the slots of each channel in sending
-    order; those of channel k end at channel_ends[k].
+    order; those of channel k end at channel_ends[k]; channel_sender is its sender's entry in vectors.
     """
     overtaken = np.full(deliveries, -1, np.int64)
     delivered = np.zeros(send.size, np.bool_)
@@ -111,7 +114,7 @@ def _early_deliveries(
         path = causal_path(c, vectors, int(c.slot_send[passed]), int(c.slot_send[slot]))
         yield EarlyDelivery(
             order=order,
-            computation=c.name,
+            computation=c.computation_names[c.owner[c.slot_dest[slot]]],
             process=c.process_names[c.slot_dest[slot]],
             early=c.message_name(c.slot_message[slot]),
             early_delivery=c.event(c.slot_delivery[slot]),

@@ -45,14 +45,14 @@ def newest_relevant(chain_offsets, chain, relevant):  # type: ignore[no-untyped-
 
 
 @njit(cache=True)
-def _keep_maximal(candidate, maximal, count, vectors, process, seq):  # type: ignore[no-untyped-def]
+def _keep_maximal(candidate, maximal, count, vectors, entry, seq):  # type: ignore[no-untyped-def]
     """Add a candidate to maximal[:count] unless it happened before one of them; those before it leave."""
     kept = 0
     for k in range(count):
         other = maximal[k]
-        if vectors[other, process[candidate]] >= seq[candidate]:
+        if vectors[other, entry[candidate]] >= seq[candidate]:
             return count
-        if vectors[candidate, process[other]] < seq[other]:
+        if vectors[candidate, entry[other]] < seq[other]:
             maximal[kept] = other
             kept += 1
     maximal[kept] = candidate
@@ -60,9 +60,13 @@ def _keep_maximal(candidate, maximal, count, vectors, process, seq):  # type: ig
 
 
 @njit(cache=True)
-def reduction_edges(vectors, process, seq, relevant, chain_offsets, newest):  # type: ignore[no-untyped-def]
-    """(effects, causes) by event index, for events in topological order, each effect's causes together."""
+def reduction_edges(vectors, process, first, seq, relevant, chain_offsets, newest):  # type: ignore[no-untyped-def]
+    """(effects, causes) by event index, for events in topological order, each effect's causes together.
+
+    Entry k of an event's vector is about process first[p] + k, p being its own.
+    """
     n = vectors.shape[1]
+    entry = process - first[process]
     effects = np.empty(2 * process.size + n, np.int64)
     causes = np.empty(2 * process.size + n, np.int64)
     maximal = np.empty(n, np.int64)
@@ -78,11 +82,11 @@ def reduction_edges(vectors, process, seq, relevant, chain_offsets, newest):  # 
             count = 1
         for q in range(n):
             known = vectors[e, q]
-            if q == p or known == 0 or (own >= 0 and vectors[own, q] == known):
+            if q == entry[e] or known == 0 or (own >= 0 and vectors[own, q] == known):
                 continue
-            candidate = newest[chain_offsets[q] + known - 1]
+            candidate = newest[chain_offsets[first[p] + q] + known - 1]
             if candidate >= 0:
-                count = _keep_maximal(candidate, maximal, count, vectors, process, seq)
+                count = _keep_maximal(candidate, maximal, count, vectors, entry, seq)
         if found + n > effects.size:
             effects = np.concatenate((effects, np.empty(effects.size, np.int64)))
             causes = np.concatenate((causes, np.empty(causes.size, np.int64)))
@@ -95,7 +99,9 @@ def reduction_edges(vectors, process, seq, relevant, chain_offsets, newest):  # 
 def computation_predecessors(c: Computation, vectors: Ints, relevant: Ints) -> tuple[Ints, Ints]:
     """The edges (effects, causes) among the relevant events of one computation, by index."""
     newest = newest_relevant(c.chain_offsets, c.chain, relevant)
-    edges: tuple[Ints, Ints] = reduction_edges(vectors, c.process, c.seq, relevant, c.chain_offsets, newest)
+    edges: tuple[Ints, Ints] = reduction_edges(
+        vectors, c.process, c.first, c.seq, relevant, c.chain_offsets, newest
+    )
     return edges
 
 
@@ -114,17 +120,15 @@ class Predecessors:
     def table(self) -> pa.Table:
         """One row per edge, by PREDECESSORS."""
         edges = zip(self.computations, self.effects, self.causes, strict=True)
-        return pa.concat_tables([PREDECESSORS.empty_table(), *(_table(*each) for each in edges)])
+        return pa.concat_tables([PREDECESSORS.empty_table(), *(edges_table(*each) for each in edges)])
 
 
-def _table(c: Computation, effects: Ints, causes: Ints) -> pa.Table:
-    names = pa.array(c.process_names, pa.string())
+def edges_table(c: Computation, effects: Ints, causes: Ints) -> pa.Table:
     return pa.table(
         [
-            pa.repeat(c.name, effects.size),
-            names.take(pa.array(c.process[effects])),
+            *c.names_of(c.process[effects]),
             pa.array(c.seq[effects].astype(np.int64)),
-            names.take(pa.array(c.process[causes])),
+            c.names_of(c.process[causes])[1],
             pa.array(c.seq[causes].astype(np.int64)),
         ],
         schema=PREDECESSORS,

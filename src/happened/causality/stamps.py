@@ -16,12 +16,12 @@ from .linearization import Ints
 
 
 @njit(cache=True)
-def stamp_rows(vectors, entering, last, process, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
+def stamp_rows(vectors, entering, last, first, process, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
     """Fill vectors[entering:], one row per event in topological order.
 
     vectors[:entering] is the frontier: the rows that what went before left behind. `last` is each
-    process's newest row (-1: none) and is brought up to date; `source` and `causes` name rows, in the
-    frontier or among the events, with -1 for none.
+    process's newest row (-1: none) and is brought up to date; entry p - first[p] is process p's own;
+    `source` and `causes` name rows, in the frontier or among the events, with -1 for none.
     """
     n = vectors.shape[1]
     for e in range(process.size):
@@ -29,7 +29,7 @@ def stamp_rows(vectors, entering, last, process, source, cause_offsets, causes):
         p = process[e]
         own = 0
         if last[p] >= 0:
-            own = vectors[last[p], p]
+            own = vectors[last[p], p - first[p]]
             for q in range(n):
                 vectors[row, q] = vectors[last[p], q]
         else:
@@ -40,16 +40,16 @@ def stamp_rows(vectors, entering, last, process, source, cause_offsets, causes):
         for k in range(cause_offsets[e], cause_offsets[e + 1]):
             for q in range(n):
                 vectors[row, q] = max(vectors[row, q], vectors[causes[k], q])
-        vectors[row, p] = own + 1
+        vectors[row, p - first[p]] = own + 1
         last[p] = row
 
 
 def stamp_computation(computation: Computation) -> Ints:
     """The vectors of all events, one row each in the computation's own order."""
     c = computation
-    vectors = np.empty((c.events, c.processes), np.int32)
+    vectors = np.empty((c.events, c.width), np.int32)
     last = np.full(c.processes, -1, np.int64)
-    stamp_rows(vectors, 0, last, c.process, c.source, c.cause_offsets, c.causes)
+    stamp_rows(vectors, 0, last, c.first, c.process, c.source, c.cause_offsets, c.causes)
     return vectors
 
 

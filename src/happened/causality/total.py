@@ -16,10 +16,11 @@ from .verdict import Disagreement, Verdict
 
 
 @njit(cache=True)
-def disagreements(message, dest_ends, messages, limit):  # type: ignore[no-untyped-def]
+def disagreements(message, dest_ends, first, messages, limit):  # type: ignore[no-untyped-def]
     """Whether two processes share two messages, how many deliveries disagree, and the first `limit` pairs.
 
-    message lists what each process delivered, in order; process p's deliveries end at dest_ends[p].
+    message lists what each process delivered, in order; process p's deliveries end at dest_ends[p]. Only
+    the processes from first[q] on share anything with q.
     A pair is two positions in it, both of the process with the smaller index: the other one delivered
     the second message first.
     """
@@ -31,7 +32,7 @@ def disagreements(message, dest_ends, messages, limit):  # type: ignore[no-untyp
         q_start = dest_ends[q - 1] if q > 0 else 0
         for d in range(q_start, dest_ends[q]):
             place[message[d]] = d
-        for p in range(q):
+        for p in range(first[q], q):
             newest = -1
             for d in range(dest_ends[p - 1] if p > 0 else 0, dest_ends[p]):
                 there = place[message[d]]
@@ -57,7 +58,7 @@ def total_order(c: Computation, limit: int) -> Verdict:
     slots = slots[np.lexsort((c.slot_delivery[slots], c.slot_dest[slots]))]
     dest_ends = np.cumsum(np.bincount(c.slot_dest[slots], minlength=c.processes))
     comparable, count, pairs = disagreements(
-        c.slot_message[slots].astype(np.int64), dest_ends, c.send.size, max(limit, 0)
+        c.slot_message[slots].astype(np.int64), dest_ends, c.first, c.send.size, max(limit, 0)
     )
     witnesses = tuple(_disagreement(c, slots, *pair) for pair in pairs)
     return Verdict("total", count == 0 if comparable else None, slots.size, int(count), witnesses)
@@ -68,7 +69,7 @@ def _disagreement(c: Computation, slots: Ints, first: Any, second: Any, other: A
     one = c.slot_delivery[slots[[first, second]]]
     there = [_delivery_at(c, int(m), int(other)) for m in messages]
     return Disagreement(
-        c.name,
+        c.computation_names[c.owner[other]],
         (c.message_name(messages[0]), c.message_name(messages[1])),
         (c.event(one[0]), c.event(one[1])),
         (c.event(there[1]), c.event(there[0])),

@@ -14,20 +14,21 @@ def causal_path(c: Computation, vectors: Ints, first: int, last: int) -> list[in
     it from elsewhere; so each process is visited once and the path has at most two events per process.
     """
     p, seq = c.process[first], c.seq[first]
+    entry = p - c.first[p]
     path = [last]
     while c.process[path[-1]] != p:
         q = c.process[path[-1]]
         chain = c.chain[c.chain_offsets[q] : c.chain_offsets[q + 1]]
-        learnt = int(chain[np.searchsorted(vectors[chain, p], seq)])
+        learnt = int(chain[np.searchsorted(vectors[chain, entry], seq)])
         if learnt != path[-1]:
             path.append(learnt)
-        path.append(_informant(c, vectors, learnt, p, seq))
+        path.append(_informant(c, vectors, learnt, entry, seq))
     if path[-1] != first:
         path.append(first)
     return path[::-1]
 
 
-def _informant(c: Computation, vectors: Ints, e: int, p: int, seq: int) -> int:
-    """A predecessor of e on another process that knows of event (p, seq)."""
+def _informant(c: Computation, vectors: Ints, e: int, entry: int, seq: int) -> int:
+    """A predecessor of e on another process that knows of event `seq` of the process with this entry."""
     causes = c.causes[c.cause_offsets[e] : c.cause_offsets[e + 1]]
-    return next(int(u) for u in (c.source[e], *causes) if u >= 0 and vectors[u, p] >= seq)
+    return next(int(u) for u in (c.source[e], *causes) if u >= 0 and vectors[u, entry] >= seq)

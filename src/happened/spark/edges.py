@@ -1,9 +1,10 @@
 """The edges of happened-before between processes, as integers, and the fate of every message.
 
 In    the events of one computation
-Out   `edges`: source process and seq, target process and seq, their times, and whether it is a slot: the
-      first delivery at a destination. Slots and misdeliveries carry an edge; so does every recorded cause.
-      A destination that was never reached is a row too, without a target seq: a slot, but no edge.
+Out   `edges`: source process and seq, target process and seq, the time sent and the gap, and whether it is a
+      slot: the first delivery at a destination. Slots and misdeliveries carry an edge; so does every
+      recorded cause. A destination that was never reached is a row too, without a target seq: a slot, but
+      no edge.
       `fates`: one row of totals
 Cost  one shuffle join of the sends' destinations with the first deliveries, by message
 
@@ -81,6 +82,7 @@ def message_edges(met: DataFrame) -> DataFrame:
         "source_seq",
         "target",
         "target_seq",
+        F.col("source_time").alias("sent"),
         (F.col("target_time") - F.col("source_time")).alias("gap"),
         F.col("addressed").alias("slot"),
     )
@@ -97,6 +99,7 @@ def cause_edges(events: DataFrame, names: DataFrame) -> DataFrame:
         F.col("cause.seq").alias("source_seq"),
         "target",
         "target_seq",
+        F.lit(None).cast("long").alias("sent"),
         F.lit(None).cast("long").alias("gap"),
         F.lit(False).alias("slot"),
     )

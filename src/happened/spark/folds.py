@@ -70,7 +70,8 @@ def _levels(layout: Layout, out: Path) -> dict[str, int]:
         counts = np.bincount(levels - 1, minlength=per_level.size)
         counts[: per_level.size] += per_level
         per_level = counts
-    rows = pa.concat_tables([MEASURES.empty_table(), *width_rows(layout.computation, per_level)])
+    widths = width_rows(pa.array([layout.computation]), np.array([per_level.size]), per_level)
+    rows = pa.concat_tables([MEASURES.empty_table(), *widths])
     write_part(out / "measures", f"{layout.store.name}-levels", rows)
     return {}
 

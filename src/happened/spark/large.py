@@ -19,11 +19,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ..causality.analysis import CLOCK_TOTALS, QUARANTINE, SKEW, TABLES
+from ..causality.analysis import CLOCK_TOTALS, QUARANTINE, TABLES, skew_table
 from ..causality.measures import measure_rows
 from ..core.errors import TraceFormatError
 from .folds import fold
 from .layout import Layout, lay_out
+from .skew import corrected_times
 from .stamp import stamp
 from .storage import write_part
 from .verify_clocks import clock_faults
@@ -75,7 +76,7 @@ class LargeComputation:
         totals += Counter(fold(spark, layout, self.folder))
         self._write(name_violations(self.events, layout), "violations")
         totals += self._verify_clocks()
-        if layout.timed:
+        if layout.clocks.timed:
             self._skew(layout)
         self._measures(layout)
         self._quarantine(layout.rejected)
@@ -113,13 +114,11 @@ class LargeComputation:
 
     def _skew(self, layout: Layout) -> None:
         n = len(layout.names)
-        columns = [
-            pa.repeat(layout.computation, n),
-            pa.array(layout.names, pa.string()),
-            pa.array(layout.offsets),
-            pa.repeat(layout.feasible, n),
-        ]
-        write_part(self.folder / "skew", self.part, pa.table(columns, schema=SKEW))
+        names = pa.repeat(layout.computation, n), pa.array(layout.names, pa.string())
+        table = skew_table(*names, layout.clocks.skew, np.full(n, layout.clocks.origin))
+        write_part(self.folder / "skew", self.part, table)
+        rows = self.events.sparkSession.createDataFrame(table.to_pandas())
+        self._write(corrected_times(self.events, rows), "times")
 
     def _measures(self, layout: Layout) -> None:
         """Events per process and traffic per pair; the folds have written depth and width."""

@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from ..causality.skew import NO_EDGE, correct
 from ..core.errors import TraceFormatError
 from .cuts import Ints, backward, epoch_of, make_consistent, propose
 from .edges import cause_edges, deliveries, fates, handover, message_edges
 from .matching import match_in_files
+from .skew import Clocks, estimate, with_skew
 from .storage import read_arrays, write_arrays
 from .tasks import on_tasks
 
@@ -46,9 +46,7 @@ class Layout:
     computation: str
     names: tuple[str, ...]
     cuts: Ints  # epochs x processes
-    offsets: Ints  # how far each process's clock is ahead, ns
-    feasible: bool
-    timed: bool  # whether any edge has times at both ends
+    clocks: Clocks
     totals: dict[str, int]
     pairs: list[Row]
     all_relevant: bool
@@ -94,12 +92,13 @@ def lay_out(
     if totals is None:
         totals = _join(events, index, kind, store)
     rejected = _reject(spark, store / "edges", names, counts)
-    least = _tightest(spark.read.parquet(str(store / "edges")), len(names))
-    skew = correct(least)
-    pairs = _pairs(spark, store / "edges", skew.offsets)
+    earliest = events.agg(F.min("time")).first()[0]
+    edges = spark.read.parquet(str(store / "edges")).where("target_seq is not null")
+    clocks = estimate(edges, len(names), earliest or 0)
+    pairs = _pairs(edges, clocks)
     totals["receives_before_sends"] = sum(row["before"] for row in pairs)
     totals["receives_before_sends_corrected"] = sum(row["after"] for row in pairs)
-    cuts = _propose(events, index, names, counts, skew.offsets, math.ceil(counts.sum() / per_epoch))
+    cuts = _propose(events, index, names, counts, clocks.skew.offsets, math.ceil(counts.sum() / per_epoch))
     shares = sorted(str(path) for path in (store / "edges").glob("*.parquet"))
     cuts, rounds = make_consistent(cuts, lambda proposed: _look(spark, shares, proposed, counts))
     totals |= {"events": int(counts.sum()), "processes": len(names), "rounds": rounds}
@@ -110,9 +109,7 @@ def lay_out(
         computation,
         names,
         cuts,
-        skew.offsets,
-        skew.feasible,
-        bool((least != NO_EDGE).any()),
+        clocks,
         totals,
         pairs,
         not relevant,
@@ -176,34 +173,18 @@ def _reject(spark: SparkSession, path: Path, names: tuple[str, ...], counts: Int
     ]
 
 
-def _tightest(edges: DataFrame, n: int) -> Ints:
-    least = np.full((n, n), NO_EDGE, np.int64)
-    gaps = edges.where("gap is not null").groupBy("source", "target").agg(F.min("gap").alias("gap"))
-    for row in gaps.collect():
-        least[row["source"], row["target"]] = row["gap"]
-    return least
-
-
-def _pairs(spark: SparkSession, path: Path, offsets: Ints) -> list[Row]:
+def _pairs(edges: DataFrame, clocks: Clocks) -> list[Row]:
     """Per pair of processes: messages delivered, corrected latency, and deliveries before their sends."""
-    table = spark.createDataFrame(list(enumerate(map(int, offsets))), "p int, ahead long")
-    here = F.broadcast(table.select(F.col("p").alias("source"), F.col("ahead").alias("source_ahead")))
-    there = F.broadcast(table.select(F.col("p").alias("target"), F.col("ahead").alias("target_ahead")))
-    edges = (
-        spark.read.parquet(str(path))
-        .where("target_seq is not null")
-        .join(here, "source")
-        .join(there, "target")
-    )
-    corrected = F.col("gap") - F.col("target_ahead") + F.col("source_ahead")
+    since = edges.withColumn("since", F.col("sent") - clocks.origin)
     return (
-        edges.groupBy("source", "target")
+        with_skew(since, clocks.skew)
+        .groupBy("source", "target")
         .agg(
             F.count(F.when(F.col("slot"), 1)).alias("messages"),
-            F.min(corrected).alias("latency_min"),
-            F.avg(corrected).alias("latency_mean"),
+            F.min("corrected").alias("latency_min"),
+            F.avg("corrected").alias("latency_mean"),
             F.count(F.when(F.col("gap") < 0, 1)).alias("before"),
-            F.count(F.when(corrected < 0, 1)).alias("after"),
+            F.count(F.when(F.col("corrected") < 0, 1)).alias("after"),
         )
         .collect()
     )

@@ -31,6 +31,7 @@ EDGES = pa.schema(
         ("source_seq", pa.int64()),
         ("target", pa.int32()),
         ("target_seq", pa.int64()),
+        ("sent", pa.int64()),
         ("gap", pa.int64()),
         ("slot", pa.bool_()),
     ]
@@ -86,6 +87,7 @@ def match_in_files(
             "source_seq",
             "target",
             F.col("first.target_seq").alias("target_seq"),
+            "sent",
             (F.col("first.given") - F.col("sent")).alias("gap"),
             F.lit(True).alias("slot"),
         ).write.mode("append").parquet(str(store / "edges"))
@@ -191,13 +193,14 @@ class _Part:
         return distinct, given[order[at]], copies
 
     def _edges(self, source: Ints, target: Ints, *, slot: bool) -> pa.Table:
-        gap = pc.subtract(self.time.take(pa.array(target)), self.time.take(pa.array(source)))
+        sent = self.time.take(pa.array(source))
         columns = [
             pa.array(self.process[source].astype(np.int32)),
             pa.array(self.seq[source]),
             pa.array(self.process[target].astype(np.int32)),
             pa.array(self.seq[target]),
-            gap,
+            sent,
+            pc.subtract(self.time.take(pa.array(target)), sent),
             pa.repeat(slot, source.size),
         ]
         return pa.table(columns, schema=EDGES)
@@ -213,6 +216,7 @@ class _Part:
             pc.struct_field(flat, "seq").cast(pa.int64()),
             pa.array(self.process[effect].astype(np.int32)),
             pa.array(self.seq[effect]),
+            pa.nulls(effect.size, pa.int64()),
             pa.nulls(effect.size, pa.int64()),
             pa.repeat(False, effect.size),
         ]

@@ -93,16 +93,14 @@ def _stamp(layout: Layout, k: int, out: Path, timestamps: str) -> dict[str, int]
     epoch, _ = build_epoch(layout, k, share["edges"])
     stamped = stamp_epoch(epoch, frontier)
     vectors = stamped.event_vectors()
-    before = np.zeros((epoch.processes, epoch.processes), np.int32)
+    n = epoch.processes
+    before = np.zeros((n, n), np.int32)
     known = np.flatnonzero(frontier.last > 0)
     before[known] = frontier.vectors[frontier.rows(known, frontier.last[known])]
-    write_part(
-        out / "stamps",
-        f"{layout.store.name}-{k:06d}",
-        clock_table(
-            layout.computation, layout.names, epoch.process, epoch.seq, vectors, timestamps, k, before
-        ),
-    )
+    names = [pa.repeat(layout.computation, n), pa.array(layout.names, pa.string())]
+    everyone = np.zeros(n, np.int64)
+    table = clock_table(names, everyone, epoch.process, epoch.seq, vectors, timestamps, k, before)
+    write_part(out / "stamps", f"{layout.store.name}-{k:06d}", table)
     early = _early(stamped, frontier, share["slots"])
     if len(early):
         write_part(layout.store / "early", f"{k:06d}", pa.table(list(early.T), names=EARLY))

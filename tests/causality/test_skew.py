@@ -1,0 +1,67 @@
+"""Offsets and drifts of clocks that really have them."""
+
+import numpy as np
+import pytest
+
+from happened.causality.skew import correct, estimate, tightest
+
+MS = 1_000_000
+
+
+def conversation(dice, n, edges, *, offsets, drifts, one_way=False):
+    """Messages over ten minutes with 1 to 3 ms of delay, told on clocks that are ahead and drift."""
+    sent = np.sort(dice.integers(0, 600_000 * MS, edges))
+    given = sent + dice.integers(1 * MS, 3 * MS, edges)
+    source = dice.integers(0, n, edges)
+    target = (source + dice.integers(1, n, edges)) % n
+    if one_way:
+        source, target = np.minimum(source, target), np.maximum(source, target)
+
+    def told(process, time):
+        return time + offsets[process] + np.rint(drifts[process] * time).astype(np.int64)
+
+    here, there = told(source, sent), told(target, given)
+    return source, target, here - here.min(), there - here
+
+
+@pytest.mark.parametrize("one_way", [False, True])
+def test_drifting_clocks_are_put_right(seed, one_way):
+    dice = np.random.default_rng(seed)
+    n, edges = 6, 20_000
+    offsets = dice.integers(-50 * MS, 50 * MS, n)
+    drifts = dice.uniform(-1e-4, 1e-4, n)  # 100 ppm: 60 ms in ten minutes
+    source, target, sent, gap = conversation(dice, n, edges, offsets=offsets, drifts=drifts, one_way=one_way)
+    owner = np.zeros(n, np.int64)
+    by_offsets = correct(owner, *tightest(source, target, gap))
+    skew = estimate(owner, source, target, sent, gap)
+    left = gap - skew.ahead(target, sent + gap) + skew.ahead(source, sent)
+    backwards = (gap - by_offsets.offsets[target] + by_offsets.offsets[source] < 0).sum()
+    if one_way:  # nothing forces clocks that only receive to be early
+        assert (left < 0).sum() <= (gap < 0).sum()
+        return
+    assert not by_offsets.feasible.any()
+    assert backwards > 100
+    assert (left < 0).sum() < backwards / 20
+    assert np.abs((skew.drifts - skew.drifts.mean()) - (drifts - drifts.mean())).max() < 5e-6
+
+
+def test_without_drift_offsets_alone_explain_the_times(seed):
+    dice = np.random.default_rng(seed)
+    offsets = dice.integers(-50 * MS, 50 * MS, 6)
+    source, target, sent, gap = conversation(dice, 6, 2000, offsets=offsets, drifts=np.zeros(6))
+    assert (gap < 0).sum() > 100
+    skew = estimate(np.zeros(6, np.int64), source, target, sent, gap)
+    assert skew.feasible.all()
+    assert (skew.drifts == 0).all()
+    assert (gap - skew.offsets[target] + skew.offsets[source] >= 0).all()
+
+
+def test_computations_of_a_union_do_not_touch_each_other(seed):
+    """One contradicts itself, the other does not."""
+    source, target = np.array([0, 1, 2, 3]), np.array([1, 0, 3, 2])
+    gap = np.array([-5, 3, -5, 7])
+    owner = np.array([0, 0, 1, 1])
+    skew = correct(owner, source, target, gap)
+    assert skew.feasible.tolist() == [False, False, True, True]
+    alone = correct(np.zeros(2, np.int64), source[:2], target[:2], gap[:2])
+    assert skew.offsets[:2].tolist() == alone.offsets.tolist()
