@@ -10,9 +10,9 @@ others are analysed.
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -89,7 +89,17 @@ CLOCKS = pa.schema([*_EVENT, pa.field("fault", pa.string(), nullable=False)])
 QUARANTINE = pa.schema(
     [pa.field("computation", pa.string(), nullable=False), pa.field("reason", pa.string())]
 )
+EPOCHS = pa.schema(
+    [
+        pa.field("computation", pa.string(), nullable=False),
+        pa.field("epoch", pa.int32(), nullable=False),
+        pa.field("process", pa.string(), nullable=False),
+        pa.field("last", pa.int64(), nullable=False),
+    ]
+)
+"""Where each epoch ends at each process. A computation that is looked at whole has one epoch, 0."""
 TABLES = {
+    "epochs": EPOCHS,
     "stamps": STAMPS,
     "predecessors": PREDECESSORS,
     "violations": VIOLATIONS,
@@ -100,6 +110,33 @@ TABLES = {
     "clocks": CLOCKS,
     "quarantine": QUARANTINE,
 }
+
+
+class Question(NamedTuple):
+    """What can be asked: the tables that answer it, and the totals that go into its summary."""
+
+    tables: tuple[str, ...]
+    totals: tuple[str, ...]
+
+
+QUESTIONS = {
+    "epochs": Question(
+        ("epochs", "skew", "times"), ("receives_before_sends", "receives_before_sends_corrected")
+    ),
+    "stamp": Question(("stamps",), ("ordered_pairs", "concurrent_pairs")),
+    "verify-clocks": Question(
+        ("clocks",), ("clock_mismatches", "clock_regressions", "clock_impossible", "clocks_logged")
+    ),
+    "predecessors": Question(("predecessors",), ("reduction_edges",)),
+    "order": Question(
+        ("violations",),
+        ("messages", "fifo_violations", "causal_violations", "lost", "duplicated", "misdelivered",
+         "never_sent", "deliveries_judged"),
+    ),
+    "necessary": Question(("necessary",), ("necessary_units_mean",)),
+    "measures": Question(("measures",), ()),
+}  # fmt: skip
+EVERYTHING = tuple(QUESTIONS)
 
 
 @dataclass
@@ -115,11 +152,11 @@ class Analysis:
         return pa.concat_tables([TABLES[name].empty_table(), *self.tables[name]])
 
 
-def analyse(table: pa.Table, *, timestamps: str = "full") -> Analysis:
+def analyse(table: pa.Table, *, timestamps: str = "full", questions: Sequence[str] = EVERYTHING) -> Analysis:
     analysis = Analysis()
     for sound, unions in _sound(table, analysis):
         for c in unions:
-            _analyse_union(c, sound, timestamps, analysis)
+            _analyse_union(c, sound, timestamps, questions, analysis)
     return analysis
 
 
@@ -142,26 +179,44 @@ def _sound(table: pa.Table, analysis: Analysis) -> Iterator[tuple[pa.Table, list
         yield from _sound(table.filter(pc.is_in(table["computation"], value_set=half)), analysis)
 
 
-def _analyse_union(c: Computation, table: pa.Table, timestamps: str, analysis: Analysis) -> None:
+def _analyse_union(
+    c: Computation, table: pa.Table, timestamps: str, questions: Sequence[str], analysis: Analysis
+) -> None:
+    analysis.totals["computations"] += len(c.computation_names)
+    analysis.totals["events"] += c.events
+    analysis.totals["processes"] += c.processes
     vectors = stamp_computation(c)
-    analysis.add("stamps", stamps_table(c, vectors, timestamps))
-    _count(c, vectors, analysis.totals)
-    _judge(c, vectors, analysis)
-    _reduce(c, vectors, analysis)
-    _verify(c, vectors, table, analysis)
-    _measure(c, table, analysis)
+    if "epochs" in questions:
+        analysis.add("epochs", _epochs(c))
+    if "stamp" in questions:
+        analysis.add("stamps", stamps_table(c, vectors, timestamps))
+        _count(c, vectors, analysis.totals)
+    if "order" in questions:
+        _judge(c, vectors, analysis)
+    if "necessary" in questions and c.slot_dest.size:
+        _need(c, vectors, analysis)
+    if "predecessors" in questions:
+        _reduce(c, vectors, analysis)
+    if "verify-clocks" in questions:
+        _verify(c, vectors, table, analysis)
+    if "measures" in questions or "epochs" in questions:
+        _measure(c, table, questions, analysis)
+
+
+def _epochs(c: Computation) -> pa.Table:
+    computation, process = c.names_of(np.arange(c.processes))
+    epoch = pa.repeat(pa.scalar(0, pa.int32()), c.processes)
+    return pa.table([computation, epoch, process, np.diff(c.chain_offsets)], schema=EPOCHS)
 
 
 def _count(c: Computation, vectors: Ints, totals: Counter[str]) -> None:
     events = np.bincount(c.owner[c.process]).astype(object)  # exact, however many pairs there are
     ordered = int(vectors.sum(dtype=np.int64)) - c.events
-    totals["computations"] += len(c.computation_names)
     totals["ordered_pairs"] += ordered
     totals["concurrent_pairs"] += int((events * (events - 1) // 2).sum()) - ordered
 
 
 def _judge(c: Computation, vectors: Ints, analysis: Analysis) -> None:
-    """Order, what was lost or doubled, and what the optimal protocol would have had to carry."""
     totals = analysis.totals
     for order in ("fifo", "causal"):
         verdict = causal_order(c, vectors, order, sys.maxsize)
@@ -169,13 +224,14 @@ def _judge(c: Computation, vectors: Ints, analysis: Analysis) -> None:
         analysis.add("violations", violations_table(verdict.witnesses))
     totals["deliveries_judged"] += verdict.deliveries
     fates = check_delivery([c], examples=0)
-    for name in ("events", "processes", "messages", "lost", "duplicated", "misdelivered", "never_sent"):
+    for name in ("messages", "lost", "duplicated", "misdelivered", "never_sent"):
         totals[name] += getattr(fates, name)
-    if not c.slot_dest.size:
-        return
+
+
+def _need(c: Computation, vectors: Ints, analysis: Analysis) -> None:
     units = NecessaryUnits(c, vectors)
-    totals["necessary_units"] += int(units.edge_counts.sum())
-    totals["necessary_edges"] += len(units.edge_counts)
+    analysis.totals["necessary_units"] += int(units.edge_counts.sum())
+    analysis.totals["necessary_edges"] += len(units.edge_counts)
     analysis.add("necessary", units.counts_table().drop_columns("message"))
 
 
@@ -202,11 +258,13 @@ def _verify(c: Computation, vectors: Ints, table: pa.Table, analysis: Analysis) 
         analysis.add("clocks", pa.table([*named, pa.repeat(fault, len(events))], schema=CLOCKS))
 
 
-def _measure(c: Computation, table: pa.Table, analysis: Analysis) -> None:
+def _measure(c: Computation, table: pa.Table, questions: Sequence[str], analysis: Analysis) -> None:
+    """What needs times, corrected for skew, and what comes with it."""
     times = table["time"].take(pa.array(c.row))
     timed = pc.is_valid(times).to_numpy()
     if not timed.any():
-        analysis.add("measures", measure(c, None))
+        if "measures" in questions:
+            analysis.add("measures", measure(c, None))
         return
     time = pc.fill_null(times, 0).to_numpy()
     received = np.flatnonzero((c.source >= 0) & timed)
@@ -222,7 +280,10 @@ def _measure(c: Computation, table: pa.Table, analysis: Analysis) -> None:
     gap = corrected[received] - corrected[sent]
     analysis.totals["receives_before_sends"] += int((time[received] < time[sent]).sum())
     analysis.totals["receives_before_sends_corrected"] += int((gap < 0).sum())
-    analysis.add("measures", measure(c, (source, target, gap) if received.size else None))
+    if "measures" in questions:
+        analysis.add("measures", measure(c, (source, target, gap) if received.size else None))
+    if "epochs" not in questions:
+        return
     compared = np.flatnonzero(np.isin(c.owner, c.owner[target]))
     analysis.add("skew", skew_table(*c.names_of(compared), skew.of(compared), origin[compared]))
     events = np.flatnonzero(timed)

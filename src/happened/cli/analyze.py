@@ -30,6 +30,11 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "trace", type=Path, metavar="TRACE", help="what `simulate` or `import` made, or Parquet"
     )
@@ -44,26 +49,30 @@ def add_parser(subparsers: Any) -> None:
         help="stamps as full vectors, as changes since the previous event, or as predecessors alone",
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    from ..report.page import write_report
+def run_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str, Any]:
     from ..spark.analyze import analyze
     from ..spark.session import session
 
     spark = session(arguments.master)
     try:
-        summary = analyze(
+        return analyze(
             spark,
             arguments.trace,
             arguments.out,
             timestamps=arguments.timestamps,
-            finish=write_report,
             progress=_say if sys.stderr.isatty() else lambda what: None,
+            **options,
         )
     finally:
         spark.stop()
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..report.page import write_report
+
+    summary = run_on_spark(arguments, finish=write_report)
     if arguments.json:
         print_json(summary)
     else:

@@ -1,7 +1,8 @@
 """The main job: everything the pipeline can tell of a trace, as tables and one summary.
 
-    out/stamps, predecessors, violations, necessary, skew, clocks, quarantine    Parquet
-    out/summary.json                                                             the totals
+    out/epochs, stamps, predecessors, violations, necessary, measures, skew, times, clocks,
+    out/quarantine                                                                  Parquet
+    out/summary.json                                                                the totals
 
 Computations small enough for a task are analysed whole, many to a task; a large one is laid out by epoch.
 The output directory appears when everything in it is there.
@@ -10,26 +11,21 @@ The output directory appears when everything in it is there.
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..causality.analysis import TABLES, TIMESTAMPS
+from ..causality.analysis import EVERYTHING, QUESTIONS, TABLES, TIMESTAMPS
 from ..core.errors import CausalityError
 from .events import fault, local_files, read_events
 from .large import WHOLE_EVENTS, LargeComputation, Progress
 from .storage import whole_directory, write_part
-from .whole import analyse_whole, large_computations, partitions_for
+from .whole import Sizes, Whole, analyse_whole
 
-SUMMARY = (
-    "events", "processes", "computations", "messages", "ordered_pairs", "concurrent_pairs", "reduction_edges",
-    "fifo_violations", "causal_violations", "lost", "duplicated", "misdelivered", "never_sent",
-    "clock_mismatches", "clock_regressions", "clock_impossible", "clocks_logged", "receives_before_sends",
-    "receives_before_sends_corrected", "deliveries_judged", "quarantined",
-)  # fmt: skip
+ALWAYS = ("events", "processes", "computations", "quarantined")
 
 
 def analyze(
@@ -38,12 +34,13 @@ def analyze(
     out: Path,
     *,
     timestamps: str = "full",
+    questions: Sequence[str] = EVERYTHING,
     whole_events: int = WHOLE_EVENTS,
     epoch_events: int | None = None,
     progress: Progress = lambda what: None,
     finish: Callable[[Path, dict[str, Any]], object] = lambda folder, summary: None,
 ) -> dict[str, Any]:
-    """Analyse the trace at a path into the directory `out`; the summary.
+    """Answer questions about the trace at a path in the directory `out`; the summary.
 
     `finish` may add to the directory before it appears: a report, say.
     """
@@ -57,6 +54,7 @@ def analyze(
             rows,
             folder,
             timestamps=timestamps,
+            questions=questions,
             whole_events=whole_events,
             epoch_events=epoch_events,
             progress=progress,
@@ -72,35 +70,52 @@ def analyze_events(
     folder: Path,
     *,
     timestamps: str = "full",
+    questions: Sequence[str] = EVERYTHING,
     whole_events: int = WHOLE_EVENTS,
     epoch_events: int | None = None,
     progress: Progress = lambda what: None,
 ) -> dict[str, Any]:
-    totals: Counter[str] = Counter(dict.fromkeys((*SUMMARY, "necessary_units", "necessary_edges"), 0))
+    totals: Counter[str] = Counter()
     totals["quarantined"] += _turn_away(rows.where(fault().isNotNull()), folder)
     events = rows.where(fault().isNull())
-    large = large_computations(events, whole_events)
     # Tasks may read the trace's own files only if every row of them is an event.
     files = [] if totals["quarantined"] else local_files(rows)
-    small = events.where(~F.col("computation").isin(*large)) if large else events
     progress("computations that fit a task")
-    count = small.count()
-    if count:
-        partitions = partitions_for(count, spark.sparkContext.defaultParallelism)
-        totals += analyse_whole(small, partitions, folder, timestamps)
+    sizes = Sizes(spark, events, files, folder / ".work" / "sizes")
+    large = sizes.larger_than(whole_events)
+    totals += analyse_whole(events, sizes, whole_events, Whole(folder, timestamps, questions))
+    sizes.close()
     for number, (name, size) in enumerate(sorted(large.items())):
         progress(f"computation {name!r} of {size:,} events")
         of = events.where(F.col("computation") == name)
         job = LargeComputation(
-            of, name, size, folder, f"large-{number:04d}", timestamps, epoch_events, progress, files
+            of,
+            name,
+            size,
+            folder,
+            f"large-{number:04d}",
+            timestamps,
+            epoch_events,
+            progress,
+            files,
+            questions,
         )
         totals += job.run()
-    for name, schema in TABLES.items():
+    shutil.rmtree(folder / ".work", ignore_errors=True)
+    return _finish(folder, totals, questions)
+
+
+def _finish(folder: Path, totals: Counter[str], questions: Sequence[str]) -> dict[str, Any]:
+    """A table for each answer, if only an empty one; the summary."""
+    tables = [table for question in questions for table in QUESTIONS[question].tables]
+    for name in (*tables, "quarantine"):
         if not (folder / name).exists():
-            write_part(folder / name, "empty", schema.empty_table())
-    summary = {name: totals[name] for name in SUMMARY}
-    edges = totals["necessary_edges"]
-    summary["necessary_units_mean"] = totals["necessary_units"] / edges if edges else None
+            write_part(folder / name, "empty", TABLES[name].empty_table())
+    names = [*ALWAYS, *(total for question in questions for total in QUESTIONS[question].totals)]
+    summary: dict[str, Any] = {name: totals[name] for name in names}
+    if "necessary" in questions:
+        edges = totals["necessary_edges"]
+        summary["necessary_units_mean"] = totals["necessary_units"] / edges if edges else None
     return summary
 
 

@@ -8,6 +8,7 @@ Their states compose only through n² numbers per row (see causality.units), mor
 would save going through twice; so they go through once, in order.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +27,11 @@ from .storage import write_part
 from .tasks import on_tasks
 
 
-def fold(spark: SparkSession, layout: Layout, out: Path) -> dict[str, int]:
-    work = [_predecessors, _levels]
+def fold(spark: SparkSession, layout: Layout, out: Path, questions: Sequence[str]) -> dict[str, int]:
+    folds = {"predecessors": _predecessors, "measures": _levels}
     if len(layout.names) <= MOST_PROCESSES:
-        work.append(_necessary)
+        folds["necessary"] = _necessary
+    work = [folds[question] for question in questions if question in folds]
     results = on_tasks(spark, len(work), lambda number: work[number](layout, out))
     return {name: total for result in results for name, total in result.items()}
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ..causality.analysis import CLOCK_TOTALS, QUARANTINE, TABLES, skew_table
+from ..causality.analysis import CLOCK_TOTALS, EPOCHS, EVERYTHING, QUARANTINE, TABLES, skew_table
 from ..causality.measures import measure_rows
 from ..core.errors import TraceFormatError
 from .folds import fold
@@ -33,8 +33,8 @@ from .violations import name_violations
 WHOLE_EVENTS = 200_000
 """A computation with more events is cut into epochs."""
 
-CELLS_PER_EPOCH = 8_000_000
-"""Events x processes of an epoch: 32 MB of vectors in a task."""
+CELLS_PER_EPOCH = 32_000_000
+"""Events x processes of an epoch: 128 MB of vectors in a task."""
 
 Progress = Callable[[str], object]
 
@@ -50,6 +50,7 @@ class LargeComputation:
     epoch_events: int | None
     progress: Progress
     files: Sequence[str] = ()  # that hold the events and nothing that was turned away
+    questions: Sequence[str] = EVERYTHING
 
     def run(self) -> Counter[str]:
         store = self.folder / ".work" / self.part
@@ -70,15 +71,22 @@ class LargeComputation:
         self.progress(f"laying out {self.size:,} events, about {math.ceil(self.size / per_epoch)} epochs")
         layout = lay_out(spark, self.events, self.name, store, per_epoch=per_epoch, files=self.files)
         totals = Counter(layout.totals)
-        self.progress(f"stamping {layout.epochs} epochs")
-        totals += Counter(stamp(spark, layout, self.folder, self.timestamps))
+        if {"stamp", "order"} & {*self.questions}:
+            self.progress(f"stamping {layout.epochs} epochs")
+            timestamps = self.timestamps if "stamp" in self.questions else None
+            totals += Counter(stamp(spark, layout, self.folder, timestamps))
+        if "verify-clocks" in self.questions:
+            totals += self._verify_clocks(layout)
         self.progress("immediate predecessors and necessary information")
-        totals += Counter(fold(spark, layout, self.folder))
-        self._write(name_violations(self.events, layout), "violations")
-        totals += self._verify_clocks()
-        if layout.clocks.timed:
-            self._skew(layout)
-        self._measures(layout)
+        totals += Counter(fold(spark, layout, self.folder, self.questions))
+        if "order" in self.questions:
+            self._write(name_violations(self.events, layout), "violations")
+        if "epochs" in self.questions:
+            self._epochs(layout)
+            if layout.clocks.timed:
+                self._skew(layout)
+        if "measures" in self.questions:
+            self._measures(layout)
         self._quarantine(layout.rejected)
         totals["quarantined"] += len(layout.rejected)
         totals["computations"] += 1
@@ -89,14 +97,18 @@ class LargeComputation:
         processes = max(1, self.events.select("process").distinct().count())
         return max(1000, min(WHOLE_EVENTS, CELLS_PER_EPOCH // processes))
 
-    def _verify_clocks(self) -> Counter[str]:
-        """Only full timestamps can be compared with logged ones."""
+    def _verify_clocks(self, layout: Layout) -> Counter[str]:
+        """Only full timestamps can be compared with logged ones; made for this alone if need be."""
         logged = self.events.where(F.col("clock").isNotNull())
-        if self.timestamps != "full" or logged.isEmpty():
+        if logged.isEmpty():
             return Counter()
         self.progress("logged clocks")
         spark = self.events.sparkSession
-        stamps = spark.read.parquet(str(self.folder / "stamps")).where(F.col("computation") == self.name)
+        folder = self.folder
+        if self.timestamps != "full" or "stamp" not in self.questions:
+            folder = layout.store / "full"
+            stamp(spark, layout, folder, "full")
+        stamps = spark.read.parquet(str(folder / "stamps")).where(F.col("computation") == self.name)
         faults = clock_faults(logged, stamps)
         self._write(faults, "clocks")
         counts = {row["fault"]: row["count"] for row in faults.groupBy("fault").count().collect()}
@@ -111,6 +123,16 @@ class LargeComputation:
         for number, part in enumerate(sorted(written.glob("*.parquet"))):
             part.rename(self.folder / table / f"{self.part}-{number:05d}.parquet")
         shutil.rmtree(written)
+
+    def _epochs(self, layout: Layout) -> None:
+        n = len(layout.names)
+        columns = [
+            pa.repeat(self.name, n * layout.epochs),
+            pa.array(np.repeat(np.arange(layout.epochs, dtype=np.int32), n)),
+            pa.array(layout.names * layout.epochs, pa.string()),
+            pa.array(layout.cuts.ravel()),
+        ]
+        write_part(self.folder / "epochs", self.part, pa.table(columns, schema=EPOCHS))
 
     def _skew(self, layout: Layout) -> None:
         n = len(layout.names)

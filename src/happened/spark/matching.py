@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from .cuts import Ints
+from .pieces import Piece, pieces_of
 from .storage import write_part
 from .tasks import on_tasks
 
@@ -47,7 +48,6 @@ ARRIVED = pa.schema(
         ("copies", pa.int64()),
     ]
 )
-ROWS_AT_ONCE = 500_000
 COLUMNS = ["computation", "process", "seq", "kind", "message", "to", "time", "causes"]
 
 
@@ -60,7 +60,7 @@ def match_in_files(
     store: Path,
 ) -> dict[str, int] | None:
     """Write store/edges and return the totals of the messages' fates; None: ask the shuffle join."""
-    pieces = _pieces(files)
+    pieces = pieces_of(files)
 
     def match(number: int) -> dict[str, int]:
         return dict(_Part(pieces[number], computation, names, kind).write(store, f"part-{number:05d}"))
@@ -96,34 +96,13 @@ def match_in_files(
     return dict(totals + Counter(row.asDict()))
 
 
-def _pieces(files: Sequence[str]) -> list[tuple[str, list[int]]]:
-    """Files and the row groups of each to read at once, ROWS_AT_ONCE or one group at the least."""
-    pieces = []
-    for path in files:
-        metadata = pq.read_metadata(path)
-        groups: list[int] = []
-        rows = 0
-        for group in range(metadata.num_row_groups):
-            groups.append(group)
-            rows += metadata.row_group(group).num_rows
-            if rows >= ROWS_AT_ONCE:
-                pieces.append((path, groups))
-                groups, rows = [], 0
-        if groups:
-            pieces.append((path, groups))
-    return pieces
-
-
 class _Part:
     """Some row groups' events of the computation, matched among themselves."""
 
-    def __init__(
-        self, piece: tuple[str, list[int]], computation: str, names: tuple[str, ...], kind: str
-    ) -> None:
-        path, groups = piece
-        file = pq.ParquetFile(path)
+    def __init__(self, piece: Piece, computation: str, names: tuple[str, ...], kind: str) -> None:
+        file = pq.ParquetFile(piece.path)
         present = file.schema_arrow.names
-        table = file.read_row_groups(groups, columns=[name for name in COLUMNS if name in present])
+        table = file.read_row_groups(piece.groups, columns=[name for name in COLUMNS if name in present])
         if "computation" in present:
             table = table.filter(pc.equal(pc.fill_null(table["computation"], ""), computation))
         self.table = table.combine_chunks()

@@ -36,8 +36,8 @@ EARLY = [
 """A destination; sender, seqs of send and delivery of two messages; whether FIFO is violated too."""
 
 
-def stamp(spark: SparkSession, layout: Layout, out: Path, timestamps: str) -> dict[str, int]:
-    """Write the stamps; the totals that follow from them."""
+def stamp(spark: SparkSession, layout: Layout, out: Path, timestamps: str | None) -> dict[str, int]:
+    """Write the stamps, unless timestamps is None; the totals that follow from them."""
     on_tasks(spark, layout.epochs, lambda k: _summarise(layout, k))
     frontier = Frontier.beginning(len(layout.names))
     for k in range(layout.epochs):
@@ -88,19 +88,14 @@ def _summarise(layout: Layout, k: int) -> int:
     return epoch.events
 
 
-def _stamp(layout: Layout, k: int, out: Path, timestamps: str) -> dict[str, int]:
+def _stamp(layout: Layout, k: int, out: Path, timestamps: str | None) -> dict[str, int]:
     share, frontier = layout.share(k), _load(_path(layout, "frontier", k))
     epoch, _ = build_epoch(layout, k, share["edges"])
     stamped = stamp_epoch(epoch, frontier)
     vectors = stamped.event_vectors()
-    n = epoch.processes
-    before = np.zeros((n, n), np.int32)
-    known = np.flatnonzero(frontier.last > 0)
-    before[known] = frontier.vectors[frontier.rows(known, frontier.last[known])]
-    names = [pa.repeat(layout.computation, n), pa.array(layout.names, pa.string())]
-    everyone = np.zeros(n, np.int64)
-    table = clock_table(names, everyone, epoch.process, epoch.seq, vectors, timestamps, k, before)
-    write_part(out / "stamps", f"{layout.store.name}-{k:06d}", table)
+    if timestamps is not None:
+        table = _table(layout, k, epoch, frontier, vectors, timestamps)
+        write_part(out / "stamps", f"{layout.store.name}-{k:06d}", table)
     early = _early(stamped, frontier, share["slots"])
     if len(early):
         write_part(layout.store / "early", f"{k:06d}", pa.table(list(early.T), names=EARLY))
@@ -109,6 +104,18 @@ def _stamp(layout: Layout, k: int, out: Path, timestamps: str) -> dict[str, int]
         "causal_violations": len(early),
         "fifo_violations": int(early[:, 7].sum()),
     }
+
+
+def _table(
+    layout: Layout, k: int, epoch: Epoch, frontier: Frontier, vectors: Ints, timestamps: str
+) -> pa.Table:
+    n = epoch.processes
+    before = np.zeros((n, n), np.int32)
+    known = np.flatnonzero(frontier.last > 0)
+    before[known] = frontier.vectors[frontier.rows(known, frontier.last[known])]
+    names = [pa.repeat(layout.computation, n), pa.array(layout.names, pa.string())]
+    everyone = np.zeros(n, np.int64)
+    return clock_table(names, everyone, epoch.process, epoch.seq, vectors, timestamps, k, before)
 
 
 def _early(stamped: Stamped, frontier: Frontier, slots: Ints) -> Ints:

@@ -1,42 +1,133 @@
 """Many computations that each fit into a task, many to a task.
 
-In    events; every computation in it small enough for one Python worker
-Out   all tables of causality.analysis, as parts under `out`; the totals
-Cost  one shuffle by computation; the rows cross to Python once, a batch of computations at a time
+In    events; the files that hold them, if any do; the questions
+Out   all tables of causality.analysis that answer them, as parts under `out`; the totals
+Cost  one scan by tasks that read the files themselves; what lies across pieces of files is shuffled by
+      computation and crosses to Python once, a batch of computations at a time
 """
 
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..causality.analysis import TABLES, analyse
+from ..causality.analysis import TABLES, Analysis, analyse
 from ..trace import SCHEMA
+from .pieces import Piece, pieces_of
 from .storage import write_part
+from .tasks import on_tasks
 
 EVENTS_PER_BATCH = 200_000
 
 
-def analyse_whole(events: DataFrame, partitions: int, out: Path, timestamps: str) -> Counter[str]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        totals: Counter[str] = Counter()
-        for table in _whole_computations(batches):
-            analysis = analyse(table.select(SCHEMA.names).cast(SCHEMA), timestamps=timestamps)
-            totals += analysis.totals
-            part = f"whole-{uuid.uuid4().hex}"
-            for name in TABLES:
-                if analysis.tables[name]:
-                    write_part(out / name, part, analysis.table(name))
-        yield pa.RecordBatch.from_pydict({"totals": [json.dumps(totals)]})
+@dataclass(frozen=True)
+class Whole:
+    """What is asked of each computation, and where the answers go."""
 
-    grouped = events.repartition(partitions, "computation").sortWithinPartitions("computation")
-    rows = grouped.mapInArrow(run, "totals string").collect()
-    return sum((Counter(json.loads(row["totals"])) for row in rows), Counter())
+    out: Path
+    timestamps: str
+    questions: Sequence[str]
+
+    def analyse(self, table: pa.Table) -> Counter[str]:
+        analysis: Analysis = analyse(table, timestamps=self.timestamps, questions=self.questions)
+        part = f"whole-{uuid.uuid4().hex}"
+        for name in TABLES:
+            if analysis.tables[name]:
+                write_part(self.out / name, part, analysis.table(name))
+        return analysis.totals
+
+    def shuffled(self, events: DataFrame, partitions: int) -> Counter[str]:
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            totals: Counter[str] = Counter()
+            for table in _whole_computations(batches):
+                totals += self.analyse(table.select(SCHEMA.names).cast(SCHEMA))
+            yield pa.RecordBatch.from_pydict({"totals": [json.dumps(totals)]})
+
+        grouped = events.repartition(partitions, "computation").sortWithinPartitions("computation")
+        rows = grouped.mapInArrow(run, "totals string").collect()
+        return sum((Counter(json.loads(row["totals"])) for row in rows), Counter())
+
+    def in_place(self, spark: SparkSession, pieces: list[Piece], others: Path) -> Counter[str]:
+        """The computations that lie in one piece each: all but those named in `others`."""
+
+        def run(number: int) -> Counter[str]:
+            table = pieces[number].read()
+            theirs = pq.read_table(others)["computation"]
+            mine = table.filter(pc.invert(pc.is_in(table["computation"], value_set=theirs)))
+            return self.analyse(mine)
+
+        return sum(map(Counter, on_tasks(spark, len(pieces), run)), Counter())
+
+
+class Sizes:
+    """How large each computation is and over how many pieces it is spread; the names stay on disk."""
+
+    def __init__(self, spark: SparkSession, events: DataFrame, files: Sequence[str], store: Path) -> None:
+        self._spark, self._store = spark, store
+        self.pieces = pieces_of(files)
+        if self.pieces:
+            self._count_in_files()
+            counted = spark.read.parquet(str(store / "counted"))
+            self._sizes = counted.groupBy("computation").agg(
+                F.sum("events").alias("events"), F.count(F.lit(1)).alias("pieces")
+            )
+        else:
+            counts = events.groupBy("computation").agg(F.count(F.lit(1)).alias("events"))
+            self._sizes = counts.withColumn("pieces", F.lit(2))
+        self._sizes = self._sizes.persist()
+
+    def _count_in_files(self) -> None:
+        pieces, store = self.pieces, self._store
+
+        def count(number: int) -> int:
+            counts = pieces[number].computations().combine_chunks().value_counts()
+            columns = [counts.field("values"), counts.field("counts")]
+            table = pa.table(columns, names=["computation", "events"])
+            write_part(store / "counted", f"{number:06d}", table)
+            return len(counts)
+
+        on_tasks(self._spark, len(pieces), count)
+
+    def larger_than(self, threshold: int) -> dict[str, int]:
+        """The computations with more events than a task should take whole; few, by definition."""
+        rows = self._sizes.where(F.col("events") > threshold).collect()
+        return {row["computation"]: row["events"] for row in rows}
+
+    def crossing(self, threshold: int) -> DataFrame:
+        """The small computations that lie in several pieces."""
+        return self._sizes.where((F.col("events") <= threshold) & (F.col("pieces") > 1))
+
+    def not_in_place(self, threshold: int) -> Path:
+        """A file that names what cannot be taken whole from one piece."""
+        path = self._store / "elsewhere"
+        rows = self._sizes.where((F.col("events") > threshold) | (F.col("pieces") > 1))
+        rows.select("computation").coalesce(1).write.mode("overwrite").parquet(str(path))
+        return path
+
+    def close(self) -> None:
+        self._sizes.unpersist()
+
+
+def analyse_whole(events: DataFrame, sizes: Sizes, threshold: int, whole: Whole) -> Counter[str]:
+    """Every computation of at most `threshold` events."""
+    spark = events.sparkSession
+    totals: Counter[str] = Counter()
+    if sizes.pieces:
+        totals += whole.in_place(spark, sizes.pieces, sizes.not_in_place(threshold))
+    crossing = sizes.crossing(threshold)
+    count = crossing.agg(F.sum("events")).first()[0]
+    if count:
+        theirs = events.join(crossing.select("computation"), "computation", "left_semi")
+        totals += whole.shuffled(theirs, partitions_for(count, spark.sparkContext.defaultParallelism))
+    return totals
 
 
 def _whole_computations(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -59,9 +150,3 @@ def _whole_computations(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]
 
 def partitions_for(events: int, parallelism: int) -> int:
     return max(1, min(parallelism * 4, events // 50_000 + 1))
-
-
-def large_computations(events: DataFrame, threshold: int) -> dict[str, int]:
-    """The computations with more events than a task should take whole; few, by definition."""
-    sizes = events.groupBy("computation").agg(F.count(F.lit(1)).alias("events"))
-    return {row["computation"]: row["events"] for row in sizes.where(F.col("events") > threshold).collect()}

@@ -6,6 +6,7 @@ SCHEMA and passes `validate`; columns that a Parquet file lacks are null, column
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ def read(path: str | os.PathLike[str]) -> pa.Table:
         validate(table, lambda row: (str(path), lines[row]))
         return table
     parts = _parts(path)
-    tables = [_read_part(part) for part in parts]
+    tables = [read_part(part) for part in parts]
     ends = np.cumsum([table.num_rows for table in tables])
 
     def place(row: int) -> tuple[str, int | None]:
@@ -71,9 +72,11 @@ def _parts(path: Path) -> list[Path]:
     )
 
 
-def _read_part(path: Path) -> pa.Table:
+def read_part(path: Path, groups: Sequence[int] | None = None) -> pa.Table:
+    """One Parquet part, or some row groups of it, by SCHEMA; not validated."""
     try:
-        table = _open(path).read()
+        file = _open(path)
+        table = file.read() if groups is None else file.read_row_groups(groups)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
     return pa.table([_column(table, field, path) for field in SCHEMA], schema=SCHEMA)
