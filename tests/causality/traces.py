@@ -95,6 +95,8 @@ def rows_of(table, name):
             row = (row["computation"], row["process"], row["seq"], tuple(sorted(row["clock"] or ())))
         elif name == "violations":
             row = tuple(row[key] for key in ("computation", "order", "process", "early", "early_seq"))
+            if row[1] == "total":  # which pair of messages stands for a disagreement may differ
+                continue
         else:
             row = tuple(row.values())
         rows.append(row)

@@ -3,13 +3,14 @@
 import json
 import random
 from functools import partial
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from causality import traces
-from happened.causality import encode
+from happened.causality import check_order, encode
 from happened.causality.analysis import TABLES, analyse
 from happened.core.errors import CausalityError, TraceFormatError
 from happened.ordering import create
@@ -104,6 +105,71 @@ def test_one_computation_cut_into_epochs(spark, tmp_path, seed, epoch_events, sk
     epochs = set(pq.read_table(tmp_path / "out" / "stamps")["epoch"].to_pylist())
     assert len(epochs) > (2 if epoch_events == 40 else 0)
     assert summary["receives_before_sends"] >= summary["receives_before_sends_corrected"]
+
+
+def edges_of(table):
+    """Happened-before of one computation as (process, seq) pairs, from the kernels' own encoding."""
+    (c,) = encode(table)
+    name = [(c.process_names[c.process[e]], int(c.seq[e])) for e in range(c.events)]
+    edges = {(name[c.source[e]], name[e]) for e in range(c.events) if c.source[e] >= 0}
+    return edges | {
+        (name[cause], name[e])
+        for e in range(c.events)
+        for cause in c.causes[c.cause_offsets[e] : c.cause_offsets[e + 1]]
+    }
+
+
+def test_witnesses_across_epochs_are_paths_of_happened_before(spark, tmp_path, seed):
+    table = write(wild_rows(seed, 40, prefix="w", skew=100), tmp_path / "trace")
+    summary = analyze(
+        spark,
+        tmp_path / "trace",
+        tmp_path / "out",
+        questions=["order"],
+        whole_events=1,
+        epoch_events=60,
+    )
+    found = pq.read_table(tmp_path / "out" / "violations").to_pylist()
+    edges = edges_of(table)
+    sends = {
+        row["message"]: (row["process"], row["seq"]) for row in table.to_pylist() if row["kind"] == "send"
+    }
+    early = [row for row in found if row["order"] == "causal"]
+    assert len(early) == summary["causal_violations"] > 3
+    for row in early[:100]:
+        path = [(step["process"], step["seq"]) for step in row["path"]]
+        assert path[0] == sends[row["overtaken"]]
+        assert path[-1] == sends[row["early"]]
+        for one, next_ in pairwise(path):
+            assert (one, next_) in edges or (one[0] == next_[0] and one[1] < next_[1])
+    assert any(len(row["path"]) > 3 for row in early)
+
+
+def test_total_order_across_epochs(spark, tmp_path, seed):
+    table = write(wild_rows(seed, 40, prefix="w", skew=100), tmp_path / "trace")
+    summary = analyze(
+        spark,
+        tmp_path / "trace",
+        tmp_path / "out",
+        questions=["order"],
+        whole_events=1,
+        epoch_events=60,
+    )
+    verdict = check_order(table, "total")
+    assert summary["total_violations"] == verdict.violations > 0
+    rows = {(row["process"], row["seq"]): row for row in table.to_pylist()}
+    found = [
+        row for row in pq.read_table(tmp_path / "out" / "violations").to_pylist() if row["order"] == "total"
+    ]
+    assert len(found) == summary["total_violations"]
+    for row in found:
+        first, second = row["path"]
+        assert first["process"] == second["process"] != row["process"]
+        assert (first["message"], second["message"]) == (row["overtaken"], row["early"])
+        assert first["seq"] < second["seq"]
+        assert row["early_seq"] < row["overtaken_seq"]
+        assert rows[row["process"], row["early_seq"]]["message"] == row["early"]
+        assert rows[row["process"], row["overtaken_seq"]]["message"] == row["overtaken"]
 
 
 def test_an_output_that_exists_is_not_touched(spark, tmp_path):

@@ -30,9 +30,12 @@ from .order import causal_order
 from .predecessors import PREDECESSORS, computation_predecessors, edges_table
 from .skew import Skew, estimate
 from .stamps import stamp_computation
-from .verdict import EarlyDelivery
+from .total import total_order
+from .verdict import Disagreement, EarlyDelivery
 
 TIMESTAMPS = ("full", "sparse", "predecessors")
+TOTAL_WITNESSES = 1000
+"""Causal order leaves concurrent messages in any order, so disagreements can be as many as deliveries."""
 
 _EVENT = [
     pa.field("computation", pa.string(), nullable=False),
@@ -130,8 +133,8 @@ QUESTIONS = {
     "predecessors": Question(("predecessors",), ("reduction_edges",)),
     "order": Question(
         ("violations",),
-        ("messages", "fifo_violations", "causal_violations", "lost", "duplicated", "misdelivered",
-         "never_sent", "deliveries_judged"),
+        ("messages", "fifo_violations", "causal_violations", "total_violations", "lost", "duplicated",
+         "misdelivered", "never_sent", "deliveries_judged"),
     ),
     "necessary": Question(("necessary",), ("necessary_units_mean",)),
     "measures": Question(("measures",), ()),
@@ -189,14 +192,15 @@ def _analyse_union(
     if "epochs" in questions:
         analysis.add("epochs", _epochs(c))
     if "stamp" in questions:
-        analysis.add("stamps", stamps_table(c, vectors, timestamps))
+        if timestamps != "predecessors":
+            analysis.add("stamps", stamps_table(c, vectors, timestamps))
         _count(c, vectors, analysis.totals)
     if "order" in questions:
         _judge(c, vectors, analysis)
     if "necessary" in questions and c.slot_dest.size:
         _need(c, vectors, analysis)
-    if "predecessors" in questions:
-        _reduce(c, vectors, analysis)
+    if "predecessors" in questions or ("stamp" in questions and timestamps == "predecessors"):
+        _reduce(c, vectors, timestamps, questions, analysis)
     if "verify-clocks" in questions:
         _verify(c, vectors, table, analysis)
     if "measures" in questions or "epochs" in questions:
@@ -223,6 +227,9 @@ def _judge(c: Computation, vectors: Ints, analysis: Analysis) -> None:
         totals[f"{order}_violations"] += verdict.violations
         analysis.add("violations", violations_table(verdict.witnesses))
     totals["deliveries_judged"] += verdict.deliveries
+    agreed = total_order(c, TOTAL_WITNESSES)
+    totals["total_violations"] += agreed.violations
+    analysis.add("violations", violations_table(agreed.witnesses))
     fates = check_delivery([c], examples=0)
     for name in ("messages", "lost", "duplicated", "misdelivered", "never_sent"):
         totals[name] += getattr(fates, name)
@@ -235,13 +242,30 @@ def _need(c: Computation, vectors: Ints, analysis: Analysis) -> None:
     analysis.add("necessary", units.counts_table().drop_columns("message"))
 
 
-def _reduce(c: Computation, vectors: Ints, analysis: Analysis) -> None:
+def _reduce(
+    c: Computation, vectors: Ints, timestamps: str, questions: Sequence[str], analysis: Analysis
+) -> None:
     """Among the relevant events; where a computation marks none, all of its events are."""
     owner = c.owner[c.process]
     marked = np.bincount(owner, c.relevant) > 0
-    effects, causes = computation_predecessors(c, vectors, c.relevant | ~marked[owner])
-    analysis.totals["reduction_edges"] += effects.size
-    analysis.add("predecessors", edges_table(c, effects, causes))
+    relevant = c.relevant | ~marked[owner]
+    effects, causes = computation_predecessors(c, vectors, relevant)
+    if "predecessors" in questions:
+        analysis.totals["reduction_edges"] += effects.size
+        analysis.add("predecessors", edges_table(c, effects, causes))
+    if "stamp" in questions and timestamps == "predecessors":
+        events = np.flatnonzero(relevant)
+        counts = np.bincount(effects, minlength=c.events)[events]
+        clock = predecessor_clocks(counts, c.names_of(c.process[causes])[1], c.seq[causes])
+        columns = [*c.names_of(c.process[events]), pa.array(c.seq[events].astype(np.int64))]
+        epoch = pa.repeat(pa.scalar(0, pa.int32()), len(events))
+        analysis.add("stamps", pa.table([*columns, epoch, clock], schema=STAMPS))
+
+
+def predecessor_clocks(counts: Ints, processes: pa.Array, seqs: Ints) -> pa.Array:
+    """Immediate predecessors as clocks: so many to each event, of these processes and seqs."""
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return pa.MapArray.from_arrays(offsets, processes, pa.array(np.asarray(seqs, np.int64)))
 
 
 def _verify(c: Computation, vectors: Ints, table: pa.Table, analysis: Analysis) -> None:
@@ -321,25 +345,23 @@ def clock_table(
     full          every entry that is not zero
     sparse        the entries that differ from the event before on the same process (`before` has the
                   vectors before each process's first event here, where those are not zero)
-    predecessors  no clock: the table of immediate predecessors is the timestamp
+
+    Immediate predecessors, the third form, come from where those are found.
     """
-    if timestamps == "predecessors":
-        clock = pa.nulls(len(process), STAMPS.field("clock").type)
+    if timestamps == "sparse":
+        shown = np.empty(vectors.shape, bool)
+        np.not_equal(vectors[1:], vectors[:-1], out=shown[1:])
+        starts = np.flatnonzero(np.diff(process, prepend=-1))
+        shown[starts] = vectors[starts] != (0 if before is None else before[process[starts]])
     else:
         shown = vectors != 0
-        if timestamps == "sparse":
-            previous = np.empty_like(vectors)
-            previous[1:] = vectors[:-1]
-            starts = np.flatnonzero(np.diff(process, prepend=-1))
-            previous[starts] = 0 if before is None else before[process[starts]]
-            shown = vectors != previous
-        row, column = np.nonzero(shown)
-        offsets = np.concatenate([[0], np.cumsum(shown.sum(axis=1))]).astype(np.int32)
-        clock = pa.MapArray.from_arrays(
-            offsets,
-            names[1].take(pa.array(first[process[row]] + column)),
-            pa.array(vectors[shown].astype(np.int64)),
-        )
+    row, column = np.nonzero(shown)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(process)))]).astype(np.int32)
+    clock = pa.MapArray.from_arrays(
+        offsets,
+        names[1].take(pa.array(first[process[row]] + column)),
+        pa.array(vectors[row, column].astype(np.int64)),
+    )
     return pa.table(
         [
             *(name.take(pa.array(process)) for name in names),
@@ -349,6 +371,21 @@ def clock_table(
         ],
         schema=STAMPS,
     )
+
+
+def _disagreement(w: Disagreement) -> dict[str, Any]:
+    """At `process` the two came in one order; the path has their deliveries in the other, elsewhere."""
+    early, overtaken = w.other
+    return {
+        "computation": w.computation,
+        "order": "total",
+        "process": early.process,
+        "early": early.message,
+        "early_seq": early.seq,
+        "overtaken": overtaken.message,
+        "overtaken_seq": overtaken.seq,
+        "path": [{"process": e.process, "seq": e.seq, "kind": e.kind, "message": e.message} for e in w.one],
+    }
 
 
 def violations_table(witnesses: Any) -> pa.Table:
@@ -365,7 +402,8 @@ def violations_table(witnesses: Any) -> pa.Table:
                 {"process": e.process, "seq": e.seq, "kind": e.kind, "message": e.message} for e in w.path
             ],
         }
-        for w in witnesses
         if isinstance(w, EarlyDelivery)
+        else _disagreement(w)
+        for w in witnesses
     ]
     return pa.Table.from_pylist(rows, schema=VIOLATIONS)

@@ -201,22 +201,20 @@ def complete(summary: Frontier, frontier: Frontier) -> Frontier:
 @njit(cache=True)
 def complete_rows(vectors, last, keys, old, seq_bits):  # type: ignore[no-untyped-def]
     n = last.size
-    named = np.empty(n, np.int64)
+    known = np.empty(n, vectors.dtype)  # to the old events joined so far, who thus cover older ones
     for r in range(vectors.shape[0]):
-        count = 0
+        known[:] = 0
         for p in range(n):
             seq = min(np.int64(vectors[r, p]), last[p])
-            if seq > 0:
+            if seq > known[p]:
                 row = np.searchsorted(keys, (np.int64(p) << seq_bits) | seq)
                 if row == keys.size or keys[row] != (np.int64(p) << seq_bits) | seq:
                     return False
-                named[count] = row
-                count += 1
-        row_of_r = vectors[r]
-        for k in range(count):
-            row_of_old = old[named[k]]
-            for q in range(n):  # without a branch: one instruction joins several entries
-                row_of_r[q] = max(row_of_r[q], row_of_old[q])
+                joined = old[row]
+                for q in range(n):  # without a branch: one instruction joins several entries
+                    known[q] = max(known[q], joined[q])
+        for q in range(n):
+            vectors[r, q] = max(vectors[r, q], known[q])
     return True
 
 

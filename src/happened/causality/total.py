@@ -16,11 +16,11 @@ from .verdict import Disagreement, Verdict
 
 
 @njit(cache=True)
-def disagreements(message, dest_ends, first, messages, limit):  # type: ignore[no-untyped-def]
+def disagreements(message, dest_ends, first, chosen, messages, limit):  # type: ignore[no-untyped-def]
     """Whether two processes share two messages, how many deliveries disagree, and the first `limit` pairs.
 
     message lists what each process delivered, in order; process p's deliveries end at dest_ends[p]. Only
-    the processes from first[q] on share anything with q.
+    the processes from first[q] on share anything with q. Each q `chosen` is compared with those before it.
     A pair is two positions in it, both of the process with the smaller index: the other one delivered
     the second message first.
     """
@@ -28,7 +28,7 @@ def disagreements(message, dest_ends, first, messages, limit):  # type: ignore[n
     comparable = False
     count = 0
     place = np.full(messages, -1, np.int64)  # of each message in q's order
-    for q in range(dest_ends.size):
+    for q in chosen:
         q_start = dest_ends[q - 1] if q > 0 else 0
         for d in range(q_start, dest_ends[q]):
             place[message[d]] = d
@@ -54,14 +54,24 @@ def disagreements(message, dest_ends, first, messages, limit):  # type: ignore[n
 
 
 def total_order(c: Computation, limit: int) -> Verdict:
+    """Total order of one computation, or of a union. Processes are compared in the order of their names, so
+    that the count does not depend on how they came to be numbered."""
     slots = np.flatnonzero(c.slot_delivery >= 0)
-    slots = slots[np.lexsort((c.slot_delivery[slots], c.slot_dest[slots]))]
-    dest_ends = np.cumsum(np.bincount(c.slot_dest[slots], minlength=c.processes))
+    judged = slots.size
+    slots = slots[np.diff(c.dest_offsets)[c.slot_message[slots]] > 1]
+    rank = np.empty(c.processes, np.int64)
+    rank[np.lexsort((np.array(c.process_names), c.owner))] = np.arange(c.processes)
+    dest = rank[c.slot_dest[slots]]
+    order = np.lexsort((c.slot_delivery[slots], dest))
+    slots = slots[order]
+    dest_ends = np.cumsum(np.bincount(dest, minlength=c.processes))
+    everyone = np.arange(c.processes)
     comparable, count, pairs = disagreements(
-        c.slot_message[slots].astype(np.int64), dest_ends, c.first, c.send.size, max(limit, 0)
+        c.slot_message[slots].astype(np.int64), dest_ends, c.first, everyone, c.send.size, max(limit, 0)
     )
-    witnesses = tuple(_disagreement(c, slots, *pair) for pair in pairs)
-    return Verdict("total", count == 0 if comparable else None, slots.size, int(count), witnesses)
+    named = np.argsort(rank)
+    witnesses = tuple(_disagreement(c, slots, *pair[:2], named[pair[2]]) for pair in pairs)
+    return Verdict("total", count == 0 if comparable else None, judged, int(count), witnesses)
 
 
 def _disagreement(c: Computation, slots: Ints, first: Any, second: Any, other: Any) -> Disagreement:

@@ -1,4 +1,5 @@
-"""One question of `happened analyze` by itself: `happened stamp`, `happened order`, and so on."""
+"""One question of `happened analyze` by itself: `happened stamp`, `happened order`, and so on; and
+`happened rebuild`, which turns timestamps stored in less into full vectors."""
 
 import argparse
 from functools import partial
@@ -29,19 +30,43 @@ def add_parser(subparsers: Any) -> None:
         )
         add_options(parser)
         parser.set_defaults(run=partial(_run, name))
+    rebuild = subparsers.add_parser(
+        "rebuild",
+        help="full vector clocks from dependency vectors, sparse stamps or immediate predecessors (on Spark)",
+        description="Rebuild full vector clocks from timestamps that were stored in less: what `analyze "
+        "--timestamps sparse` or `predecessors` wrote, or a table of dependency vectors with the columns of "
+        "`stamps`. Where only relevant events have a clock, an entry is the seq of the newest of those.",
+    )
+    rebuild.add_argument("stamps", type=Path, metavar="STAMPS", help="a table of stamps, or its directory")
+    rebuild.add_argument("--out", type=Path, required=True, metavar="DIR", help="must not exist")
+    rebuild.add_argument("--master", help="Spark master (default: local[*])")
+    rebuild.add_argument("--json", action="store_true", help="print the summary as JSON")
+    rebuild.set_defaults(run=_rebuild)
+
+
+def _rebuild(arguments: argparse.Namespace) -> int:
+    from ..spark.rebuild import rebuild
+    from ..spark.session import session
+
+    spark = session(arguments.master)
+    try:
+        _print(rebuild(spark, arguments.stamps, arguments.out), arguments)
+    finally:
+        spark.stop()
+    return 0
 
 
 def _run(name: str, arguments: argparse.Namespace) -> int:
     summary = run_on_spark(arguments, questions=[name])
-    if arguments.json:
-        print_json(summary)
-    else:
-        _show(summary, arguments.out)
+    _print(summary, arguments)
     return 1 if summary.get("causal_violations") else 0
 
 
-def _show(summary: dict[str, Any], out: Path) -> None:
+def _print(summary: dict[str, Any], arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        print_json(summary)
+        return
     for what, value in summary.items():
         shown = "-" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
         print(f"  {what.replace('_', ' '):34}{shown:>16}")
-    print(f"tables and summary.json are in {out}")
+    print(f"tables and summary.json are in {arguments.out}")

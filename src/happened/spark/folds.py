@@ -8,35 +8,44 @@ Their states compose only through n² numbers per row (see causality.units), mor
 would save going through twice; so they go through once, in order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from ..causality.analysis import NECESSARY
-from ..causality.epochs import Frontier
+from ..causality.analysis import NECESSARY, STAMPS, predecessor_clocks
+from ..causality.epochs import Epoch, Frontier
 from ..causality.marks import level_epoch, mark_epoch, no_marks
 from ..causality.measures import MEASURES, width_rows
 from ..causality.predecessors import PREDECESSORS
 from ..causality.units import MOST_PROCESSES, UnitState, count_units
+from .cuts import Ints
 from .layout import Layout
 from .stamp import build_epoch, places
 from .storage import write_part
 from .tasks import on_tasks
 
+FOLDS = ("predecessors", "measures", "necessary", "stamps")
+"""`stamps` are the immediate predecessors once more, as timestamps."""
 
-def fold(spark: SparkSession, layout: Layout, out: Path, questions: Sequence[str]) -> dict[str, int]:
-    folds = {"predecessors": _predecessors, "measures": _levels}
-    if len(layout.names) <= MOST_PROCESSES:
-        folds["necessary"] = _necessary
-    work = [folds[question] for question in questions if question in folds]
+
+def fold(spark: SparkSession, layout: Layout, out: Path, wanted: Sequence[str]) -> dict[str, int]:
+    work: list[Callable[[Layout, Path], dict[str, int]]] = []
+    if "predecessors" in wanted or "stamps" in wanted:
+        tables = [name for name in wanted if name in ("predecessors", "stamps")]
+        work.append(partial(_predecessors, tables))
+    if "measures" in wanted:
+        work.append(_levels)
+    if "necessary" in wanted and len(layout.names) <= MOST_PROCESSES:
+        work.append(_necessary)
     results = on_tasks(spark, len(work), lambda number: work[number](layout, out))
     return {name: total for result in results for name, total in result.items()}
 
 
-def _predecessors(layout: Layout, out: Path) -> dict[str, int]:
+def _predecessors(tables: Sequence[str], layout: Layout, out: Path) -> dict[str, int]:
     names = pa.array(layout.names, pa.string())
     state, found = no_marks(len(layout.names)), 0
     for k in range(layout.epochs):
@@ -48,17 +57,27 @@ def _predecessors(layout: Layout, out: Path) -> dict[str, int]:
         kept = share["kept"]
         (effects, process, seq), state = mark_epoch(epoch, relevant, state, kept[:, 0], kept[:, 1])
         found += effects.size
-        columns = [
-            pa.repeat(layout.computation, effects.size),
-            names.take(pa.array(epoch.process[effects])),
-            pa.array(epoch.seq[effects]),
-            names.take(pa.array(process)),
-            pa.array(seq),
-        ]
-        write_part(
-            out / "predecessors", f"{layout.store.name}-{k:06d}", pa.table(columns, schema=PREDECESSORS)
-        )
-    return {"reduction_edges": found}
+        part = f"{layout.store.name}-{k:06d}"
+        causes = names.take(pa.array(process))
+        if "predecessors" in tables:
+            columns = [*_named(layout, names, epoch, effects), causes, pa.array(seq)]
+            write_part(out / "predecessors", part, pa.table(columns, schema=PREDECESSORS))
+        if "stamps" in tables:
+            events = np.flatnonzero(relevant)
+            # The effects come in topological order, the events by process: each keeps its own causes.
+            order = np.argsort(effects, kind="stable")
+            clock = predecessor_clocks(
+                np.bincount(effects, minlength=epoch.events)[events], causes.take(pa.array(order)), seq[order]
+            )
+            number = pa.repeat(pa.scalar(k, pa.int32()), events.size)
+            columns = [*_named(layout, names, epoch, events), number, clock]
+            write_part(out / "stamps", part, pa.table(columns, schema=STAMPS))
+    return {"reduction_edges": found} if "predecessors" in tables else {}
+
+
+def _named(layout: Layout, names: pa.Array, epoch: Epoch, events: Ints) -> list[pa.Array]:
+    processes = names.take(pa.array(epoch.process[events]))
+    return [pa.repeat(layout.computation, events.size), processes, pa.array(epoch.seq[events])]
 
 
 def _levels(layout: Layout, out: Path) -> dict[str, int]:

@@ -22,13 +22,14 @@ from pyspark.sql import functions as F
 from ..causality.analysis import CLOCK_TOTALS, EPOCHS, EVERYTHING, QUARANTINE, TABLES, skew_table
 from ..causality.measures import measure_rows
 from ..core.errors import TraceFormatError
-from .folds import fold
+from .folds import FOLDS, fold
 from .layout import Layout, lay_out
 from .skew import corrected_times
 from .stamp import stamp
 from .storage import write_part
+from .total import count_disagreements
 from .verify_clocks import clock_faults
-from .violations import name_violations
+from .violations import name_disagreements, name_violations
 
 WHOLE_EVENTS = 200_000
 """A computation with more events is cut into epochs."""
@@ -73,14 +74,15 @@ class LargeComputation:
         totals = Counter(layout.totals)
         if {"stamp", "order"} & {*self.questions}:
             self.progress(f"stamping {layout.epochs} epochs")
-            timestamps = self.timestamps if "stamp" in self.questions else None
+            as_vectors = "stamp" in self.questions and self.timestamps != "predecessors"
+            timestamps = self.timestamps if as_vectors else None
             totals += Counter(stamp(spark, layout, self.folder, timestamps))
         if "verify-clocks" in self.questions:
             totals += self._verify_clocks(layout)
         self.progress("immediate predecessors and necessary information")
-        totals += Counter(fold(spark, layout, self.folder, self.questions))
+        totals += Counter(fold(spark, layout, self.folder, self._folds()))
         if "order" in self.questions:
-            self._write(name_violations(self.events, layout), "violations")
+            totals += self._violations(layout)
         if "epochs" in self.questions:
             self._epochs(layout)
             if layout.clocks.timed:
@@ -92,6 +94,12 @@ class LargeComputation:
         totals["computations"] += 1
         totals["concurrent_pairs"] += self.size * (self.size - 1) // 2 - totals["ordered_pairs"]
         return totals
+
+    def _folds(self) -> list[str]:
+        """What is folded, by the tables it fills."""
+        stamps = "stamp" in self.questions and self.timestamps == "predecessors"
+        folds = [question for question in self.questions if question in FOLDS]
+        return [*folds, "stamps"] if stamps else folds
 
     def _epoch_events(self) -> int:
         processes = max(1, self.events.select("process").distinct().count())
@@ -123,6 +131,15 @@ class LargeComputation:
         for number, part in enumerate(sorted(written.glob("*.parquet"))):
             part.rename(self.folder / table / f"{self.part}-{number:05d}.parquet")
         shutil.rmtree(written)
+
+    def _violations(self, layout: Layout) -> Counter[str]:
+        self.progress("witnesses, and total order")
+        self._write(name_violations(self.events, layout), "violations")
+        count, found = count_disagreements(self.events.sparkSession, self.events, layout)
+        if found:
+            table = name_disagreements(self.events, layout, found)
+            write_part(self.folder / "violations", f"{self.part}-total", table)
+        return Counter({"total_violations": count})
 
     def _epochs(self, layout: Layout) -> None:
         n = len(layout.names)

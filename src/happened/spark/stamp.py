@@ -89,7 +89,7 @@ def _summarise(layout: Layout, k: int) -> int:
 
 
 def _stamp(layout: Layout, k: int, out: Path, timestamps: str | None) -> dict[str, int]:
-    share, frontier = layout.share(k), _load(_path(layout, "frontier", k))
+    share, frontier = layout.share(k), load_frontier(layout, k)
     epoch, _ = build_epoch(layout, k, share["edges"])
     stamped = stamp_epoch(epoch, frontier)
     vectors = stamped.event_vectors()
@@ -146,6 +146,11 @@ def _early(stamped: Stamped, frontier: Frontier, slots: Ints) -> Ints:
     return np.column_stack(
         [dest[early], slots[early][:, [0, 1, 3]], slots[passed][:, [0, 1, 3]], fifo.astype(np.int64)]
     )
+
+
+def load_frontier(layout: Layout, k: int) -> Frontier:
+    """The exact frontier that enters epoch k; there once `stamp` has begun its second pass."""
+    return _load(_path(layout, "frontier", k))
 
 
 def _path(layout: Layout, what: str, k: int) -> Path:
