@@ -66,6 +66,8 @@ def run_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str, Any
             **options,
         )
     finally:
+        if sys.stderr.isatty():
+            note("")
         spark.stop()
 
 
@@ -83,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _say(what: str) -> None:
-    note(f"happened: {what} …")
+    """On one line of the terminal, each over the one before."""
+    print(f"\r\x1b[Khappened: {what} …", end="", file=sys.stderr, flush=True)
 
 
 def show(summary: dict[str, Any], out: Path) -> None:

@@ -76,7 +76,7 @@ class LargeComputation:
             self.progress(f"stamping {layout.epochs} epochs")
             as_vectors = "stamp" in self.questions and self.timestamps != "predecessors"
             timestamps = self.timestamps if as_vectors else None
-            totals += Counter(stamp(spark, layout, self.folder, timestamps))
+            totals += Counter(stamp(spark, layout, self.folder, timestamps, self.progress))
         if "verify-clocks" in self.questions:
             totals += self._verify_clocks(layout)
         self.progress("immediate predecessors and necessary information")

@@ -7,6 +7,7 @@ Cost  summarise: one task per epoch; scan: the driver, one frontier at a time; s
 See causality.epochs for why this is exact.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,40 @@ EARLY = [
 """A destination; sender, seqs of send and delivery of two messages; whether FIFO is violated too."""
 
 
-def stamp(spark: SparkSession, layout: Layout, out: Path, timestamps: str | None) -> dict[str, int]:
+def stamp(
+    spark: SparkSession,
+    layout: Layout,
+    out: Path,
+    timestamps: str | None,
+    progress: Callable[[str], object] | None = None,
+) -> dict[str, int]:
     """Write the stamps, unless timestamps is None; the totals that follow from them."""
-    on_tasks(spark, layout.epochs, lambda k: _summarise(layout, k))
+    on_tasks(spark, layout.epochs, lambda k: _summarise(layout, k), _tell("summarised", layout, progress))
     frontier = Frontier.beginning(len(layout.names))
     for k in range(layout.epochs):
         _save(_path(layout, "frontier", k), frontier)
         frontier = complete(_load(_path(layout, "summary", k)), frontier)
-    totals = on_tasks(spark, layout.epochs, lambda k: _stamp(layout, k, out, timestamps))
+    totals = on_tasks(
+        spark,
+        layout.epochs,
+        lambda k: _stamp(layout, k, out, timestamps),
+        _tell("stamped", layout, progress),
+    )
     return {name: sum(total[name] for total in totals) for name in (totals[0] if totals else ())}
+
+
+def _tell(
+    deed: str, layout: Layout, progress: Callable[[str], object] | None
+) -> Callable[[int], object] | None:
+    if progress is None:
+        return None
+    epochs, events = layout.epochs, int(layout.cuts[-1].sum()) if layout.epochs else 0
+
+    def tell(done: int) -> None:
+        about = f"about {events * done // epochs:,} of {events:,} events"
+        progress(f"{deed} {done} of {epochs} epochs, {about}")
+
+    return tell
 
 
 def build_epoch(layout: Layout, k: int, edges: Ints) -> tuple[Epoch, Ints]:

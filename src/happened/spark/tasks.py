@@ -1,7 +1,9 @@
 """Work that is told apart by a number, spread over Spark: tasks that read and write files themselves."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -9,11 +11,15 @@ from pyspark.sql import SparkSession
 
 from ..core.errors import TraceFormatError
 
+SECONDS_BETWEEN_LOOKS = 1.0
 
-def on_tasks(spark: SparkSession, count: int, work: Callable[[int], Any]) -> list[Any]:
+
+def on_tasks(
+    spark: SparkSession, count: int, work: Callable[[int], Any], tell: Callable[[int], object] | None = None
+) -> list[Any]:
     """work(0), …, work(count - 1) as Spark tasks; what they return must be small and JSON.
 
-    What a task finds wrong with the trace is raised here.
+    What a task finds wrong with the trace is raised here. `tell` is told now and then how many are done.
     """
 
     def attempt(number: int) -> str:
@@ -29,9 +35,35 @@ def on_tasks(spark: SparkSession, count: int, work: Callable[[int], Any]) -> lis
 
     if not count:
         return []
-    rows = spark.range(0, count, 1, count).mapInArrow(run, "id long, result string").collect()
+    with _watched(spark, count, tell):
+        rows = spark.range(0, count, 1, count).mapInArrow(run, "id long, result string").collect()
     results = [json.loads(row["result"]) for row in sorted(rows, key=lambda row: row["id"])]
     for result in results:
         if "fault" in result:
             raise TraceFormatError(result["fault"])
     return [result["result"] for result in results]
+
+
+@contextmanager
+def _watched(spark: SparkSession, count: int, tell: Callable[[int], object] | None) -> Iterator[None]:
+    """Tell how many of `count` tasks are done while the body runs them."""
+    if tell is None:
+        yield
+        return
+    over = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+
+    def look() -> None:
+        while not over.wait(SECONDS_BETWEEN_LOOKS):
+            for stage in tracker.getActiveStageIds():
+                info = tracker.getStageInfo(stage)
+                if info is not None and info.numTasks == count:
+                    tell(info.numCompletedTasks)
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
