@@ -13,13 +13,15 @@ MAY_IMPORT = {
     "core": set(),
     "ordering": {"core"},
     "tracking": {"core"},
+    "topology": {"core"},
     "wire": {"core", "ordering"},
     "trace": {"core"},
     "causality": {"core", "trace"},
     "sim": {"core", "ordering", "tracking", "wire", "trace"},
+    "net": {"core", "ordering", "wire", "trace"},
     "spark": {"core", "trace", "causality"},
     "report": {"core", "trace", "causality"},
-    "experiments": {"core", "ordering", "wire", "trace", "sim", "tracking", "causality", "spark"},
+    "experiments": {"core", "ordering", "wire", "trace", "sim", "tracking", "causality", "spark", "topology"},
 }
 PURE = {"core", "ordering", "tracking", "wire"}
 
@@ -69,6 +71,13 @@ def test_pure_rooms_use_the_standard_library_without_clock_dice_or_sockets():
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
             }
             assert not calls & {"print", "open", "input"}, path
+
+
+def test_topology_uses_a_graph_library_and_a_file_format_beside_the_standard_library():
+    for path in (ROOT / "topology").rglob("*.py"):
+        for name in imports(path):
+            top = name.split(".")[0]
+            assert top in {"happened", "networkx", "yaml"} | sys.stdlib_module_names, f"{path} imports {name}"
 
 
 def test_importing_happened_and_its_protocols_needs_no_installed_package():

@@ -14,8 +14,19 @@ from happened.ordering import create, protocols
 from happened.wire import decode, encode
 from oracles.history import History
 
-NAMES = ("acknowledged", "agreed", "causal-total", "cbcast", "flooding", "phased", "psync", "sequencer")
-JOINED = {"acknowledged", "agreed", "causal-total", "cbcast", "sequencer"}
+NAMES = (
+    "acknowledged",
+    "agreed",
+    "causal-total",
+    "cbcast",
+    "flooding",
+    "histories",
+    "phased",
+    "psync",
+    "sequencer",
+    "topological",
+)
+JOINED = {"acknowledged", "agreed", "causal-total", "cbcast", "histories", "sequencer", "topological"}
 
 
 class ReactiveSystem(RuleBasedStateMachine):

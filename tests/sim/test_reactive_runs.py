@@ -14,7 +14,18 @@ from happened.sim.workload import Workload
 from happened.trace import TraceWriter
 from oracles.centralized import AcknowledgedMulticast
 
-NAMES = ("acknowledged", "agreed", "causal-total", "cbcast", "flooding", "phased", "psync", "sequencer")
+NAMES = (
+    "acknowledged",
+    "agreed",
+    "causal-total",
+    "cbcast",
+    "flooding",
+    "histories",
+    "phased",
+    "psync",
+    "sequencer",
+    "topological",
+)
 
 
 def pattern_for(name):

@@ -13,16 +13,29 @@ from happened.core.errors import RemoteProtocolError
 from happened.ordering import create, protocols
 from happened.wire.primitives import write_number
 
-NAMES = ("acknowledged", "agreed", "causal-total", "cbcast", "flooding", "phased", "psync", "sequencer")
+NAMES = (
+    "acknowledged",
+    "agreed",
+    "causal-total",
+    "cbcast",
+    "flooding",
+    "histories",
+    "phased",
+    "psync",
+    "sequencer",
+    "topological",
+)
 KINDS = {
     "acknowledged": {"AcknowledgedMessage", "Acknowledgement"},
     "agreed": {"AgreedMessage", "AgreedProposal", "AgreedFinal"},
     "causal-total": {"AgreedMessage", "AgreedProposal", "AgreedFinal"},
     "cbcast": {"CbcastMessage", "CbcastAcknowledgement"},
     "flooding": {"FloodingMessage"},
+    "histories": {"HistoryMessage"},
     "phased": {"PhasedMessage", "Resynchronisation"},
     "psync": {"PsyncMessage"},
     "sequencer": {"SequencerRequest", "SequencerOrder", "SequencerHandover", "SequencerAnnouncement"},
+    "topological": {"HopMessage"},
 }
 
 
@@ -129,7 +142,7 @@ def frame(protocol, *numbers, tail=b""):
     return bytes(head + body)
 
 
-@pytest.mark.parametrize("protocol", range(30, 37))
+@pytest.mark.parametrize("protocol", [*range(30, 37), 60, 61])
 @pytest.mark.parametrize("kind", range(5))
 @pytest.mark.parametrize("tail", [b"", b"\xff" * 40, b"\x7f" * 40, b"\x00" * 40], ids=["", "ff", "7f", "00"])
 def test_huge_counts_and_unknown_kinds_are_refused(protocol, kind, tail):

@@ -9,9 +9,39 @@ from collections.abc import Sequence
 
 from .. import __version__
 from ..core.errors import CausalityError
-from . import advise, analyze, check, compare, explore, importing, simulate, track
+from . import (
+    advise,
+    analyze,
+    ca,
+    chat,
+    check,
+    compare,
+    explore,
+    importing,
+    jobs,
+    keygen,
+    node,
+    simulate,
+    topology,
+    track,
+)
 
-COMMANDS = (simulate, importing, analyze, check, explore, track, compare, advise)
+COMMANDS = (
+    simulate,
+    importing,
+    analyze,
+    jobs,
+    check,
+    explore,
+    track,
+    compare,
+    advise,
+    node,
+    chat,
+    keygen,
+    ca,
+    topology,
+)
 
 EPILOG = """\
 a first look:

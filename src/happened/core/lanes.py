@@ -20,13 +20,14 @@ CLOCK_LIMIT = 1 << 63
 class Lanes:
     """The geometry of vectors over n processes."""
 
-    __slots__ = ("bytes_per_lane", "guards", "members", "n", "ones", "shift", "value", "width")
+    __slots__ = ("_words", "bytes_per_lane", "guards", "members", "n", "ones", "shift", "value", "width")
 
     def __init__(self, n: int, width: int | None = None) -> None:
         self.n = n
         # A multiple of 64 keeps `unpack` on struct's fast path up to 63 processes and relanes rarely beyond.
         self.width = 64 * (n // 64 + 1) if width is None else width
         self.bytes_per_lane = self.width // 8
+        self._words = struct.Struct(f"<{n}Q")  # of use while a lane is one word
         self.shift = self.width - 1
         self.value = (1 << self.shift) - 1  # all bits of lane 0 but its guard
         self.ones = sum(1 << (self.width * p) for p in range(n))
@@ -84,11 +85,13 @@ class Lanes:
         """The n values."""
         data = vector.to_bytes(self.n * self.bytes_per_lane, "little")
         if self.width == 64:
-            return struct.unpack(f"<{self.n}Q", data)
+            return self._words.unpack(data)
         step = self.bytes_per_lane
         return [int.from_bytes(data[i : i + step], "little") for i in range(0, len(data), step)]
 
     def pack(self, values: Sequence[int]) -> int:
+        if self.width == 64:
+            return int.from_bytes(self._words.pack(*values), "little")
         data = b"".join(value.to_bytes(self.bytes_per_lane, "little") for value in values)
         return int.from_bytes(data, "little")
 

@@ -25,8 +25,7 @@ from ..causality.computation import RECEIVE, SEND
 from ..causality.linearization import FIRST, REPEATED
 from ..core.effects import Deliver, Send
 from ..core.errors import LocalProtocolError
-from ..ordering import Effect, Machine, create, protocols
-from ..sim.automaton import sent_clock
+from ..ordering import Effect, Machine, create, protocols, sent_clock
 from ..sim.ledger import model_bytes
 from ..wire import control_sizes
 from .recording import Recording

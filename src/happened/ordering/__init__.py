@@ -12,6 +12,7 @@ from .causal import (
     cbcast,
     chain_two,
     flooding,
+    histories,
     kim,
     ks,
     phased,
@@ -22,11 +23,23 @@ from .causal import (
     serialized_broadcast,
     serialized_multicast,
     ses,
+    topological,
 )
-from .machine import Effect, Facts, Held, Machine, Message, Unit
+from .machine import Effect, Facts, Held, Machine, Message, Unit, sent_clock
 from .total import agreed, causal_total, sequencer
 
-__all__ = ["DEFAULT", "Effect", "Facts", "Held", "Machine", "Message", "Unit", "create", "protocols"]
+__all__ = [
+    "DEFAULT",
+    "Effect",
+    "Facts",
+    "Held",
+    "Machine",
+    "Message",
+    "Unit",
+    "create",
+    "protocols",
+    "sent_clock",
+]
 
 DEFAULT = "ks"
 
@@ -42,6 +55,8 @@ _MACHINES: dict[str, tuple[Facts, Callable[..., Machine]]] = {
     "serialized-broadcast": (serialized_broadcast.FACTS, serialized_broadcast.SerializedBroadcasts),
     "serialized-multicast": (serialized_multicast.FACTS, serialized_multicast.SerializedMulticasts),
     "ses": (ses.FACTS, ses.SchiperEggliSandoz),
+    "histories": (histories.FACTS, histories.Histories),
+    "topological": (topological.FACTS, topological.Topological),
     "acknowledged": (acknowledged.FACTS, acknowledged.AcknowledgedUnicast),
     "agreed": (agreed.FACTS, agreed.AgreedTotalOrder),
     "causal-total": (causal_total.FACTS, causal_total.CausalTotalOrder),

@@ -8,7 +8,7 @@ Local events are numbered 1, 2, … in the order a driver records them: one for 
 for each `receive`, one for each `Deliver` it returns, one for each `tick`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -89,3 +89,18 @@ class Machine(Protocol):
 
     def restore(self, data: bytes) -> None:
         """Replace this machine's state by a snapshot of the same protocol."""
+
+
+def sent_clock(machine: Machine, effects: Sequence[Effect]) -> int:
+    """The clock that names the message just multicast.
+
+    A machine that may keep a message back tells its clock; otherwise the message shows it, or its delivery
+    to its own sender, which comes after every older one.
+    """
+    clock: int | None = getattr(machine, "clock", None)
+    if clock is not None:
+        return clock
+    for effect in effects:
+        if isinstance(effect, Send):
+            return int(effect.message.clock)
+    return max(effect.clock for effect in effects if isinstance(effect, Deliver))

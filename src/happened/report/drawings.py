@@ -1,17 +1,20 @@
 """Pictures as SVG text: space–time diagrams of witnesses, matrices, bars and lines.
 
-Meaning is never carried by colour alone: marks differ in shape and are labelled.
+Meaning is never carried by colour alone: marks differ in shape and are labelled. A name too long for its
+place is cut; the whole of it shows under the pointer.
 """
 
 from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-STEP, LANE, MARGIN = 96, 44, 110
+STEP, LANE, TOP = 104, 60, 44
+LETTER = 6.8  # width of a letter, about, in the font of the pictures
+CELL = 42
 
 
 class Mark(NamedTuple):
-    """An event in a diagram."""
+    """An event in a diagram; the lines of its label are written one below the other."""
 
     process: str
     label: str
@@ -26,28 +29,41 @@ class Arrow(NamedTuple):
     fault: bool = False
 
 
+class Bar(NamedTuple):
+    """A value and how it is written; `least` is marked inside the bar if it is given."""
+
+    name: str
+    value: float
+    shown: str
+    least: float | None = None
+
+
 def space_time(marks: Sequence[Mark], arrows: Sequence[Arrow]) -> str:
     """Processes as horizontal lines, the marks from left to right in the order given."""
     lanes = {process: i for i, process in enumerate(dict.fromkeys(mark.process for mark in marks))}
-    width, height = MARGIN + STEP * len(marks) + 20, LANE * len(lanes) + 30
-    places = [(MARGIN + STEP * i + STEP // 2, 30 + LANE * lanes[m.process]) for i, m in enumerate(marks)]
-    parts = [f'<svg class="diagram" viewBox="0 0 {width} {height}" width="{width}" role="img">']
+    left = _margin(lanes, 24)
+    width, height = left + STEP * len(marks) + 10, TOP + LANE * len(lanes)
+    places = [(left + STEP * i + STEP // 2, TOP + LANE * lanes[m.process]) for i, m in enumerate(marks)]
+    parts = [_svg("diagram", width, height)]
     for process, lane in lanes.items():
-        y = 30 + LANE * lane
-        parts.append(f'<text class="lane" x="{MARGIN - 8}" y="{y + 4}">{escape(_short(process))}</text>')
-        parts.append(f'<line class="axis" x1="{MARGIN}" y1="{y}" x2="{width - 10}" y2="{y}"/>')
+        y = TOP + LANE * lane
+        parts.append(_text("lane", left - 8, y + 4, process, 24))
+        parts.append(f'<line class="axis" x1="{left}" y1="{y}" x2="{width - 10}" y2="{y}"/>')
     for arrow in arrows:
         (x1, y1), (x2, y2) = places[arrow.tail], places[arrow.head]
         kind = "arrow fault" if arrow.fault else "arrow"
         parts.append(f'<line class="{kind}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>')
         parts.append(_head(x1, y1, x2, y2, arrow.fault))
     for (x, y), mark in zip(places, marks, strict=True):
-        shape = (
+        parts.append(
             f'<rect class="mark fault" x="{x - 6}" y="{y - 6}" width="12" height="12"/>'
             if mark.fault
             else f'<circle class="mark" cx="{x}" cy="{y}" r="5"/>'
         )
-        parts.append(f'{shape}<text class="note" x="{x}" y="{y + 20}">{escape(mark.label)}</text>')
+        # Arrows leave the topmost process downwards: its labels stand above, the others below.
+        lines = mark.label.split("\n")
+        top = y + 19 if lanes[mark.process] else y + 3 - 14 * len(lines)
+        parts += (_text("note halo", x, top + 14 * i, text, 13) for i, text in enumerate(lines))
     return "".join([*parts, "</svg>"])
 
 
@@ -61,88 +77,116 @@ def _head(x1: float, y1: float, x2: float, y2: float, fault: bool) -> str:
 
 
 def matrix(names: Sequence[str], values: Any) -> str:
-    """A square of counts, darker for more, the number in each cell."""
-    cell, margin = 40, 90
-    size = margin + cell * len(names)
+    """A square of counts, darker for more, the number in each cell; row to column."""
+    margin = _margin(names, 20)
+    top = round(0.9 * margin) + 14  # the names of columns are turned
+    width, height = margin + CELL * len(names) + round(0.5 * margin), top + CELL * len(names)
     most = max((value for row in values for value in row), default=0) or 1
-    parts = [f'<svg class="matrix" viewBox="0 0 {size} {size}" width="{size}" role="img">']
+    parts = [_svg("matrix", width, height)]
     for i, name in enumerate(names):
-        place = margin + cell * i + cell / 2
-        shown = escape(_short(name, 12))
-        parts.append(f'<text class="lane" x="{margin - 6}" y="{place + 4:.0f}">{shown}</text>')
-        parts.append(
-            f'<text class="lane" transform="translate({place + 4:.0f},{margin - 6}) rotate(-60)" '
-            f'text-anchor="start" style="text-anchor:start">{shown}</text>'
-        )
+        at = CELL * i + CELL / 2
+        parts.append(_text("lane", margin - 6, top + at + 4, name, 20))
+        turned = f'transform="translate({margin + at + 4:.0f},{top - 6}) rotate(-60)"'
+        parts.append(f'<text class="turned" {turned}>{_cut(name, 20)}</text>')
         for j, value in enumerate(values[i]):
-            x, y = margin + cell * j, margin + cell * i
+            x, y = margin + CELL * j, top + CELL * i
             shade = value / most
             parts.append(
-                f'<rect class="cell" x="{x}" y="{y}" width="{cell - 1}" height="{cell - 1}" '
+                f'<rect class="cell" x="{x}" y="{y}" width="{CELL - 1}" height="{CELL - 1}" '
                 f'fill-opacity="{0.06 + 0.84 * shade:.2f}"/>'
             )
             if value:
-                dark = " light" if shade > 0.55 else ""
-                parts.append(
-                    f'<text class="count{dark}" x="{x + cell / 2:.0f}" y="{y + cell / 2 + 4:.0f}">'
-                    f"{compact(value)}</text>"
-                )
+                inverse = " inverse" if shade > 0.5 else ""
+                parts.append(_text(f"count{inverse}", x + CELL / 2, y + CELL / 2 + 4, compact(value), 8))
     return "".join([*parts, "</svg>"])
 
 
-def line(values: Sequence[float], label: str) -> str:
-    """One series from left to right, its largest value marked."""
-    width, height, left = 640, 140, 56
+def line(values: Sequence[float], label: str, ends: tuple[str, str] = ("", "")) -> str:
+    """One series from left to right, its largest value marked; `ends` are written under its ends."""
+    width, height, left = 760, 180, 56
+    floor, ceiling = height - 26, 14
     most = max(values, default=0) or 1
     step = (width - left - 10) / max(1, len(values) - 1)
+    drawn = list(values) * 2 if len(values) == 1 else values  # a single value is a level line
+    step = width - left - 10 if len(values) == 1 else step
     points = " ".join(
-        f"{left + step * i:.1f},{height - 24 - (height - 44) * value / most:.1f}"
-        for i, value in enumerate(values)
+        f"{left + step * i:.1f},{floor - (floor - ceiling) * value / most:.1f}"
+        for i, value in enumerate(drawn)
     )
-    return (
-        f'<svg class="chart" viewBox="0 0 {width} {height}" width="{width}" role="img">'
-        f'<line class="axis" x1="{left}" y1="{height - 24}" x2="{width - 10}" y2="{height - 24}"/>'
-        f'<line class="axis" x1="{left}" y1="16" x2="{left}" y2="{height - 24}"/>'
-        f'<text class="lane" x="{left - 6}" y="24">{compact(most)}</text>'
-        f'<text class="lane" x="{left - 6}" y="{height - 22}">0</text>'
-        f'<text class="note" x="{(left + width) / 2:.0f}" y="{height - 6}">{escape(label)}</text>'
-        f'<polyline class="series" points="{points}"/></svg>'
-    )
-
-
-def bars(rows: Sequence[tuple[str, float, str]]) -> str:
-    """Name, value and how it is written; negative values go left."""
-    width, margin, high = 640, 120, 20
-    most = max((abs(value) for _, value, _ in rows), default=0) or 1
-    negative = any(value < 0 for _, value, _ in rows)
-    zero = margin + (width - margin - 90) * (0.5 if negative else 0)
-    scale = (width - margin - 90) * (0.5 if negative else 1) / most
-    parts = [f'<svg class="chart" viewBox="0 0 {width} {high * len(rows) + 8}" width="{width}" role="img">']
-    for i, (name, value, shown) in enumerate(rows):
-        y, length = 4 + high * i, abs(value) * scale
-        x = zero - length if value < 0 else zero
-        parts.append(f'<text class="lane" x="{margin - 8}" y="{y + 14}">{escape(_short(name))}</text>')
-        bar = f'<rect class="bar" x="{x:.1f}" y="{y + 2}" width="{max(1, length):.1f}" height="{high - 6}"/>'
-        parts.append(bar)
-        parts.append(
-            f'<text class="value" x="{zero + max(0, value) * scale + 6:.1f}" y="{y + 14}">{shown}</text>'
-        )
+    parts = [_svg("chart", width, height)]
+    for value, y in ((most, ceiling), (most / 2, (ceiling + floor) / 2), (0, floor)):
+        kind = "axis" if value == 0 else "grid"
+        parts.append(f'<line class="{kind}" x1="{left}" y1="{y:.0f}" x2="{width - 10}" y2="{y:.0f}"/>')
+        parts.append(_text("lane", left - 6, y + 4, compact(value), 8))
+    parts.append(f'<polyline class="series" points="{points}"/>')
+    parts.append(_text("note", (left + width) / 2, height - 6, label, 80))
+    parts.append(_text("value", left, height - 6, ends[0], 20))
+    parts.append(_text("lane", width - 10, height - 6, ends[1], 20))
     return "".join([*parts, "</svg>"])
+
+
+def bars(rows: Sequence[Bar]) -> str:
+    """One bar below the other; negative values go left."""
+    high, room = 22, 150  # of a bar, and for what is written behind it
+    margin = _margin([row.name for row in rows], 44)
+    width = margin + 440 + room
+    most = max((abs(row.value) for row in rows), default=0) or 1
+    negative = any(row.value < 0 for row in rows)
+    zero = margin + 440 * (0.5 if negative else 0)
+    scale = 440 * (0.5 if negative else 1) / most
+    parts = [_svg("chart", width, high * len(rows) + 8)]
+    for i, row in enumerate(rows):
+        y, length = 4 + high * i, abs(row.value) * scale
+        x = zero - length if row.value < 0 else zero
+        parts.append(_text("lane", margin - 8, y + 15, row.name, 44))
+        parts.append(
+            f'<rect class="bar" x="{x:.1f}" y="{y + 3}" width="{max(1, length):.1f}" height="{high - 6}"/>'
+        )
+        if row.least is not None and 0 <= row.least <= row.value:
+            at = zero + row.least * scale
+            parts.append(f'<path class="least" d="M{at:.1f} {y + 3}v{high - 6}"/>')
+        parts.append(_text("value", zero + max(0, row.value) * scale + 6, y + 15, row.shown, 40))
+    return "".join([*parts, "</svg>"])
+
+
+def _svg(kind: str, width: float, height: float) -> str:
+    size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
+    return f'<svg class="{kind}" {size} role="img">'
+
+
+def _margin(names: Any, most: int) -> int:
+    """Room for names that are cut to `most` letters."""
+    return 20 + round(LETTER * min(most, max(map(len, names), default=0)))
+
+
+def _text(kind: str, x: float, y: float, text: str, most: int) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{_cut(text, most)}</text>'
+
+
+def _cut(text: str, most: int) -> str:
+    whole = f"<title>{escape(text)}</title>" if len(text) > most else ""
+    return f"{whole}{escape(short(text, most))}"
 
 
 def compact(value: float) -> str:
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= limit:
-            return f"{value / limit:.3g}{unit}"
-    return f"{value:.3g}"
+    return _scaled(value, ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, "")))
 
 
 def duration(nanoseconds: float) -> str:
-    for limit, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
-        if abs(nanoseconds) >= limit:
-            return f"{nanoseconds / limit:.3g} {unit}"
-    return f"{nanoseconds:.3g} ns"
+    units = ((86_400e9, " d"), (3600e9, " h"), (60e9, " min"), (1e9, " s"), (1e6, " ms"), (1e3, " µs"))
+    return _scaled(nanoseconds, (*units, (1, " ns")))
 
 
-def _short(name: str, most: int = 16) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
+def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
+    """Three digits and the largest unit that leaves any before the point."""
+    scale, unit = next((each for each in units if abs(value) >= 0.9995 * each[0]), units[-1])
+    scaled = value / scale
+    return f"{scaled:,.0f}{unit}" if abs(scaled) >= 999.5 else f"{scaled:.3g}{unit}"
+
+
+def short(name: str, most: int = 16) -> str:
+    """The beginning and, of a longer name, the end: that is where generated names differ."""
+    if len(name) <= most:
+        return name
+    tail = most // 3
+    return f"{name[: most - 1 - tail]}…{name[-tail:]}"

@@ -9,12 +9,12 @@ Bound      `forget` empties the table: numbers given out before it mean nothing 
 """
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..core.destinations import unpack
 from ..core.effects import Deliver, Send
-from ..ordering import Effect, Machine, Unit
+from ..ordering import Effect, Machine, Unit, sent_clock
 
 Factory = Callable[[int, int], Machine]
 
@@ -27,21 +27,6 @@ class Step(NamedTuple):
     packets: tuple[int, ...]  # what went out, as `Automaton._packet` numbers it
     delivered: tuple[tuple[int, int], ...]  # (sender, clock), in order
     error: str  # what the machine raised; empty: nothing
-
-
-def sent_clock(machine: Machine, effects: Sequence[Effect]) -> int:
-    """The clock that names the message just multicast.
-
-    A machine that may keep a message back tells its clock; otherwise the message shows it, or its delivery
-    to its own sender, which comes after every older one.
-    """
-    clock: int | None = getattr(machine, "clock", None)
-    if clock is not None:
-        return clock
-    for effect in effects:
-        if isinstance(effect, Send):
-            return int(effect.message.clock)
-    return max(effect.clock for effect in effects if isinstance(effect, Deliver))
 
 
 class Automaton:

@@ -19,15 +19,15 @@ from typing import Any, Literal, NamedTuple
 
 from ..core.effects import Deliver, Send
 from ..core.errors import LocalProtocolError
-from ..ordering import Machine
+from ..ordering import Machine, sent_clock
 from ..tracking import Timestamp
 from ..wire import control_sizes
-from .automaton import Factory, sent_clock
+from .automaton import Factory
 from .ledger import Ledger, Transmission, model_bytes
 from .network import SECOND, Links, Network
 from .recorder import Recorder
 from .riders import Riders
-from .workload import Workload, parse_pattern
+from .workload import Pattern, Workload, parse_pattern
 
 
 class Change(NamedTuple):
@@ -55,6 +55,7 @@ class _Due(NamedTuple):
 class Simulation:
     """One run of `processes` machines, made by `factory(me, n)`, until `messages` are sent and delivered.
 
+    `pattern`, where one is given, decides who is sent to instead of the workload's.
     `control_sizes` gives the encoded bytes of control information of one multicast's messages.
     `riders` are trackers whose piggybacks travel with the messages; they make the run's relevant events.
     `progress` is called with the number of messages sent since the last call.
@@ -68,6 +69,7 @@ class Simulation:
         *,
         seed: int,
         workload: Workload | None = None,
+        pattern: Pattern | None = None,
         network: Network | None = None,
         changes: Sequence[Change] = (),
         control_sizes: Callable[[Sequence[Any]], Sequence[int]] = control_sizes,
@@ -82,7 +84,7 @@ class Simulation:
             raise LocalProtocolError("trackers have a fixed set of processes; nobody can join or leave them")
         workload = workload or Workload()
         self._factory = factory
-        self._pattern = parse_pattern(workload.pattern)
+        self._pattern = pattern or parse_pattern(workload.pattern)
         self._rate = 1 / workload.interval
         self._pace: Callable[[int, Sequence[int]], float] | None = getattr(self._pattern, "pace", None)
         self._timing, self._choices = Random(f"{seed}/timing"), Random(f"{seed}/destinations")

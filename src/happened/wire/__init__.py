@@ -10,6 +10,7 @@ One file per protocol; each has MESSAGES (the types it encodes), `encode(message
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +22,7 @@ from . import (
     cbcast,
     chain_two,
     flooding,
+    histories,
     kim,
     ks,
     phased,
@@ -33,6 +35,7 @@ from . import (
     serialized_multicast,
     ses,
     three_phase,
+    topological,
 )
 from .primitives import Encoded, Reader, write_number
 
@@ -69,6 +72,8 @@ CODECS: dict[int, ModuleType] = {
     34: flooding,
     35: sequencer,
     36: three_phase,
+    60: histories,
+    61: topological,
 }
 _NUMBER_OF = {message: number for number, codec in CODECS.items() for message in codec.MESSAGES}
 
@@ -86,13 +91,20 @@ def encode_multicast(messages: Sequence[Any]) -> list[bytes]:
     """The frames of one multicast's messages; what they have in common is worked out once."""
     frames = []
     for message, parts in zip(messages, _parts(messages), strict=True):
-        body = parts.address + parts.control + message.payload
-        if len(body) > MAX_FRAME:
-            raise LocalProtocolError(f"a frame of {len(body)} bytes exceeds the limit of {MAX_FRAME}")
-        head = bytearray((VERSION, _NUMBER_OF[type(message)]))
-        write_number(head, len(body))
-        frames.append(bytes(head) + body)
+        address, control = parts
+        payload = message.payload
+        length = len(address) + len(control) + len(payload)
+        if length > MAX_FRAME:
+            raise LocalProtocolError(f"a frame of {length} bytes exceeds the limit of {MAX_FRAME}")
+        frames.append(b"".join((_head(_NUMBER_OF[type(message)], length), address, control, payload)))
     return frames
+
+
+@lru_cache(maxsize=4096)
+def _head(protocol: int, length: int) -> bytes:
+    head = bytearray((VERSION, protocol))
+    write_number(head, length)
+    return bytes(head)
 
 
 def control_size(message: Any) -> int:
@@ -128,6 +140,5 @@ def decode(data: bytes, *, max_processes: int = MAX_PROCESSES, max_frame: int = 
     length = reader.number(max_frame + 1)
     if length > reader.left:
         raise RemoteProtocolError(f"a frame of {length} bytes is announced and {reader.left} are there")
-    start = len(data) - reader.left
-    message = CODECS[protocol].decode(Reader(data, start, start + length), max_processes)
-    return message, start + length
+    end = reader.end_after(length)
+    return CODECS[protocol].decode(reader, max_processes), end

@@ -34,6 +34,22 @@ def _small_sets(n: int) -> tuple[list[int], dict[int, int]]:
     return sets, {members: code for code, members in enumerate(sets)}
 
 
+def small_sets(n: int) -> list[int]:
+    """The sets of n processes that are written as one byte, by that byte."""
+    return _small_sets(n)[0]
+
+
+def small_set_codes(n: int) -> dict[int, int]:
+    """That byte, by set."""
+    return _small_sets(n)[1]
+
+
+@lru_cache(maxsize=16)
+def small_set_members(n: int) -> list[tuple[int, ...]]:
+    """The same sets as their members."""
+    return [tuple(unpack(members)) for members in small_sets(n)]
+
+
 def write_number(out: bytearray, value: int) -> None:
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -86,6 +102,15 @@ class Reader:
     def left(self) -> int:
         return self._end - self._position
 
+    def end_after(self, size: int) -> int:
+        """Stop after so many bytes more, which are there; returns where that is."""
+        self._end = self._position + size
+        return self._end
+
+    def place(self) -> tuple[bytes, int, int]:
+        """The bytes, where the reader is in them, and where it must stop."""
+        return self._data, self._position, self._end
+
     def byte(self) -> int:
         if self._position >= self._end:
             raise RemoteProtocolError(f"the frame ends early, at byte {self._position}")
@@ -95,6 +120,18 @@ class Reader:
 
     def number(self, limit: int = CLOCK_LIMIT * 8) -> int:
         """A number below `limit`."""
+        position, end = self._position, self._end
+        if position < end:  # nearly every number is one byte or two
+            value = self._data[position]
+            if value < 0x80:
+                if value < limit:
+                    self._position = position + 1
+                    return value
+            elif position + 1 < end and (byte := self._data[position + 1]) < 0x80:
+                value = value & 0x7F | byte << 7
+                if value < limit:
+                    self._position = position + 2
+                    return value
         value = shift = 0
         while True:
             byte = self.byte()

@@ -1,0 +1,196 @@
+"""`happened node`: one process of a system, driven by lines."""
+
+import argparse
+import asyncio
+import base64
+import json
+import logging
+import signal
+import sys
+import threading
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import CausalityError
+
+DESCRIPTION = """\
+Run a node from its configuration file. What it delivers is printed, one JSON object a line; what is written
+to its stdin, one JSON object a line, is sent. Logs go to stderr, one JSON object a line.
+"""
+EPILOG = """\
+to send      {"to": ["bob", "team"], "text": "hello"}           or "payload": base64, for what is no text
+delivered    {"number": 1, "message": "alice:1", "sender": "alice", "text": "hello"}
+acknowledge  {"ack": 1}                                         only with --manual-ack: until then, it is
+                                                                printed again after every restart
+ask          {"show": "pending"}, {"show": "stats"}, {"show": "members"}
+members      {"join": "dave", "address": "127.0.0.1:7004"}, {"leave": true}, {"expel": "dave"}
+
+Each command is answered on stdout: {"sent": "alice:1"}, {"error": "…"}, … The end of stdin ends the node,
+unless --stay is given; so do SIGINT and SIGTERM, cleanly.
+
+example:
+  printf '{"to": ["bob"], "text": "hello"}\\n' | happened node --config alice.toml
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "node",
+        help="run one process of a causal or total order, from a configuration file",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help="TOML; see docs/runtime.md"
+    )
+    parser.add_argument("--trace", metavar="DIR", help="write this node's events there (overrides the file)")
+    parser.add_argument("--manual-ack", action="store_true", help="acknowledge only what stdin says")
+    parser.add_argument("--stay", action="store_true", help="go on after the end of stdin")
+    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..net.config import load, make_node
+
+    config = load(arguments.config)
+    if arguments.trace is not None:
+        config["trace"] = arguments.trace
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=arguments.log_level, handlers=[handler], force=True)
+    node = make_node(config)
+    return asyncio.run(_Session(node, manual=arguments.manual_ack, stay=arguments.stay).run(config))
+
+
+class JsonLines(logging.Formatter):
+    """Time, level, what, and whatever the record says besides."""
+
+    USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": self.formatTime(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        line |= {key: value for key, value in vars(record).items() if key not in self.USUAL}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+class _Session:
+    """A node, its commands from stdin, its deliveries to stdout."""
+
+    def __init__(self, node: Any, *, manual: bool, stay: bool) -> None:
+        self._node = node
+        self._manual = manual
+        self._stay = stay
+        self._unacknowledged: dict[int, Any] = {}
+        self._stop = asyncio.Event()
+
+    async def run(self, config: dict[str, Any]) -> int:
+        loop = asyncio.get_running_loop()
+        for which in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(which, self._stop.set)
+        async with self._node as node:
+            metrics = await self._metrics(config)
+            jobs = [asyncio.create_task(job) for job in (self._deliver(), self._obey(), self._stop.wait())]
+            done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
+            if metrics is not None:
+                metrics.close()
+            if node.failure is not None:
+                raise node.failure
+            for job in done:
+                job.result()
+        return 0
+
+    async def _metrics(self, config: dict[str, Any]) -> Any:
+        if "metrics" not in config:
+            return None
+        from ..net.metrics import serve_metrics
+        from ..net.tcp import split_address
+
+        return await serve_metrics(split_address(config["metrics"]), self._node.stats, node=self._node.name)
+
+    async def _deliver(self) -> None:
+        node = self._node
+        async for message in node:
+            said = {"number": message.number, "message": message.name, "sender": message.sender}
+            try:
+                said["text"] = message.payload.decode()
+            except UnicodeDecodeError:
+                said["payload"] = base64.b64encode(message.payload).decode()
+            _print(said)
+            if self._manual:
+                self._unacknowledged[message.number] = message
+            else:
+                # After it was printed: a kill in between prints it again rather than never.
+                await message.ack()
+
+    async def _obey(self) -> None:
+        lines = _stdin_lines()
+        while (line := await lines.get()) is not None:
+            if line.strip():
+                try:
+                    _print(await self._command(json.loads(line)))
+                except (CausalityError, ValueError, TypeError, KeyError) as error:
+                    _print({"error": str(error) or repr(error), "line": line.strip()[:200]})
+        if self._stay:
+            await self._stop.wait()
+
+    async def _command(self, said: Any) -> dict[str, Any]:
+        node = self._node
+        match said:
+            case {"to": to, "text": str(text)}:
+                return {"sent": await node.multicast(to, text.encode())}
+            case {"to": to, "payload": str(payload)}:
+                return {"sent": await node.multicast(to, base64.b64decode(payload, validate=True))}
+            case {"ack": int(number)}:
+                message = self._unacknowledged.pop(number, None)
+                if message is None:
+                    raise ValueError(f"delivery {number} is not waiting to be acknowledged")
+                await message.ack()
+                return {"acknowledged": number}
+            case {"show": "pending"}:
+                return {"pending": [held._asdict() for held in node.pending()]}
+            case {"show": "stats"}:
+                return {"stats": node.stats()}
+            case {"show": "members"}:
+                return {"members": node.members}
+            case {"join": str(name), "address": str(address)}:
+                return {"joined": name, "members": await node.join(name, address)}
+            case {"leave": True}:
+                await node.leave()
+                return {"left": node.name}
+            case {"expel": str(name)}:
+                await node.expel(name)
+                return {"expelled": name}
+        raise ValueError('no command: give {"to": …, "text": …} or another one of `happened node --help`')
+
+
+def _print(said: dict[str, Any]) -> None:
+    print(json.dumps(said, ensure_ascii=False), flush=True)
+
+
+def _stdin_lines() -> "asyncio.Queue[str | None]":
+    """What comes on stdin, whatever that is, and None at its end; read no faster than it is used."""
+    lines: asyncio.Queue[str | None] = asyncio.Queue(maxsize=100)
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        for line in chain(sys.stdin, [None]):
+            try:
+                asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
+            except (RuntimeError, asyncio.CancelledError):
+                return  # the loop has ended
+
+    threading.Thread(target=read, daemon=True).start()
+    return lines

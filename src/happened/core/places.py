@@ -1,0 +1,123 @@
+"""Where a process stands in a communication graph: what a topological machine must know of it, as plain data.
+
+The graph has an edge between two processes that may address each other; routers are processes of it.
+Messages are routed on one hypertree: *blocks* (a link, or a broadcast network whose members address each
+other directly) that meet in single processes and form no cycle. Sets of processes are bit sets.
+
+Invariant  `behind` of the branches of a place are disjoint and do not contain the place itself; branches,
+           copies and witnesses are neighbours. `check` refuses anything else.
+"""
+
+from typing import Any, NamedTuple
+
+from .destinations import unpack
+from .errors import LocalProtocolError
+
+
+class Branch(NamedTuple):
+    """A neighbour that takes messages on, and whom it reaches."""
+
+    towards: int
+    behind: int  # everybody reached through `towards`, itself included
+    block: int = 0  # what arrives from a block was sent to all of it, and goes on to others only
+    copies: int = 0  # the witnesses of `towards`: they are addressed along with it
+
+
+class Separator(NamedTuple):
+    """A vertex cut S of the graph, and what is left of the graph without it."""
+
+    members: int
+    components: tuple[int, ...]
+
+
+class Watch(NamedTuple):
+    """What a witness must know of a forwarder to see which messages it still has to forward."""
+
+    forwarder: int
+    branches: tuple[Branch, ...]
+
+
+class Place(NamedTuple):
+    neighbours: int
+    branches: tuple[Branch, ...]
+    separators: tuple[Separator, ...] = ()  # those the process is a member of
+    witnesses: int = 0  # they are told of everything the process sends
+    watches: tuple[Watch, ...] = ()  # the forwarders that the process is a witness of
+
+
+def onward(branches: tuple[Branch, ...], origin: int, dests: int) -> list[Branch]:
+    """Where a message goes on: what `origin` sends arrives from its block, and was sent to all of that."""
+    source = next((branch.block for branch in branches if branch.behind >> origin & 1), None)
+    return [branch for branch in branches if branch.behind & dests and branch.block != source]
+
+
+def reach(place: Place) -> int:
+    """Everybody behind a branch."""
+    reached = 0
+    for branch in place.branches:
+        reached |= branch.behind
+    return reached
+
+
+def alone(me: int, n: int) -> Place:
+    """One zone: everybody addresses everybody, and there is nothing to forward or to filter."""
+    others = ((1 << n) - 1) & ~(1 << me)
+    return Place(others, tuple(Branch(p, 1 << p) for p in unpack(others)))
+
+
+def check(place: Place, me: int, n: int) -> None:
+    """Refuse a place that no process `me` of n can have."""
+    everybody, itself = (1 << n) - 1, 1 << me
+    if place.neighbours & (itself | ~everybody):
+        raise LocalProtocolError(f"the neighbours of process {me} are other processes, out of {n}")
+    reached = 0
+    for branch in place.branches:
+        addressed = 1 << branch.towards | branch.copies
+        if addressed & ~place.neighbours:
+            strangers = _names(addressed & ~place.neighbours)
+            raise LocalProtocolError(f"process {me} addresses its neighbours only, and {strangers} is none")
+        if branch.behind & (reached | itself | ~everybody) or not branch.behind >> branch.towards & 1:
+            raise LocalProtocolError(
+                f"the branch of process {me} towards {branch.towards} reaches that process and others that "
+                "no other branch reaches"
+            )
+        reached |= branch.behind
+    if place.witnesses & ~place.neighbours:
+        strangers = _names(place.witnesses & ~place.neighbours)
+        raise LocalProtocolError(
+            f"the witnesses of process {me} are among its neighbours; {strangers} is not"
+        )
+    for separator in place.separators:
+        _check_separator(separator, me, everybody)
+
+
+def _check_separator(separator: Separator, me: int, everybody: int) -> None:
+    name = "{" + _names(separator.members) + "}"
+    if not separator.members >> me & 1 or separator.members & ~everybody:
+        raise LocalProtocolError(f"process {me} filters at the separators it belongs to, and not at {name}")
+    covered = separator.members
+    for component in separator.components:
+        if component & covered:
+            raise LocalProtocolError(
+                f"process {_names(component & covered)} is on two sides of separator {name}"
+            )
+        covered |= component
+    if covered != everybody:
+        missing = _names(everybody & ~covered)
+        raise LocalProtocolError(f"process {missing} is on no side of separator {name}")
+
+
+def _names(processes: int) -> str:
+    return ", ".join(map(str, unpack(processes)))
+
+
+def restored(fields: tuple[Any, ...]) -> Place:
+    """A place from the nested tuples it consists of."""
+    neighbours, branches, separators, witnesses, watches = fields
+    return Place(
+        neighbours,
+        tuple(Branch(*branch) for branch in branches),
+        tuple(Separator(*separator) for separator in separators),
+        witnesses,
+        tuple(Watch(forwarder, tuple(Branch(*b) for b in its)) for forwarder, its in watches),
+    )

@@ -1,0 +1,167 @@
+"""A node's configuration file: TOML, every key checked by name and type.
+
+    name = "alice"
+    listen = "127.0.0.1:7001"
+    protocol = "ks"                      # default; `options` are the protocol's own
+    journal = "alice.journal"            # without it, the node's state ends with it
+    flush = true                         # each commit waits for the disk, not only for the system
+    trace = "trace"                      # a directory; all nodes may share it
+    metrics = "127.0.0.1:9101"           # Prometheus text at /metrics
+    members = ["alice", "bob", "carol"]  # the same everywhere; default: all names, sorted
+
+    [peers]
+    bob = "127.0.0.1:7002"
+    carol = "127.0.0.1:7003"
+
+    [groups]
+    team = ["bob", "carol"]
+
+    [security]                           # one of:
+    plaintext = "loopback"               # or "anywhere": believe every name
+    key = "lab.key"                      # shared key, from `happened keygen`
+    authority = "ca.pem"                 # mutual TLS, from `happened ca`
+    certificate = "alice.pem"
+    private_key = "alice.key"
+
+    [nats]                               # instead of `listen` and `security`
+    servers = ["nats://127.0.0.1:4222"]
+
+    [limits]                             # those of limits.py
+    outbox = 67108864
+
+Paths are relative to the file.
+"""
+
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import CausalityError
+from .errors import NodeError
+from .identity import MutualTls, SharedKey
+from .limits import Limits
+from .node import Node
+from .transport import Guard, Plaintext, Transport
+
+
+class ConfigError(NodeError):
+    """Says which file, which key, and what is expected there."""
+
+
+STRINGS = ("name", "listen", "protocol", "journal", "trace", "computation", "metrics")
+TABLES = ("peers", "groups", "security", "options", "limits", "nats")
+KEYS = (*STRINGS, "members", "flush", *TABLES)
+SECURITY = ("plaintext", "key", "authority", "certificate", "private_key")
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The file as a dictionary whose keys and types are right, with paths made absolute."""
+    try:
+        config = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+    _check(path, config)
+    for key in ("journal", "trace"):
+        if key in config:
+            config[key] = str(path.parent / config[key])
+    for key in ("key", "authority", "certificate", "private_key"):
+        if key in config.get("security", {}):
+            config["security"][key] = str(path.parent / config["security"][key])
+    return config
+
+
+def _check(path: Path, config: dict[str, Any]) -> None:
+    _known(path, "", config, KEYS)
+    if "name" not in config:
+        raise ConfigError(f"{path}: `name` is missing; every node needs one")
+    for key in STRINGS:
+        _typed(path, key, config.get(key, ""), str, "a string")
+    _typed(path, "flush", config.get("flush", True), bool, "true or false")
+    for key in TABLES:
+        _typed(path, key, config.get(key, {}), dict, f"a table, [{key}]")
+    for peer, address in config.get("peers", {}).items():
+        _typed(path, f"peers.{peer}", address, str, 'an address, "host:port"')
+    for where, names in (("members", config.get("members", [])), *_groups(config)):
+        _typed(path, where, names, list, "a list of names")
+        for name in names:
+            _typed(path, where, name, str, "a list of names")
+    _known(path, "security.", config.get("security", {}), SECURITY)
+    for key, value in config.get("security", {}).items():
+        _typed(path, f"security.{key}", value, str, "a string")
+    _known(path, "nats.", config.get("nats", {}), ("servers", "stream", "replicas"))
+    _known(path, "limits.", config.get("limits", {}), [field.name for field in fields(Limits)])
+
+
+def _groups(config: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [(f"groups.{group}", names) for group, names in config.get("groups", {}).items()]
+
+
+def _known(path: Path, prefix: str, table: dict[str, Any], known: Any) -> None:
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"{path}: {prefix}{key} is no setting; there are: {', '.join(known)}")
+
+
+def _typed(path: Path, key: str, value: Any, kind: type, expected: str) -> None:
+    if not isinstance(value, kind):
+        raise ConfigError(f"{path}: {key} is {value!r}, not {expected}")
+
+
+def make_node(config: dict[str, Any]) -> Node:
+    """The node that `load` read about; not started."""
+    transport = _transport(config)
+    return Node(
+        config["name"],
+        peers=config.get("peers", {}),
+        listen=config.get("listen", "127.0.0.1:0"),
+        protocol=config.get("protocol", "ks"),
+        options=config.get("options"),
+        members=config.get("members"),
+        groups=config.get("groups"),
+        journal=config.get("journal"),
+        flush=config.get("flush", True),
+        trace=config.get("trace"),
+        computation=config.get("computation", ""),
+        guard=_guard(config) if transport is None else None,
+        transport=transport,
+        limits=Limits(**config.get("limits", {})),
+    )
+
+
+def _guard(config: dict[str, Any]) -> Guard:
+    security = config.get("security", {})
+    if security.keys() == {"plaintext"}:
+        if security["plaintext"] not in ("loopback", "anywhere"):
+            raise ConfigError(
+                f'security.plaintext is "loopback" or "anywhere", not {security["plaintext"]!r}'
+            )
+        return Plaintext(anywhere=security["plaintext"] == "anywhere")
+    if security.keys() == {"key"}:
+        return SharedKey(security["key"])
+    if security.keys() == {"authority", "certificate", "private_key"}:
+        return MutualTls(
+            config["name"],
+            authority=security["authority"],
+            certificate=security["certificate"],
+            key=security["private_key"],
+        )
+    raise ConfigError(
+        "[security] needs one of: plaintext; key; or authority, certificate and private_key together. "
+        f"It has: {', '.join(security) or 'nothing'}"
+    )
+
+
+def _transport(config: dict[str, Any]) -> Transport | None:
+    if "nats" not in config:
+        return None
+    try:
+        from .nats import NatsTransport
+    except ImportError as error:
+        raise NodeError(f"[nats] needs the extra `nats`: pip install 'happened[nats]' ({error})") from error
+    try:
+        return NatsTransport(**config["nats"])
+    except TypeError as error:
+        raise CausalityError(f"[nats]: {error}") from error

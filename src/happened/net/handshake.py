@@ -1,0 +1,298 @@
+"""Who is at the other end of a link: the handshake, as a machine without sockets.
+
+    initiator -> responder    HELLO(mode, nonce, my name, the name I want)
+    responder -> initiator    HELLO, and in shared-key mode PROOF
+    initiator -> responder    in shared-key mode PROOF
+
+Assumes    a byte stream in order. Fresh nonces of 32 bytes. In TLS mode, a stream that TLS has authenticated
+           against the group's authority, and the name its certificate certifies.
+Promises   when `peer` is set, the other end is that process: in TLS mode because its certificate says so, in
+           shared-key mode because it holds the key and has just used it on both nonces, both names, both
+           modes and the version; it wanted to speak with us and, for an initiator, is whom we wanted. Frames
+           sealed at one end are opened at the other exactly once and in order, or not at all.
+Leaves out deadlines (the driver's) and, outside TLS mode, secrecy. Whoever holds the shared key can take any
+           name: it keeps strangers out of a laboratory, TLS keeps members apart. Plaintext mode only compares
+           names.
+Bounds     at most MAX_HELLO + PROOF_SIZE bytes are kept of what has not been understood.
+"""
+
+import hashlib
+import hmac
+from enum import Enum, IntEnum
+
+from ..core.errors import LocalProtocolError, RemoteProtocolError
+
+MAGIC = b"hpnd"
+VERSION = 1
+NONCE_SIZE = 32
+KEY_SIZE = 32
+PROOF_SIZE = hashlib.sha256().digest_size
+TAG_SIZE = 16
+MAX_NAME = 255
+"""Bytes of UTF-8."""
+MAX_HELLO = len(MAGIC) + 4 + NONCE_SIZE + 2 * (1 + MAX_NAME)
+
+
+class Mode(IntEnum):
+    """How a link is secured; the two ends must agree, and neither can be talked into another."""
+
+    PLAINTEXT = 0
+    SHARED_KEY = 1
+    TLS = 2
+
+
+class Reason(IntEnum):
+    """Why a handshake failed; the number is what the other end is told."""
+
+    MALFORMED = 1
+    VERSION = 2
+    MODE = 3
+    ROLE = 4
+    ADDRESSEE = 5
+    NAME = 6
+    PROOF = 7
+    UNWELCOME = 8
+    REFUSED = 9
+
+
+class HandshakeError(RemoteProtocolError):
+    """The other end is not who it should be, or does not speak this protocol.
+
+    `answer` is to be sent before hanging up, so that a mistaken configuration can be read at both ends.
+    """
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        # A refusal is not answered with a refusal.
+        self.answer = b"" if reason is Reason.REFUSED else MAGIC + bytes((VERSION, _Kind.REFUSAL, reason))
+
+
+class _Kind(IntEnum):
+    HELLO = 1
+    REFUSAL = 2
+
+
+class _Phase(Enum):
+    HELLO = "waits for the peer's hello"
+    PROOF = "waits for the peer's proof"
+    DONE = "knows its peer"
+    FAILED = "has failed"
+
+
+class Handshake:
+    """One end of a connection: feed `receive` with what arrives, send what it returns; `peer` ends it."""
+
+    def __init__(
+        self,
+        me: str,
+        mode: Mode,
+        *,
+        nonce: bytes,
+        wanted: str | None = None,
+        key: bytes = b"",
+        certified: str | None = None,
+    ) -> None:
+        """`wanted`: whom an initiator calls; None answers calls. `certified`: the peer certificate's name."""
+        if len(nonce) != NONCE_SIZE:
+            raise LocalProtocolError(f"a nonce has {NONCE_SIZE} bytes, not {len(nonce)}")
+        if mode is Mode.SHARED_KEY and len(key) < KEY_SIZE:
+            raise LocalProtocolError(
+                f"a shared key has at least {KEY_SIZE} bytes; `happened keygen` makes one"
+            )
+        if mode is Mode.TLS and certified is None:
+            raise LocalProtocolError("TLS mode needs the name in the peer's certificate")
+        self._me = check_name(me)
+        self._mode = mode
+        self._initiator = wanted is not None
+        self._wanted = wanted
+        self._key = key
+        self._certified = certified
+        self._nonce = nonce
+        self._hello = b"" if wanted is None else self._make_hello(check_name(wanted))
+        self._transcript = b""
+        self._phase = _Phase.HELLO
+        self._buffer = bytearray()
+        self._claimed = ""
+        self.peer: str | None = None
+        self.channel: Channel = Channel()
+
+    def begin(self) -> bytes:
+        """What to send first; a responder says nothing before it is spoken to."""
+        return self._hello
+
+    @property
+    def rest(self) -> bytes:
+        """What arrived after the handshake's own bytes: the beginning of the frames."""
+        return bytes(self._buffer) if self._phase is _Phase.DONE else b""
+
+    def receive(self, data: bytes) -> bytes:
+        """What to answer. Raises HandshakeError; from then on nothing is accepted any more."""
+        if self._phase is _Phase.FAILED:
+            raise LocalProtocolError("this handshake has failed; a new connection needs a new one")
+        self._buffer += data
+        answer = b""
+        try:
+            if self._phase is _Phase.HELLO and (hello := self._take_hello()) is not None:
+                answer = self._greet(hello)
+            if self._phase is _Phase.PROOF and len(self._buffer) >= PROOF_SIZE:
+                answer += self._check_proof(self._take(PROOF_SIZE))
+        except HandshakeError:
+            self._phase = _Phase.FAILED
+            self._buffer.clear()
+            raise
+        return answer
+
+    def _make_hello(self, to: str) -> bytes:
+        names = b"".join(bytes((len(name),)) + name for name in (self._me.encode(), to.encode()))
+        return MAGIC + bytes((VERSION, _Kind.HELLO, self._mode, self._initiator)) + self._nonce + names
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return taken
+
+    def _take_hello(self) -> bytes | None:
+        """A whole hello off the buffer, None if more must come. Wrong bytes fail at once, not at the end."""
+        held = self._buffer
+        start = bytes(held[: len(MAGIC)])
+        if start != MAGIC[: len(start)]:
+            raise HandshakeError(Reason.MALFORMED, "it does not speak this protocol")
+        if len(held) > 4 and held[4] != VERSION:
+            raise HandshakeError(
+                Reason.VERSION, f"it speaks version {held[4]} of the handshake, we {VERSION}"
+            )
+        if len(held) > 5 and held[5] == _Kind.REFUSAL:
+            if len(held) > 6:
+                raise HandshakeError(Reason.REFUSED, f"it refused us: {_told(held[6])}")
+            return None
+        if len(held) > 5 and held[5] != _Kind.HELLO:
+            raise HandshakeError(Reason.MALFORMED, f"{held[5]} does not begin a hello")
+        if len(held) > 6 and held[6] != self._mode:
+            raise HandshakeError(Reason.MODE, f"it speaks {_mode(held[6])}, we {_mode(self._mode)}")
+        if len(held) > 7 and held[7] != (not self._initiator):
+            raise HandshakeError(Reason.ROLE, "both ends claim the same role: our own bytes came back?")
+        end = 8 + NONCE_SIZE
+        for _ in range(2):
+            if len(held) <= end:
+                return None
+            end += 1 + held[end]
+        return self._take(end) if len(held) >= end else None
+
+    def _greet(self, hello: bytes) -> bytes:
+        """Check who speaks and to whom; what to answer."""
+        end = 9 + NONCE_SIZE + hello[8 + NONCE_SIZE]
+        peer, to = _read_name(hello[9 + NONCE_SIZE : end]), _read_name(hello[end + 1 :])
+        if to != self._me:
+            raise HandshakeError(Reason.ADDRESSEE, f"{peer!r} wanted {to!r}, and this is {self._me!r}")
+        if peer == self._me:
+            raise HandshakeError(Reason.NAME, f"it has our own name, {peer!r}: two nodes may not share one")
+        if self._wanted is not None and peer != self._wanted:
+            raise HandshakeError(Reason.NAME, f"{self._wanted!r} was wanted, and {peer!r} answered")
+        if self._mode is Mode.TLS and peer != self._certified:
+            raise HandshakeError(
+                Reason.NAME, f"its certificate names {self._certified!r}, and it says {peer!r}"
+            )
+        answer = b""
+        if not self._initiator:
+            answer = self._hello = self._make_hello(peer)
+        if self._mode is not Mode.SHARED_KEY:
+            self._phase, self.peer = _Phase.DONE, peer
+            return answer
+        first, second = (self._hello, hello) if self._initiator else (hello, self._hello)
+        self._transcript = hashlib.sha256(first + second).digest()
+        self._claimed, self._phase = peer, _Phase.PROOF
+        return answer if self._initiator else answer + self._derive("proof", initiator=False)
+
+    def _check_proof(self, proof: bytes) -> bytes:
+        if not hmac.compare_digest(proof, self._derive("proof", initiator=not self._initiator)):
+            raise HandshakeError(Reason.PROOF, f"{self._claimed!r} does not have our shared key")
+        self.channel = SealedChannel(
+            outgoing=self._derive("frames", initiator=self._initiator),
+            incoming=self._derive("frames", initiator=not self._initiator),
+        )
+        self._phase, self.peer = _Phase.DONE, self._claimed
+        return self._derive("proof", initiator=True) if self._initiator else b""
+
+    def _derive(self, purpose: str, *, initiator: bool) -> bytes:
+        """What only holders of the key can make: its own for each purpose, direction and pair of hellos."""
+        label = f"happened {VERSION} {purpose} {'initiator' if initiator else 'responder'}\0".encode()
+        return hmac.digest(self._key, label + self._transcript, "sha256")
+
+
+class Channel:
+    """Frames as they are: TLS authenticates below us, plaintext does not."""
+
+    overhead = 0
+
+    def seal(self, frame: bytes) -> bytes:
+        return frame
+
+    def open(self, sealed: bytes) -> bytes:
+        return sealed
+
+
+class SealedChannel(Channel):
+    """Frames with a tag over their number in this direction of this session, and their bytes.
+
+    The number is not sent: a stream keeps the order, so both ends count. A frame that is altered, repeated,
+    left out, moved, or of another session or direction has the wrong tag.
+    """
+
+    overhead = TAG_SIZE
+
+    def __init__(self, *, outgoing: bytes, incoming: bytes) -> None:
+        self._outgoing, self._incoming = outgoing, incoming
+        self._sent = self._opened = 0
+
+    def seal(self, frame: bytes) -> bytes:
+        tag = _tag(self._outgoing, self._sent, frame)
+        self._sent += 1
+        return frame + tag
+
+    def open(self, sealed: bytes) -> bytes:
+        """The frame; RemoteProtocolError if it is not the next one our peer sealed."""
+        frame = sealed[:-TAG_SIZE]
+        if not hmac.compare_digest(sealed[-TAG_SIZE:], _tag(self._incoming, self._opened, frame)):
+            raise RemoteProtocolError(f"frame {self._opened} is altered, repeated or out of its place")
+        self._opened += 1
+        return frame
+
+
+def _tag(key: bytes, number: int, frame: bytes) -> bytes:
+    return hmac.digest(key, number.to_bytes(8, "big") + frame, "sha256")[:TAG_SIZE]
+
+
+def check_name(name: str) -> str:
+    """A process's name as links carry it; LocalProtocolError says what is wrong with it."""
+    if not name or not name.isprintable() or len(name.encode(errors="replace")) > MAX_NAME:
+        raise LocalProtocolError(f"{name!r} is no name of a process: 1 to {MAX_NAME} bytes, all printable")
+    return name
+
+
+def _read_name(data: bytes) -> str:
+    try:
+        return check_name(data.decode())
+    except (UnicodeDecodeError, LocalProtocolError):
+        raise HandshakeError(Reason.MALFORMED, f"{data[:32]!r} is no name of a process") from None
+
+
+_TOLD = {
+    Reason.MALFORMED: "it does not understand us",
+    Reason.VERSION: f"it does not speak version {VERSION} of the handshake",
+    Reason.MODE: "its links are secured in another way than ours",
+    Reason.ROLE: "it was calling, not answering",
+    Reason.ADDRESSEE: "it is not the process we wanted; is its address right?",
+    Reason.NAME: "our name is not the one it expects or certifies",
+    Reason.PROOF: "its shared key is not ours",
+    Reason.UNWELCOME: "it does not know us as a peer",
+}
+
+
+def _told(code: int) -> str:
+    known = {int(reason): text for reason, text in _TOLD.items()}
+    return known.get(code, f"for reason {code}, which we do not know")
+
+
+def _mode(code: int) -> str:
+    return Mode(code).name.lower().replace("_", "-") if code in Mode._value2member_map_ else f"mode {code}"

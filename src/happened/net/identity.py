@@ -1,0 +1,214 @@
+"""Keys and certificates: how the links of a node are guarded, read from files and checked before use.
+
+    SharedKey     one secret file for all; frames are authenticated, not encrypted (see `handshake`)
+    MutualTls     TLS 1.3, both ends verified against the group's own authority
+
+A certificate names one process, as the URI `happened:NAME`, or as its only DNS name where another authority
+issued it; wildcards and the common name count for nothing. There is no revocation: certificates are
+short-lived (a year by default), and a stolen key means a new authority.
+Running nodes needs the standard library alone; making certificates needs `cryptography` (extra `net`).
+"""
+
+import os
+import secrets
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from ..core.errors import CausalityError
+from .handshake import KEY_SIZE, NONCE_SIZE, Handshake, HandshakeError, Mode, Reason, check_name
+
+URI_SCHEME = "happened:"
+AUTHORITY_CERTIFICATE, AUTHORITY_KEY = "ca.pem", "ca.key"
+
+
+class IdentityError(CausalityError):
+    """A key or certificate cannot be used or made; says which file and what to do."""
+
+
+class SharedKey:
+    """A guard (see `transport.Guard`) of links between processes that trust one another."""
+
+    local_only = False
+
+    def __init__(self, key: bytes | str | Path) -> None:
+        """The key itself, or the file `happened keygen` wrote."""
+        self._key = key if isinstance(key, bytes) else read_key(Path(key))
+
+    def tls(self, *, server: bool) -> ssl.SSLContext | None:
+        return None
+
+    def handshake(self, me: str, wanted: str | None, tls: Any) -> Handshake:
+        return Handshake(me, Mode.SHARED_KEY, nonce=_nonce(), wanted=wanted, key=self._key)
+
+
+class MutualTls:
+    """A guard of links whose ends both show a certificate of the group's authority."""
+
+    local_only = False
+
+    def __init__(self, me: str, *, authority: str | Path, certificate: str | Path, key: str | Path) -> None:
+        """From PEM files; the certificate must be `me`'s, valid now, and issued by `authority`."""
+        files = (Path(authority), Path(certificate), Path(key))
+        _refuse_exposed(files[2])
+        self._server = _context(ssl.PROTOCOL_TLS_SERVER, *files)
+        # Resumed sessions would skip the certificates; links live long enough to shake hands in full.
+        self._server.num_tickets = 0
+        self._client = _context(ssl.PROTOCOL_TLS_CLIENT, *files)
+        found = certified_name(_own_certificate(self._server, self._client, files[1]))
+        if found != me:
+            raise IdentityError(f"{certificate}: is the certificate of {found!r}, and this node is {me!r}")
+
+    def tls(self, *, server: bool) -> ssl.SSLContext | None:
+        return self._server if server else self._client
+
+    def handshake(self, me: str, wanted: str | None, tls: Any) -> Handshake:
+        certified = certified_name(tls.getpeercert() or {})
+        return Handshake(me, Mode.TLS, nonce=_nonce(), wanted=wanted, certified=certified)
+
+
+def _nonce() -> bytes:
+    return secrets.token_bytes(NONCE_SIZE)
+
+
+def _context(protocol: int, authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # Names of processes are not host names: `certified_name` and the handshake compare them.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    for path in (authority, certificate, key):
+        _read(path)
+    try:
+        context.load_verify_locations(cafile=authority)
+    except ssl.SSLError as error:
+        raise IdentityError(f"{authority}: holds no certificate of an authority ({error.reason})") from None
+    try:
+        # An empty password rather than a prompt that nobody sees.
+        context.load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        why = error.reason or "an encrypted or damaged key"
+        raise IdentityError(f"{certificate} and {key} are not a certificate and its key ({why})") from None
+    return context
+
+
+def _own_certificate(server: ssl.SSLContext, client: ssl.SSLContext, path: Path) -> Mapping[str, Any]:
+    """Our certificate as a peer would see it: both contexts shake hands in memory, with every check on."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    calling = client.wrap_bio(to_client, to_server)
+    called = server.wrap_bio(to_server, to_client, server_side=True)
+    try:
+        for _ in range(4):
+            for end in (calling, called):
+                try:
+                    end.do_handshake()
+                except ssl.SSLWantReadError:
+                    continue
+    except ssl.SSLError as error:
+        why = getattr(error, "verify_message", "") or error.reason
+        raise IdentityError(f"{path}: no peer would accept this certificate: {why}") from None
+    return called.getpeercert() or {}
+
+
+def certified_name(certificate: Mapping[str, Any]) -> str:
+    """The one process a verified certificate speaks for; HandshakeError if none or several."""
+    names = certificate.get("subjectAltName", ())
+    own = [value for kind, value in names if kind == "URI" and value.startswith(URI_SCHEME)]
+    found = [unquote(uri[len(URI_SCHEME) :]) for uri in own] or [v for kind, v in names if kind == "DNS"]
+    if len(found) != 1 or not found[0] or "*" in found[0]:
+        raise HandshakeError(Reason.NAME, f"its certificate names {found or 'nobody'}, not one process")
+    return str(found[0])
+
+
+def make_key(path: Path) -> None:
+    """Write a fresh shared key where nothing is yet."""
+    _write_private(path, secrets.token_hex(KEY_SIZE).encode() + b"\n")
+
+
+def read_key(path: Path) -> bytes:
+    _refuse_exposed(path)
+    try:
+        key = bytes.fromhex(_read(path).decode().strip())
+    except ValueError:
+        key = b""
+    if len(key) < KEY_SIZE:
+        raise IdentityError(f"{path}: is no shared key; make one with `happened keygen {path}`")
+    return key
+
+
+def make_authority(directory: Path, *, name: str = "happened authority", days: int = 3650) -> None:
+    """Write ca.pem and ca.key into a directory that has neither."""
+    from . import certificates
+
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _refuse_existing(directory / AUTHORITY_CERTIFICATE, directory / AUTHORITY_KEY)
+    certificate, key = certificates.authority(name, days)
+    _write_private(directory / AUTHORITY_KEY, key)
+    _write_new(directory / AUTHORITY_CERTIFICATE, certificate, 0o644)
+
+
+def paths(directory: Path, name: str) -> tuple[Path, Path, Path]:
+    """The authority's certificate, and the certificate and key of the process `name`."""
+    stem = quote(check_name(name), safe=" @+")
+    return directory / AUTHORITY_CERTIFICATE, directory / f"{stem}.pem", directory / f"{stem}.key"
+
+
+def issue(directory: Path, name: str, *, days: int = 365) -> tuple[Path, Path]:
+    """Write NAME.pem and NAME.key beside the authority that signs them."""
+    from . import certificates
+
+    authority_path, certificate_path, key_path = paths(directory, name)
+    if certificate_path == authority_path or name.startswith("."):
+        raise IdentityError(
+            f"{name!r} would be the name of a hidden file, or of the authority's; choose another"
+        )
+    _refuse_existing(certificate_path, key_path)
+    _refuse_exposed(directory / AUTHORITY_KEY)
+    authority = (_read(authority_path), _read(directory / AUTHORITY_KEY))
+    certificate, key = certificates.issue(name, days, *authority)
+    _write_private(key_path, key)
+    _write_new(certificate_path, certificate, 0o644)
+    return certificate_path, key_path
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise IdentityError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _refuse_exposed(path: Path) -> None:
+    """A key that everyone on the machine can read is no secret."""
+    try:
+        exposed = path.stat().st_mode & 0o007
+    except OSError as error:
+        raise IdentityError(f"{path}: cannot be read: {error.strerror}") from None
+    if exposed:
+        raise IdentityError(f"{path}: is open to everyone on this machine; chmod 600 it, or make a new key")
+
+
+def _refuse_existing(*paths: Path) -> None:
+    for path in paths:
+        if path.exists():
+            raise IdentityError(f"{path}: exists, and keys are never overwritten; move it away first")
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    _write_new(path, data, 0o600)
+
+
+def _write_new(path: Path, data: bytes, mode: int) -> None:
+    """Created with its mode: there is no instant at which others could open it."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        _refuse_existing(path)
+        raise
+    except OSError as error:
+        raise IdentityError(f"{path}: cannot be written: {error.strerror}") from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)

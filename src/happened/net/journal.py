@@ -1,0 +1,213 @@
+"""The journal of a node: its inputs in order, in SQLite.
+
+    meta        key, value                               whose journal this is, and its format
+    batches     number, time, entries, checksum          inputs, a row per commit, numbered without gaps
+    snapshots   after, state, checksum                   the state after that batch
+
+Promises   a batch is there whole or not at all; what `append` has returned from survives kill -9 and, with
+           `flush`, a power failure. What cannot be read as it was written is refused, never skipped:
+           each row has a checksum of its number and bytes, and SQLite checks its own pages when the journal
+           is opened. One process at a time has a journal open.
+Leaves out damage to the last few megabytes, which SQLite keeps in its write-ahead log until a checkpoint:
+           it takes a damaged end of that log for one that was never written. Peers find out: they have
+           frames that a shortened journal does not know, and refuse the node (node.py).
+Bounds     `append` with a snapshot, then `forget`, keeps the file to what came after the snapshot.
+
+Used from one thread at a time; the node runs `append` and `forget` in a thread of their own, so that the
+event loop goes on during a flush and the next batch grows meanwhile: that is the group commit.
+"""
+
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .errors import JournalError
+
+FORMAT = 1
+
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE batches (
+    number INTEGER PRIMARY KEY, time INTEGER NOT NULL, entries BLOB NOT NULL, checksum INTEGER NOT NULL
+);
+CREATE TABLE snapshots (after INTEGER PRIMARY KEY, state BLOB NOT NULL, checksum INTEGER NOT NULL);
+"""
+
+
+class Identity(NamedTuple):
+    """Whose state a journal holds; a node that differs in any of these is another one."""
+
+    name: str
+    protocol: str
+    options: str  # JSON
+    members: tuple[str, ...]  # at the beginning
+
+
+class Journal:
+    """`flush` asks the disk to have each batch before it counts; `max_pages` bounds the file."""
+
+    def __init__(self, path: Path, *, flush: bool = True, max_pages: int | None = None) -> None:
+        self.path = path
+        self.bytes = 0  # of entries since the snapshot that `load` would begin with
+        self._last = 0
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        except (OSError, sqlite3.Error) as error:
+            raise JournalError(f"{path}: cannot be opened: {error}") from error
+        try:
+            self._configure(flush, max_pages)
+        except sqlite3.Error as error:
+            self._db.close()
+            raise self._explained(error) from error
+        except JournalError:
+            self._db.close()
+            raise
+
+    def _configure(self, flush: bool, max_pages: int | None) -> None:
+        run = self._db.execute
+        # Exclusive: the second process to open it is refused, and no lock outlives its process.
+        run("PRAGMA locking_mode = EXCLUSIVE")
+        run("BEGIN EXCLUSIVE")
+        run("COMMIT")
+        version = run("PRAGMA user_version").fetchone()[0]
+        if version > FORMAT:
+            raise JournalError(
+                f"{self.path}: written in format {version} by a newer happened; this one knows {FORMAT}. "
+                "Use the newer version; nothing was changed"
+            )
+        run("PRAGMA journal_mode = WAL")
+        run(f"PRAGMA synchronous = {'FULL' if flush else 'NORMAL'}")
+        if max_pages is not None:
+            run(f"PRAGMA max_page_count = {max_pages}")
+        if version == 0:
+            if run("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                raise JournalError(f"{self.path}: is a database of something else; give another path")
+            self._db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
+        # Pages of a journal are read once, in order: checking them costs what loading costs.
+        problems = [row[0] for row in run("PRAGMA quick_check(3)")]
+        if problems != ["ok"]:
+            raise self._damaged("; ".join(problems))
+
+    def open(self, identity: Identity) -> bytes:
+        """The incarnation kept in this journal, drawn now if it is new; refused if it is another node's."""
+        wanted = {key: json.dumps(value) for key, value in identity._asdict().items()}
+        try:
+            found = dict(self._db.execute("SELECT key, value FROM meta"))
+            if not found:
+                found = wanted | {"incarnation": json.dumps(os.urandom(8).hex())}
+                self._db.execute("BEGIN")
+                self._db.executemany("INSERT INTO meta VALUES (?, ?)", found.items())
+                self._db.execute("COMMIT")
+            for key, value in wanted.items():
+                if found[key] != value:
+                    raise JournalError(
+                        f"{self.path}: is the journal of a node whose {key} is {found[key]}, not {value}; "
+                        "give each node its own journal, and keep its configuration with it"
+                    )
+            return bytes.fromhex(json.loads(found["incarnation"]))
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        except (KeyError, ValueError) as error:
+            raise self._damaged(f"meta: {error!r}") from error
+
+    def snapshot(self) -> bytes | None:
+        """The state to begin with; None: from nothing. Call before `batches`.
+
+        A snapshot counts once the batches up to it are forgotten, its own among them.
+        """
+        query = "SELECT * FROM snapshots WHERE after NOT IN (SELECT number FROM batches)"
+        try:
+            row = self._db.execute(query).fetchone()
+            first = self._db.execute("SELECT min(number) FROM batches").fetchone()[0]
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        if row is None:
+            return None
+        self._last, state, checksum = row
+        if first is not None and first <= self._last:
+            raise self._damaged(f"some batches between {first} and {self._last} are missing")
+        if _checksum(self._last, 0, state) != checksum:
+            raise self._damaged(f"the snapshot after batch {self._last} is not what was written")
+        return bytes(state)
+
+    def batches(self) -> Iterator[tuple[int, bytes]]:
+        """The time and entries of each batch after that snapshot, in order."""
+        query = "SELECT * FROM batches WHERE number > ? ORDER BY number"
+        try:
+            for number, time, entries, checksum in self._db.execute(query, (self._last,)):
+                if number != self._last + 1:
+                    raise self._damaged(f"batches {self._last + 1} to {number - 1} are missing")
+                if _checksum(number, time, entries) != checksum:
+                    raise self._damaged(f"batch {number} is not what was written")
+                self._last = number
+                self.bytes += len(entries)
+                yield time, entries
+            newest = self._db.execute("SELECT max(after) FROM snapshots").fetchone()[0]
+            if newest is not None and newest > self._last:
+                raise self._damaged(f"batches {self._last + 1} to {newest} are missing")
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+
+    def append(self, time: int, entries: bytes, snapshot: bytes | None = None) -> int:
+        """Make a batch durable, and the state after it if given; returns the batch's number."""
+        number = self._last + 1
+        try:
+            run = self._db.execute
+            run("BEGIN")
+            checksum = _checksum(number, time, entries)
+            run("INSERT INTO batches VALUES (?, ?, ?, ?)", (number, time, entries, checksum))
+            if snapshot is not None:
+                checksum = _checksum(number, 0, snapshot)
+                run("INSERT INTO snapshots VALUES (?, ?, ?)", (number, snapshot, checksum))
+            run("COMMIT")
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        self._last = number
+        self.bytes += len(entries)
+        return number
+
+    def forget(self, after: int) -> None:
+        """Keep the snapshot after this batch and what follows it."""
+        try:
+            self._db.execute("BEGIN")
+            self._db.execute("DELETE FROM batches WHERE number <= ?", (after,))
+            self._db.execute("DELETE FROM snapshots WHERE after < ?", (after,))
+            self._db.execute("COMMIT")
+            rest = self._db.execute("SELECT total(length(entries)) FROM batches").fetchone()[0]
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        self.bytes = int(rest)
+
+    def close(self) -> None:
+        try:
+            self._db.close()
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: sqlite3.Error) -> JournalError:
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = code & 0xFF if code is not None else None
+        if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            why = "is in use by another process: every node needs a name and a journal of its own"
+        elif primary == sqlite3.SQLITE_FULL:
+            why = "the disk is full; make room and start the node again, nothing that was confirmed is lost"
+        elif primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return self._damaged(str(error))
+        else:
+            why = f"{error}; what was confirmed is not lost, repair this and start the node again"
+        return JournalError(f"{self.path}: {why}")
+
+    def _damaged(self, what: str) -> JournalError:
+        return JournalError(
+            f"{self.path}: is damaged ({what}). The node cannot go on as this process: restore the newest "
+            "intact copy if nothing was sent since, or let the process join under a new name"
+        )
+
+
+def _checksum(number: int, time: int, data: Any) -> int:
+    return zlib.crc32(data, zlib.crc32(b"%d %d" % (number, time)))

@@ -1,0 +1,46 @@
+"""How much a node takes on before it makes others wait."""
+
+from dataclasses import dataclass, fields
+
+from ..core.errors import LocalProtocolError
+from ..wire import MAX_FRAME
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    payload: int = 1 << 20
+    """Bytes of one message's payload."""
+    frame: int = MAX_FRAME
+    """Bytes of one frame, with its control information; a longer one ends the link."""
+    peers: int = 1023
+    outbox: int = 64 << 20
+    """Bytes not acknowledged by one peer; above it `multicast` waits, also for a peer that is away."""
+    held: int = 10_000
+    """Messages that arrived and wait for others; above it, only links that may release them are read."""
+    undelivered: int = 10_000
+    """Messages the application has not acknowledged; above it, no link is read."""
+    staged: int = 8 << 20
+    """Bytes of inputs that wait for the journal; above it, no link is read and `multicast` waits."""
+    strangers: int = 64
+    """Connections that have not said who they are; one more ends the oldest."""
+    handshake: float = 10.0
+    """Seconds until a connection must have said who it is."""
+    heartbeat: float = 5.0
+    """Seconds between signs of life; three without one end a connection."""
+    first_retry: float = 0.05
+    last_retry: float = 5.0
+    """Seconds before a connection is tried again: doubled each time, with jitter, between these two."""
+    linger: float = 5.0
+    """Seconds that closing waits for peers to acknowledge what was sent."""
+    compaction: int = 16 << 20
+    """Bytes of inputs in the journal, beyond twice its last snapshot, after which a new one is made."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+                raise LocalProtocolError(f"limit {field.name!r} is {value!r}, not a number from 0 on")
+        if self.frame > MAX_FRAME or self.payload > self.frame:
+            raise LocalProtocolError(
+                f"a payload of {self.payload} bytes must fit a frame of {self.frame}, and that {MAX_FRAME}"
+            )

@@ -1,0 +1,79 @@
+"""The two ends of a reliable FIFO link, without the wire between them.
+
+Invariant  the frames of a link are numbered 1, 2, … by its sender. An outbox holds exactly those that are
+           not acknowledged, each with the number it was given; of these, the first `open` are *released*:
+           their cause is journaled, so they may be seen by others. An inbox takes each number once and in
+           order, and acknowledges none before it is journaled.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from ..core.errors import RemoteProtocolError
+
+
+class Outbox:
+    """`bytes` counts what is not acknowledged, released or not."""
+
+    __slots__ = ("_frames", "acknowledged", "bytes", "last", "released")
+
+    def __init__(self, acknowledged: int = 0, frames: Sequence[bytes] = ()) -> None:
+        self.acknowledged = acknowledged
+        self._frames = deque(frames)
+        self.last = acknowledged + len(self._frames)  # the number given last
+        self.released = self.last
+        self.bytes = sum(map(len, self._frames))
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def put(self, frame: bytes) -> int:
+        """Number a frame; it is not released yet."""
+        self._frames.append(frame)
+        self.bytes += len(frame)
+        self.last += 1
+        return self.last
+
+    def release(self, number: int) -> None:
+        self.released = max(self.released, min(number, self.last))
+
+    def acknowledge(self, number: int) -> None:
+        """Forget what is durable elsewhere."""
+        if number > self.released:
+            raise RemoteProtocolError(f"frame {number} is acknowledged, and {self.released} were sent")
+        while self.acknowledged < number:
+            self.bytes -= len(self._frames.popleft())
+            self.acknowledged += 1
+
+    def after(self, number: int, most_bytes: int) -> list[tuple[int, bytes]]:
+        """Released frames beyond `number` and what is acknowledged: at least one if there is one, then about
+        `most_bytes` at most."""
+        number = max(number, self.acknowledged)
+        taken = []
+        frames = islice(self._frames, number - self.acknowledged, self.released - self.acknowledged)
+        for each, frame in enumerate(frames, number + 1):
+            taken.append((each, frame))
+            most_bytes -= len(frame)
+            if most_bytes <= 0:
+                break
+        return taken
+
+    def frames(self) -> Iterator[bytes]:
+        return iter(self._frames)
+
+
+class Inbox:
+    """How far a peer's frames have come."""
+
+    __slots__ = ("durable", "taken")
+
+    def __init__(self, taken: int = 0) -> None:
+        self.taken = taken  # the machine has had frames up to this number
+        self.durable = taken  # the journal too
+
+    def is_new(self, number: int) -> bool:
+        """Whether to take this frame; False if it came before."""
+        if number > self.taken + 1:
+            raise RemoteProtocolError(f"frame {number} follows {self.taken}: those between are missing")
+        return number > self.taken

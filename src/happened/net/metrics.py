@@ -1,0 +1,107 @@
+"""A node's numbers in Prometheus's text format, over the least HTTP that a scraper needs.
+
+One answer per connection, to GET /metrics and nothing else; a request has REQUEST_SECONDS and REQUEST_BYTES.
+The numbers are no secret to whoever can reach the port: names of peers, counts and sizes.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+PREFIX = "happened_"
+REQUEST_SECONDS = 5.0
+REQUEST_BYTES = 8192
+CONNECTIONS = 16
+
+Numbers = Mapping[str, Any]
+
+
+def render(numbers: Numbers, *, node: str) -> str:
+    """Numbers by name; a mapping of mappings (per peer, say) gets one label, named after its key's singular.
+
+    {"sent": 7, "peers": {"bob": {"held": 1}}} becomes happened_sent and happened_peer_held{peer="bob"}.
+    What is neither a number nor such a mapping is left out.
+    """
+    samples: dict[str, list[str]] = {}
+    for name, labels, value in _samples(numbers, {"node": node}):
+        text = ",".join(f'{key}="{_escape(label)}"' for key, label in labels.items())
+        samples.setdefault(name, []).append(f"{name}{{{text}}} {_number(value)}")
+    lines = [line for name, rows in sorted(samples.items()) for line in (f"# TYPE {name} untyped", *rows)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _samples(numbers: Numbers, labels: dict[str, str]) -> Iterator[tuple[str, dict[str, str], float]]:
+    for key, value in numbers.items():
+        if isinstance(value, bool | int | float):
+            yield _name(key), labels, value
+        elif isinstance(value, Mapping):
+            label = key.removesuffix("s")
+            for member, inner in value.items():
+                of_member = labels | {_plain(label): str(member)}
+                if isinstance(inner, bool | int | float):
+                    yield _name(label), of_member, inner
+                elif isinstance(inner, Mapping):
+                    for name, number in inner.items():
+                        if isinstance(number, bool | int | float):
+                            yield _name(f"{label}_{name}"), of_member, number
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_]", "_", name)
+
+
+def _name(name: str) -> str:
+    return PREFIX + _plain(name)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if isinstance(value, bool | int) else repr(value)
+
+
+def _escape(label: str) -> str:
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+async def serve_metrics(
+    listen: tuple[str, int], collect: Callable[[], Numbers], *, node: str
+) -> asyncio.Server:
+    """Answer until the server is closed; `collect` is called for each request."""
+    open_connections = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal open_connections
+        open_connections += 1
+        try:
+            # TimeoutError, a request without end, a scraper that hangs up: there is nobody to tell.
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                if open_connections <= CONNECTIONS:
+                    async with asyncio.timeout(REQUEST_SECONDS):
+                        request = await reader.readuntil(b"\r\n\r\n")
+                        writer.write(_response(request, lambda: render(collect(), node=node)))
+                        await writer.drain()
+        finally:
+            open_connections -= 1
+            writer.close()
+
+    return await asyncio.start_server(answer, *listen, limit=REQUEST_BYTES)
+
+
+def _response(request: bytes, body: Callable[[], str]) -> bytes:
+    method, _, rest = request.partition(b" ")
+    path = rest.partition(b" ")[0].partition(b"?")[0]
+    if path != b"/metrics":
+        return _http("404 Not Found", "there is /metrics\n")
+    if method not in (b"GET", b"HEAD"):
+        return _http("405 Method Not Allowed", "GET, please\n")
+    return _http("200 OK", body(), with_body=method == b"GET")
+
+
+def _http(status: str, text: str, *, with_body: bool = True) -> bytes:
+    body = text.encode()
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (body if with_body else b"")

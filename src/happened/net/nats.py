@@ -1,0 +1,394 @@
+"""Links over NATS JetStream: frames go to a broker that keeps them, and come from it when their receiver can.
+
+    stream      one, durable, a work queue: what its receiver has journaled is deleted
+    subject     STREAM.to.from, so that a broker's permissions can keep processes from speaking for others:
+                let each publish to `STREAM.*.me` and make consumers on `STREAM.me.*` alone
+    consumer    one durable pull consumer per (to, from), acknowledged explicitly once the node has journaled
+    message     consecutive frames of one link; its id is stable, so that the broker drops what it has already
+
+Assumes    the broker keeps what it has acknowledged (three replicas survive the loss of one server). It
+           authenticates clients: pass credentials or a TLS context as options of `nats.connect`.
+Promises   the contract of `transport`. A publication that is not acknowledged in time is repeated.
+Bounds     WINDOW messages of about BATCH_BYTES are under way to the broker on each link, and IN_HAND are held
+           here unjournaled. After a failure one message at a time is sent until one is acknowledged: so at
+           most WINDOW - 1 messages stand before an earlier one in the stream, and IN_HAND is more than that:
+           the earlier one is always among those that the broker may hand over.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from ..core.errors import RemoteProtocolError
+from ..wire import MAX_FRAME
+from .errors import NodeError
+from .records import frames_in, frames_out, hello_from_json, hello_to_json
+from .transport import Hello, Host
+
+try:
+    import nats.errors
+    import nats.js.errors
+    from nats.aio.client import Client
+    from nats.js import api
+except ImportError:
+    raise NodeError("the NATS transport needs nats-py: pip install 'happened[nats]'") from None
+
+BATCH_BYTES = 128 * 1024
+WINDOW = 8
+IN_HAND = 32
+PUBLISH_SECONDS = 5.0
+PULL_SECONDS = 5.0
+REDELIVERY_SECONDS = 3.0
+"""After this long without an acknowledgement the broker hands a message over again: a restarted node waits so
+long for what its predecessor had in hand."""
+RETRY_SECONDS = 0.5
+DUPLICATES_SECONDS = 120.0
+HELLO = "Happened-Hello"
+EXPIRED = "408"
+"""The status of a request for which nothing more came; others mean that the consumer is gone or has moved."""
+
+
+class NatsTransport:
+    def __init__(
+        self,
+        servers: str | Sequence[str] = "nats://127.0.0.1:4222",
+        *,
+        stream: str = "happened",
+        replicas: int = 1,
+        start_seconds: float = 30.0,
+        **options: Any,
+    ) -> None:
+        """`replicas`: how many servers of a cluster keep the stream. Further options: `nats.connect`'s."""
+        self._servers = [servers] if isinstance(servers, str) else list(servers)
+        self._stream = _token(stream)
+        self._replicas = replicas
+        self._start_seconds = start_seconds
+        self._options = options
+        self._peers: set[str] = set()
+        self._paused: set[str] = set()
+        self._links: dict[str, _Link] = {}
+        self._host: Host | None = None
+        self._client: Client | None = None
+
+    async def start(self, host: Host) -> None:
+        self._host = host
+        connecting = asyncio.create_task(self._connect(host.name))
+        await asyncio.wait([connecting], timeout=self._start_seconds)
+        try:
+            if not connecting.done():
+                await _end([connecting])
+                raise NodeError(f"no answer in {self._start_seconds:g} s")
+            self._client = connecting.result()
+        except (OSError, nats.errors.Error, NodeError) as error:
+            raise NodeError(
+                f"no JetStream to be had from {', '.join(self._servers)}: {error or type(error).__name__}"
+            ) from error
+        for peer in self._peers:
+            self._open(peer)
+
+    async def _connect(self, name: str) -> Client:
+        client = Client()
+        try:
+            await client.connect(
+                self._servers,
+                name=f"happened {name}",
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=RETRY_SECONDS,  # type: ignore[arg-type]  # it may be a fraction
+                error_cb=self._note_error,
+                **self._options,
+            )
+            await self._make_stream(client.jetstream(timeout=PUBLISH_SECONDS))
+        except BaseException:
+            with contextlib.suppress(Exception):
+                await client.close()
+            raise
+        return client
+
+    async def _make_stream(self, jetstream: Any) -> None:
+        config = api.StreamConfig(
+            name=self._stream,
+            subjects=[f"{self._stream}.*.*"],
+            retention=api.RetentionPolicy.WORK_QUEUE,
+            storage=api.StorageType.FILE,
+            # A full stream refuses publications, which stay in the outboxes; it never drops what it has.
+            discard=api.DiscardPolicy.NEW,
+            num_replicas=self._replicas,
+            duplicate_window=DUPLICATES_SECONDS,
+        )
+        while True:
+            try:
+                await jetstream.add_stream(config)
+                return
+            except nats.js.errors.BadRequestError as error:
+                raise NodeError(f"stream {self._stream!r} cannot be used: {error.description}") from None
+            except (nats.js.errors.ServiceUnavailableError, nats.errors.Error):
+                # A cluster that has no leader yet; `start_seconds` is the end of it.
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _note_error(self, error: Exception) -> None:
+        if self._host is not None:
+            self._host.disconnected("the broker", True, str(error) or type(error).__name__)
+
+    def add_peer(self, peer: str, address: str) -> None:
+        """The address does not matter: everyone is at the broker."""
+        self._peers.add(peer)
+        if self._client is not None:
+            self._open(peer)
+
+    def remove_peer(self, peer: str) -> None:
+        self._peers.discard(peer)
+        if (link := self._links.pop(peer, None)) is not None:
+            self._ending = asyncio.create_task(_end(link.tasks))
+
+    def _open(self, peer: str) -> None:
+        assert self._host is not None
+        if peer not in self._links:
+            link = _Link(self._host, peer, self._client, self._stream, self._replicas)
+            self._links[peer] = link
+            if peer in self._paused:
+                link.may_pull.clear()
+
+    def wake(self, peer: str) -> None:
+        if (link := self._links.get(peer)) is not None:
+            link.wake()
+
+    def durable(self, peer: str, number: int) -> None:
+        if (link := self._links.get(peer)) is not None:
+            link.durable()
+
+    def pause(self, peer: str) -> None:
+        self._paused.add(peer)
+        if (link := self._links.get(peer)) is not None:
+            link.may_pull.clear()
+
+    def resume(self, peer: str) -> None:
+        self._paused.discard(peer)
+        if (link := self._links.get(peer)) is not None:
+            link.may_pull.set()
+
+    async def close(self) -> None:
+        links = list(self._links.values())
+        self._links.clear()
+        await _end([task for link in links for task in link.tasks])
+        client, self._client = self._client, None
+        if client is not None:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(client.flush(), 1)  # the last acknowledgements
+            await client.close()
+
+
+class _Link:
+    """Both directions between us and one peer."""
+
+    def __init__(self, host: Host, peer: str, client: Any, stream: str, replicas: int) -> None:
+        self._host, self._peer, self._client = host, peer, client
+        self._stream, self._replicas = stream, replicas
+        self._jetstream = client.jetstream(timeout=PUBLISH_SECONDS)
+        self._awake = asyncio.Event()
+        self._awake.set()
+        self.may_pull = asyncio.Event()
+        self.may_pull.set()
+        self._met = ""
+        # Arrived and not journaled: by first link number, (last link number, frames, the broker's message).
+        self._in_hand: dict[int, tuple[int, list[tuple[int, bytes]], Any]] = {}
+        self._journaled = asyncio.Event()
+        self.tasks = [
+            asyncio.create_task(self._keep(act)) for act in (self._publish, self._pull, self._acknowledge)
+        ]
+
+    def wake(self) -> None:
+        self._awake.set()
+
+    async def _keep(self, act: Callable[[], Awaitable[None]]) -> None:
+        """A link ends with its node only: whatever else happens is told, and it begins again."""
+        while True:
+            try:
+                await act()
+            except Exception as error:
+                self._host.disconnected(self._peer, act == self._publish, f"{type(error).__name__}: {error}")
+                await asyncio.sleep(RETRY_SECONDS)
+
+    # Outgoing.
+
+    async def _publish(self) -> None:
+        """Keep a window of publications under way, in order; report the oldest when it is acknowledged."""
+        under_way: deque[tuple[int, asyncio.Future[Any]]] = deque()
+        window = 1
+        published = self._host.outbox(self._peer).acknowledged
+        while True:
+            self._awake.clear()
+            try:
+                while len(under_way) < window and (
+                    batch := self._host.outbox(self._peer).after(published, self._batch_bytes())
+                ):
+                    under_way.append((batch[-1][0], await self._publish_batch(batch)))
+                    published = batch[-1][0]
+                if not under_way:
+                    await self._awake.wait()
+                    continue
+                number, future = under_way.popleft()
+                async with asyncio.timeout(PUBLISH_SECONDS):
+                    await future
+            except (TimeoutError, OSError, nats.errors.Error) as error:
+                for _, future in under_way:
+                    future.cancel()
+                under_way.clear()
+                window, published = 1, self._host.outbox(self._peer).acknowledged
+                self._host.disconnected(self._peer, True, f"not published: {error or type(error).__name__}")
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            if window == 1:
+                self._host.connected(self._peer, True)
+            self._host.acknowledged(self._peer, number)
+            window = WINDOW
+
+    def _batch_bytes(self) -> int:
+        return min(BATCH_BYTES, int(self._client.max_payload) // 4)
+
+    async def _publish_batch(self, batch: list[tuple[int, bytes]]) -> "asyncio.Future[Any]":
+        me, peer, hello = self._host.name, self._peer, self._host.hello(self._peer)
+        first, last = batch[0][0], batch[-1][0]
+        headers = {
+            api.Header.MSG_ID: f"{hello.incarnation.hex()}:{_token(me)}>{_token(peer)}:{first}-{last}",
+            HELLO: json.dumps(hello_to_json(hello), separators=(",", ":")),
+        }
+        subject = f"{self._stream}.{_token(peer)}.{_token(me)}"
+        return await self._jetstream.publish_async(subject, frames_out(batch), headers=headers)  # type: ignore[no-any-return]
+
+    # Incoming.
+
+    async def _pull(self) -> None:
+        """Ask for messages while we may, and take them as they come."""
+        me, peer = _token(self._host.name), _token(self._peer)
+        # A consumer's name may hold less than a subject; the two subjects say whose it is.
+        consumer = f"{me}-from-{peer}".replace("%", "=")
+        await self._make_consumer(consumer, f"{self._stream}.{me}.{peer}")
+        inbox = self._client.new_inbox()
+        subscription = await self._client.subscribe(inbox)
+        request = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{consumer}"
+        try:
+            while True:
+                await self.may_pull.wait()
+                await self._pull_some(request, inbox, subscription)
+        finally:
+            with contextlib.suppress(nats.errors.Error):
+                await subscription.unsubscribe()
+
+    async def _pull_some(self, request: str, inbox: str, subscription: Any) -> None:
+        wanted, expires = IN_HAND // 2, int(PULL_SECONDS * 1e9)
+        try:
+            asked = json.dumps({"batch": wanted, "expires": expires}).encode()
+            await self._client.publish(request, asked, reply=inbox)
+            while wanted and self.may_pull.is_set():
+                message = await subscription.next_msg(timeout=PULL_SECONDS + 1)
+                if (status := (message.headers or {}).get(api.Header.STATUS)) is not None:
+                    if status != EXPIRED:
+                        raise NodeError(f"the broker answers a request for messages with {status}")
+                    return
+                wanted -= 1
+                await self._take(message)
+        except (TimeoutError, nats.errors.Error):
+            await asyncio.sleep(0 if self._client.is_connected else RETRY_SECONDS)
+
+    async def _make_consumer(self, name: str, subject: str) -> None:
+        config = api.ConsumerConfig(
+            name=name,
+            durable_name=name,
+            filter_subject=subject,
+            ack_policy=api.AckPolicy.EXPLICIT,
+            ack_wait=REDELIVERY_SECONDS,
+            max_ack_pending=IN_HAND,
+            num_replicas=self._replicas,
+        )
+        while True:
+            try:
+                await self._jetstream.add_consumer(self._stream, config)
+                return
+            except (TimeoutError, OSError, nats.errors.Error) as error:
+                self._host.disconnected(self._peer, False, f"no consumer: {error or type(error).__name__}")
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _take(self, message: Any) -> None:
+        """Hand over what is next, keep what is early."""
+        host, peer = self._host, self._peer
+        try:
+            frames, hello = _read_batch(message), message.headers[HELLO]
+            told = _read_hello(hello)
+        except RemoteProtocolError as error:  # it will never be anything else
+            host.disconnected(peer, False, str(error))
+            with contextlib.suppress(nats.errors.Error):
+                await message.term()
+            return
+        try:
+            if hello != self._met:
+                host.meet(peer, told)
+                self._met = hello
+                host.connected(peer, False)
+            self._in_hand[frames[0][0]] = (frames[-1][0], frames, message)
+            before = 0
+            while before < host.expects(
+                peer
+            ):  # a node that has failed takes nothing, and expects what it did
+                before = host.expects(peer)
+                host.arrived(peer, self._next(before))
+        except RemoteProtocolError as error:  # unacknowledged, it comes again: the cause may be mended
+            self._in_hand.clear()
+            self._met = ""
+            host.disconnected(peer, False, str(error))
+            return
+        self.durable()
+
+    def _next(self, expected: int) -> list[tuple[int, bytes]]:
+        """The frames from the expected one on, as far as they are in hand."""
+        for first, (last, frames, _) in self._in_hand.items():
+            if first <= expected <= last:
+                return frames[expected - first :]
+        return []
+
+    def durable(self) -> None:
+        self._journaled.set()
+
+    async def _acknowledge(self) -> None:
+        """Tell the broker what is journaled. If that is lost, the message comes again, and so do we."""
+        while True:
+            await self._journaled.wait()
+            self._journaled.clear()
+            number = self._host.received(self._peer)
+            for first in [first for first, (last, _, _) in self._in_hand.items() if last <= number]:
+                _, _, message = self._in_hand.pop(first)
+                with contextlib.suppress(nats.errors.Error):
+                    await message.ack()
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel until they have ended: before Python 3.12 `wait_for`, which the client uses, can lose a
+    cancellation that comes together with a result."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=0.1)
+
+
+def _read_batch(message: Any) -> list[tuple[int, bytes]]:
+    if HELLO not in (message.headers or {}):
+        raise RemoteProtocolError("a message on our subject is not one of ours")
+    frames = frames_in(message.data, MAX_FRAME)
+    if not frames or any(number != frames[0][0] + place for place, (number, _) in enumerate(frames)):
+        raise RemoteProtocolError("a message holds no consecutive frames")
+    return frames
+
+
+def _read_hello(text: str) -> Hello:
+    try:
+        return hello_from_json(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise RemoteProtocolError(f"not a hello: {error}") from None
+
+
+def _token(name: str) -> str:
+    """A name as one token of a subject."""
+    return quote(name, safe="").replace(".", "%2E").replace("~", "%7E")

@@ -1,0 +1,93 @@
+"""A node's events as rows of a trace, in parts that survive the node.
+
+Promises   the rows of a process are those of the inputs in its journal, numbered without gaps, also after
+           kill -9. Rows are written in parts, each whole or absent, and those that were lost in memory are
+           made again when the journal is replayed: it is not shortened before their part is written.
+Layout     DIR/NAME@FIRST-NNNNNN.parquet, FIRST being the first seq of a run of the node. All nodes can share
+           one directory, which `happened check` and `happened analyze` take as it is.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+
+from ..trace import TraceWriter
+from ..wire import control_sizes
+from .errors import NodeError
+
+PART_ROWS = 16384
+
+
+class TraceRecorder:
+    """`names` turns an index into a process's name."""
+
+    def __init__(self, directory: Path, process: str, names: Callable[[int], str], computation: str) -> None:
+        self._process = process
+        self._names = names
+        self._computation = computation
+        file = _file_name(process)
+        parts = sorted(directory.glob(f"{file}@*.parquet")) if directory.is_dir() else []
+        self.written = sum(pq.ParquetFile(part).metadata.num_rows for part in parts)
+        self._directory = directory
+        self._writer = TraceWriter(directory, batch_rows=PART_ROWS, prefix=f"{file}@{self.written + 1:012d}")
+        self._staged: list[dict[str, Any]] = []
+
+    def continues(self, events: int) -> None:
+        """Refuse a directory that lacks events which the journal has already forgotten."""
+        if self.written < events:
+            raise NodeError(
+                f"{self._directory} has {self.written} events of {self._process!r} and its journal begins "
+                f"after event {events}: give the directory that has the others, or start without a trace"
+            )
+
+    def sent(self, seq: int, time: int, clock: int, to: Iterable[int], messages: Sequence[Any]) -> None:
+        if seq > self.written:
+            self._stage(
+                seq=seq,
+                kind="send",
+                message=f"{self._process}:{clock}",
+                to=[self._names(each) for each in to],
+                time=time,
+                control_entries=sum(message.size()[0] for message in messages),
+                control_bytes=sum(control_sizes(messages)),
+            )
+
+    def received(self, seq: int, time: int, message: Any) -> None:
+        if seq <= self.written:
+            return
+        name = f"{self._names(message.sender)}:{message.clock}"
+        entries, size = message.size()[0], sum(control_sizes([message]))
+        row = {"seq": seq, "time": time, "control_entries": entries, "control_bytes": size}
+        if any(self._names(each) == self._process for each in message.to):
+            self._stage(**row, kind="receive", message=name)
+        else:  # not for the application here: a relayed message, an acknowledgement
+            self._stage(**row, kind="internal", label=f"{type(message).__name__} of {name}")
+
+    def delivered(self, seq: int, time: int, sender: int, clock: int) -> None:
+        if seq > self.written:
+            self._stage(seq=seq, kind="deliver", message=f"{self._names(sender)}:{clock}", time=time)
+
+    def _stage(self, **row: Any) -> None:
+        self._staged.append({"computation": self._computation, "process": self._process, **row})
+
+    def cut(self) -> list[dict[str, Any]]:
+        """The rows of the inputs since the last cut."""
+        staged, self._staged = self._staged, []
+        return staged
+
+    def keep(self, rows: Iterable[dict[str, Any]]) -> None:
+        """These rows' inputs are durable."""
+        for row in rows:
+            self._writer.append(row)
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+
+def _file_name(process: str) -> str:
+    """A name may have a slash or an asterisk; and readers of a trace skip files that begin with . or _."""
+    name = quote(process, safe=" ")
+    return f"%{ord(name[0]):02X}{name[1:]}" if name[0] in "._" else name

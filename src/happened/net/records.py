@@ -1,0 +1,118 @@
+"""What TCP links carry after the handshake, as bytes.
+
+    record   length of the sealed rest (4 bytes), the rest: frames, sealed together
+    frame    length of the body (4 bytes), number (8 bytes), body
+
+Number 0 is for the link itself: a JSON object {"hello": …}, {"have": k} or {"refused": why}, or nothing: a
+sign of life. Other numbers are link numbers. Numbers are big-endian.
+"""
+
+import json
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..core.errors import RemoteProtocolError
+from .transport import Hello
+
+LENGTH = struct.Struct(">I")
+FRAME = struct.Struct(">IQ")
+RECORD_BYTES = 256 << 10
+"""About how much goes into one record; more only if one frame is longer."""
+MAX_CONTROL = 1 << 20
+MAX_HELLO_MEMBERS = 4096
+
+
+class Records:
+    """Takes records off a stream; what is not a whole one is kept, `limit` bytes at most."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        buffer = self._buffer
+        buffer += data
+        position = 0
+        try:
+            while len(buffer) - position >= 4:
+                (length,) = LENGTH.unpack_from(buffer, position)
+                if length > self._limit:
+                    raise RemoteProtocolError(
+                        f"a record of {length} bytes exceeds the limit of {self._limit}"
+                    )
+                end = position + 4 + length
+                if end > len(buffer):
+                    return
+                record = bytes(memoryview(buffer)[position + 4 : end])
+                position = end
+                yield record
+        finally:
+            del buffer[:position]
+
+
+def frames_in(record: bytes, limit: int) -> list[tuple[int, bytes]]:
+    frames = []
+    position, end = 0, len(record)
+    unpack, size = FRAME.unpack_from, FRAME.size
+    while position < end:
+        if end - position < size:
+            raise RemoteProtocolError("a record ends within a frame's head")
+        length, number = unpack(record, position)
+        position += size
+        if length > limit or length > end - position:
+            raise RemoteProtocolError(f"a frame of {length} bytes is announced; the limit is {limit}")
+        frames.append((number, record[position : position + length]))
+        position += length
+    return frames
+
+
+def frames_out(frames: Iterable[tuple[int, bytes]]) -> bytes:
+    parts = []
+    pack = FRAME.pack
+    for number, frame in frames:
+        parts.append(pack(len(frame), number))
+        parts.append(frame)
+    return b"".join(parts)
+
+
+def control(**said: Any) -> bytes:
+    body = json.dumps(said, separators=(",", ":")).encode() if said else b""
+    return FRAME.pack(len(body), 0) + body
+
+
+def read_control(body: bytes) -> dict[str, Any]:
+    if not body:
+        return {}
+    try:
+        said = json.loads(body) if len(body) <= MAX_CONTROL else None
+    except (ValueError, RecursionError) as error:
+        raise RemoteProtocolError(f"not a control frame: {error}") from error
+    if not isinstance(said, dict):
+        raise RemoteProtocolError("not a control frame: no JSON object, or too long")
+    return said
+
+
+def hello_to_json(hello: Hello) -> dict[str, Any]:
+    said = hello._asdict()
+    return said | {"incarnation": hello.incarnation.hex(), "knows": hello.knows.hex()}
+
+
+def hello_from_json(said: Any) -> Hello:
+    try:
+        members = tuple(said["members"])
+        if len(members) > MAX_HELLO_MEMBERS or not all(isinstance(name, str) for name in members):
+            raise ValueError("members are names")
+        incarnation, knows = bytes.fromhex(said["incarnation"]), bytes.fromhex(said["knows"])
+        if not 0 < len(incarnation) <= 32 or len(knows) > 32 or not isinstance(said["protocol"], str):
+            raise ValueError("no incarnation or protocol")
+        return Hello(incarnation, knows, said["protocol"], members)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RemoteProtocolError(f"not a hello: {error!r}") from error
+
+
+def number_in(said: dict[str, Any], key: str) -> int:
+    number = said[key]
+    if type(number) is not int or number < 0:
+        raise RemoteProtocolError(f"{key!r} is {number!r}, not a link number")
+    return number

@@ -1,0 +1,492 @@
+"""Links over TCP: a connection for each direction of each pair of processes.
+
+The sender of a link calls; frames go from caller to called, acknowledgements come back. After the handshake
+(who are you), both say hello (can we work together) and the called one what it `have`s: the caller goes on
+after that. A connection that fails in any way is closed, and the caller calls again, later and later.
+
+Promises   those of transport.py. A peer is who the guard says it is; a name that is not a peer's, a second
+           node of a peer's name with another incarnation, bytes that break a rule: the connection ends, the
+           reason is told once, other links do not notice.
+Bounds     per connection one record being received and about one being sent; `limits.strangers`
+           connections that have not said who they are, each for `limits.handshake` seconds.
+"""
+
+import asyncio
+import ipaddress
+import random
+import socket
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ..core.errors import RemoteProtocolError
+from .accepting import Listener, open_listener
+from .errors import NodeError, PeerRefused
+from .handshake import HandshakeError, Reason
+from .limits import Limits
+from .records import (
+    LENGTH,
+    RECORD_BYTES,
+    Records,
+    control,
+    frames_in,
+    frames_out,
+    hello_from_json,
+    hello_to_json,
+    number_in,
+    read_control,
+)
+from .transport import Guard, Host
+
+WRITE_AHEAD = 1 << 20
+"""Bytes that may wait in a connection's write buffer."""
+SILENT_BEATS = 3
+
+
+class TcpTransport:
+    """`listen` is "host:port", port 0 for any; `address` says which it became."""
+
+    def __init__(self, listen: str, guard: Guard, limits: Limits | None = None) -> None:
+        self._listen = split_address(listen)
+        self._guard = guard
+        self._limits = limits or Limits()
+        self._addresses: dict[str, tuple[str, int]] = {}
+        self._callers: dict[str, _Caller] = {}
+        self._called: dict[str, _Called] = {}
+        self._strangers: OrderedDict[_Connection, None] = OrderedDict()
+        self._paused: set[str] = set()
+        self._host: Host | None = None
+        self._server: Listener | None = None
+        self.address = listen
+
+    @property
+    def host(self) -> Host:
+        if self._host is None:
+            raise NodeError("this transport has not been started")
+        return self._host
+
+    async def start(self, host: Host) -> None:
+        self._host = host
+        where, port = self._listen
+        self._check_local(where, "listens on")
+        context = self._guard.tls(server=True)
+        tls: dict[str, Any] = {"ssl": context}
+        if context is not None:
+            tls["ssl_handshake_timeout"] = self._limits.handshake or 0.001
+        try:
+            self._server = await open_listener(lambda: _Called(self), where, port, host, self._limits, **tls)
+        except OSError as error:
+            raise NodeError(
+                f"{host.name!r} cannot listen on {where}:{port}: {error.strerror or error}; is another node "
+                "of this name running?"
+            ) from error
+        bound = self._server.sockets[0].getsockname()
+        self.address = f"{where or bound[0]}:{bound[1]}"
+        for peer in self._addresses:
+            self._call(peer)
+
+    def add_peer(self, peer: str, address: str) -> None:
+        where, port = split_address(address)
+        self._check_local(where, f"calls {peer!r} at")
+        self._addresses[peer] = (where, port)
+        if self._server is not None and peer not in self._callers:
+            self._call(peer)
+
+    def remove_peer(self, peer: str) -> None:
+        self._addresses.pop(peer, None)
+        if peer in self._callers:
+            self._callers.pop(peer).stop()
+        if peer in self._called:
+            self._called[peer].end("it is no longer a member")
+
+    def wake(self, peer: str) -> None:
+        if peer in self._callers:
+            self._callers[peer].wake()
+
+    def durable(self, peer: str, number: int) -> None:
+        if peer in self._called:
+            self._called[peer].say(have=number)
+
+    def pause(self, peer: str) -> None:
+        self._paused.add(peer)
+        if peer in self._called:
+            self._called[peer].pause_reading()
+
+    def resume(self, peer: str) -> None:
+        self._paused.discard(peer)
+        if peer in self._called:
+            self._called[peer].resume_reading()
+
+    async def close(self) -> None:
+        for caller in self._callers.values():
+            caller.stop()
+        self._callers.clear()
+        if self._server is not None:
+            self._server.close()
+        for connection in [*self._called.values(), *self._strangers]:
+            connection.end("")
+        if self._server is not None:
+            await self._server.wait_closed()
+        await asyncio.sleep(0)  # connections learn that they are closed
+
+    def _call(self, peer: str) -> None:
+        where, port = self._addresses[peer]
+        self._callers[peer] = _Caller(self, peer, where, port)
+
+    def _check_local(self, where: str, what: str) -> None:
+        if self._guard.local_only and not _is_loopback(where):
+            raise NodeError(
+                f"{what} {where!r}, which is not loopback, without authentication; give certificates or a "
+                "shared key, or allow plaintext anywhere by name"
+            )
+
+    # What connections tell.
+
+    def stranger(self, connection: "_Connection") -> None:
+        self._strangers[connection] = None
+        if len(self._strangers) > self._limits.strangers:
+            oldest = next(iter(self._strangers))
+            oldest.end("too many connections that have not said who they are")
+
+    def known(self, connection: "_Connection") -> None:
+        self._strangers.pop(connection, None)
+
+    def welcome(self, connection: "_Called", peer: str) -> None:
+        """From now on this is the peer's link to us; an older connection of it is dead or replaced."""
+        before = self._called.get(peer)
+        self._called[peer] = connection
+        if before is not None and before is not connection:
+            before.end("it called again")
+        if peer in self._paused:
+            connection.pause_reading()
+
+    def forgotten(self, connection: "_Connection") -> None:
+        self._strangers.pop(connection, None)
+        if connection.peer and self._called.get(connection.peer) is connection:
+            del self._called[connection.peer]
+
+    def is_peer(self, name: str) -> bool:
+        return name in self._addresses
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
+    @property
+    def guard(self) -> Guard:
+        return self._guard
+
+
+class _Connection(asyncio.Protocol):
+    """What both ends do: handshake, records, signs of life."""
+
+    outgoing: bool
+
+    def __init__(self, owner: TcpTransport, wanted: str | None) -> None:
+        self._owner = owner
+        self._wanted = wanted
+        self.peer = ""
+        self._records = Records(owner.limits.frame + RECORD_BYTES + 64)
+        self._reason = ""
+        self._heard = True
+        self._silent = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_paused = False
+        self._may_write = True
+        self._agreed = False  # both have said hello
+        self._ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: asyncio.Transport = transport  # type: ignore[assignment]
+        self._transport.set_write_buffer_limits(high=WRITE_AHEAD)
+        raw = transport.get_extra_info("socket")
+        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        host, limits = self._owner.host, self._owner.limits
+        address = transport.get_extra_info("peername")
+        self._address = f"{address[0]}" if address else "somebody"
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(limits.handshake, self._too_slow)
+        if not self.outgoing:
+            self._owner.stranger(self)
+        try:
+            tls = transport.get_extra_info("ssl_object")
+            self._handshake = self._owner.guard.handshake(host.name, self._wanted, tls)
+            self._transport.write(self._handshake.begin())
+        except RemoteProtocolError as error:
+            self._refuse(error)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        if self._ended:
+            return
+        try:
+            if not self.peer:
+                data = self._shake_hands(data)
+            if self.peer:
+                for record in self._records.feed(data):
+                    self._take(frames_in(self._handshake.channel.open(record), self._owner.limits.frame))
+                    if self._ended:
+                        return
+        except RemoteProtocolError as error:
+            self._refuse(error)
+
+    def _shake_hands(self, data: bytes) -> bytes:
+        """What is left once we know our peer."""
+        self._transport.write(self._handshake.receive(data))
+        peer = self._handshake.peer
+        if peer is None:
+            return b""
+        if not self._owner.is_peer(peer):
+            raise HandshakeError(Reason.UNWELCOME, f"{peer!r} is not a peer of {self._owner.host.name!r}")
+        self.peer = peer
+        self._introduced()
+        return self._handshake.rest
+
+    def _introduced(self) -> None:
+        """The peer is authenticated."""
+        raise NotImplementedError
+
+    def _take(self, frames: list[tuple[int, bytes]]) -> None:
+        raise NotImplementedError
+
+    def _agree(self) -> None:
+        self._agreed = True
+        self._owner.known(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._heard = True
+        self._timer = asyncio.get_running_loop().call_later(self._owner.limits.heartbeat, self._beat)
+        self._owner.host.connected(self.peer, self.outgoing)
+
+    def write(self, frames: bytes) -> None:
+        sealed = self._handshake.channel.seal(frames)
+        self._transport.write(LENGTH.pack(len(sealed)) + sealed)
+
+    def say(self, **said: Any) -> None:
+        if not self._ended:
+            self.write(control(**said))
+
+    def end(self, reason: str) -> None:
+        if not self._ended:
+            self._ended = True
+            self._reason = reason
+            self._transport.close()
+            # A peer that does not read must not keep us.
+            asyncio.get_running_loop().call_later(1.0, self._transport.abort)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._owner.forgotten(self)
+        reason = self._reason or (str(error) if error is not None else "the other side closed it")
+        self._owner.host.disconnected(self.peer or self._wanted or self._address, self.outgoing, reason)
+
+    def pause_writing(self) -> None:
+        self._may_write = False
+
+    def resume_writing(self) -> None:
+        self._may_write = True
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        if not self._ended:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        self._silent = 0
+        if not self._ended:
+            self._transport.resume_reading()
+
+    def _refuse(self, error: RemoteProtocolError) -> None:
+        if isinstance(error, HandshakeError) and not self.peer:
+            self._transport.write(error.answer)
+        elif self.peer:
+            self.say(refused=str(error)[:500])
+        self.end(str(error))
+
+    def _too_slow(self) -> None:
+        self.end("it did not say who it is in time")
+
+    def _beat(self) -> None:
+        self._silent = 0 if self._heard or self._is_paused else self._silent + 1
+        self._heard = False
+        if self._silent >= SILENT_BEATS:
+            self._reason = "no sign of life"
+            self._transport.abort()
+            return
+        if self._may_write and not self._ended:
+            self.write(control())
+        self._timer = asyncio.get_running_loop().call_later(self._owner.limits.heartbeat, self._beat)
+
+
+class _Called(_Connection):
+    """The receiving end of a peer's link to us."""
+
+    outgoing = False
+
+    def __init__(self, owner: TcpTransport) -> None:
+        super().__init__(owner, None)
+
+    def _introduced(self) -> None:
+        pass  # the caller speaks first
+
+    def _take(self, frames: list[tuple[int, bytes]]) -> None:
+        host = self._owner.host
+        if self._agreed and all(number for number, _ in frames):
+            host.arrived(self.peer, frames)
+            return
+        for number, body in frames:
+            if number:
+                if not self._agreed:
+                    raise RemoteProtocolError("frames come before a hello")
+                host.arrived(self.peer, [(number, body)])
+            elif (said := read_control(body)) and "refused" in said:
+                self.end(f"it refused us: {said['refused']!s:.500}")
+            elif "hello" in said and not self._agreed:
+                host.meet(self.peer, hello_from_json(said["hello"]))
+                self._agree()
+                self._owner.welcome(self, self.peer)
+                self.say(hello=hello_to_json(host.hello(self.peer)), have=host.received(self.peer))
+
+
+class _Outgoing(_Connection):
+    """The sending end of our link to a peer."""
+
+    outgoing = True
+
+    def __init__(self, owner: TcpTransport, peer: str, closed: Callable[[bool], None]) -> None:
+        super().__init__(owner, peer)
+        self._sent = 0
+        self._closed = closed
+        self._progress = False
+
+    def _introduced(self) -> None:
+        self.say(hello=hello_to_json(self._owner.host.hello(self.peer)))
+
+    def _take(self, frames: list[tuple[int, bytes]]) -> None:
+        host = self._owner.host
+        for number, body in frames:
+            if number:
+                raise RemoteProtocolError("frames come against the direction of their link")
+            said = read_control(body)
+            if "refused" in said:
+                self.end(f"it refused us: {said['refused']!s:.500}")
+            elif "hello" in said and not self._agreed:
+                host.meet(self.peer, hello_from_json(said["hello"]))
+                self._sent = number_in(said, "have")
+                # It never says less than on an earlier connection, unless it has forgotten.
+                if self._sent < (before := host.outbox(self.peer).acknowledged):
+                    raise PeerRefused(
+                        f"{self.peer!r} had {before} frames of {host.name!r} and now has {self._sent}: its "
+                        "journal is an old copy, or has lost its end. Restore the newest, or let it join "
+                        "under a new name"
+                    )
+                host.acknowledged(self.peer, self._sent)
+                self._agree()
+                self.pump()
+            elif self._agreed:
+                self._progress = True  # it has not hung up on what we sent
+                if "have" in said:
+                    host.acknowledged(self.peer, number_in(said, "have"))
+
+    def pump(self) -> None:
+        """Send what is released, as long as the connection takes it."""
+        outbox = self._owner.host.outbox(self.peer)
+        while self._may_write and self._agreed and not self._ended and self._sent < outbox.released:
+            frames = outbox.after(self._sent, RECORD_BYTES)
+            self._sent = frames[-1][0]
+            self.write(frames_out(frames))
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.pump()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._closed(self._progress)
+
+
+class _Caller:
+    """Keeps a connection to one peer."""
+
+    def __init__(self, owner: TcpTransport, peer: str, where: str, port: int) -> None:
+        self._owner = owner
+        self._peer = peer
+        self._where, self._port = where, port
+        self._attempt = 0
+        self._connection: _Outgoing | None = None
+        self._stopped = False
+        self._dice = random.Random()
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake: asyncio.Handle | None = None
+        self._task = asyncio.get_running_loop().create_task(self._connect())
+
+    def wake(self) -> None:
+        if self._wake is None and self._connection is not None:
+            self._wake = asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._wake = None
+        if self._connection is not None and self._connection.peer:
+            self._connection.pump()
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        limits = self._owner.limits
+        try:
+            context = self._owner.guard.tls(server=False)
+            made = loop.create_connection(
+                lambda: _Outgoing(self._owner, self._peer, self._lost), self._where, self._port, ssl=context
+            )
+            _, connection = await asyncio.wait_for(made, limits.handshake)
+            self._connection = connection if not connection._ended else None
+        except (OSError, TimeoutError) as error:
+            self._owner.host.disconnected(self._peer, True, str(error) or "no answer in time")
+            self._again()
+
+    def _lost(self, progress: bool) -> None:
+        self._connection = None
+        if progress:
+            self._attempt = 0
+        self._again()
+
+    def _again(self) -> None:
+        if self._stopped:
+            return
+        limits = self._owner.limits
+        most = min(limits.last_retry, limits.first_retry * 2 ** min(self._attempt, 30))
+        self._attempt += 1
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(most * self._dice.uniform(0.5, 1.0), self._retry)
+
+    def _retry(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._connect())
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._task.cancel()
+        for handle in (self._timer, self._wake):
+            if handle is not None:
+                handle.cancel()
+        if self._connection is not None:
+            self._connection.end("")
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """ "host:port"; an IPv6 host in brackets."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise NodeError(f"{address!r} is no address: write host:port, such as 127.0.0.1:7001 or [::1]:7001")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

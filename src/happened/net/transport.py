@@ -1,0 +1,126 @@
+"""What a node and the thing that carries its frames ask of each other.
+
+Assumes    every call is made on the event loop's thread; none of the plain methods blocks.
+Promises   together they make a *reliable FIFO link* of every pair of processes: the frames a node puts in
+           its outbox for a peer are numbered 1, 2, … (link numbers) and are taken in by the peer's node in
+           that order, once each, whatever is killed or cut in between.
+
+Who does what
+    The node owns all that must survive: the outbox of every peer, and how far each incoming link is
+    journaled. A transport owns connections alone. It may lose everything it knows at any time.
+    Outgoing   the node says `wake(peer)`; the transport takes frames from `host.outbox(peer)`, and reports
+               `host.acknowledged(peer, number)` once frames up to that number are durable elsewhere: in
+               the peer's journal (TCP), in the broker (JetStream). Until then they stay in the outbox, and
+               a new connection begins again after what the other side says it has.
+    Incoming   the transport hands frames to `host.arrived`; the node journals them and says
+               `durable(peer, number)`; only then may the transport acknowledge them. Numbers that came
+               before are dropped by the node, a gap is refused.
+"""
+
+import ssl
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from .handshake import NONCE_SIZE, Handshake, Mode
+from .link import Outbox
+
+
+class Hello(NamedTuple):
+    """What two nodes tell each other before frames flow, beyond who they are.
+
+    `incarnation` names one life of a process's state: it is drawn when a journal is made and kept in it. A
+    process that comes back with another one has lost its clocks, and whoever knew it must not go on.
+    """
+
+    incarnation: bytes
+    knows: bytes  # the incarnation of the other that it has dealt with so far; empty: none
+    protocol: str  # of ordering
+    members: tuple[str, ...]  # everybody there ever was, in order of their indices
+
+
+class Host(Protocol):
+    """A node, as its transport sees it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def hello(self, peer: str) -> Hello:
+        """What we tell this peer about ourselves."""
+
+    def meet(self, peer: str, hello: Hello) -> None:
+        """A peer, authenticated by the transport, says this. Raises PeerRefused if we cannot work with it."""
+
+    def outbox(self, peer: str) -> Outbox:
+        """The frames for a peer that may leave now, and are not acknowledged."""
+
+    def acknowledged(self, peer: str, number: int) -> None:
+        """Our frames up to this link number are durable elsewhere. Less than before changes nothing."""
+
+    def expects(self, peer: str) -> int:
+        """The link number of the next frame from this peer."""
+
+    def received(self, peer: str) -> int:
+        """Frames of this peer up to this link number are journaled."""
+
+    def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
+        """Frames with their link numbers, in order. Raises RemoteProtocolError for a gap or a bad frame:
+        those before it are taken, and the link is to be closed (or the frame refused)."""
+
+    def connected(self, peer: str, outgoing: bool) -> None:
+        """For logs and statistics."""
+
+    def disconnected(self, peer: str, outgoing: bool, reason: str) -> None:
+        """For logs and statistics. A peer may be the address of somebody who never said a name."""
+
+
+class Transport(Protocol):
+    async def start(self, host: Host) -> None:
+        """Returns when peers can reach us; raises if that cannot be."""
+
+    def add_peer(self, peer: str, address: str) -> None:
+        """A process that we may talk with from now on; before `start` or after it."""
+
+    def remove_peer(self, peer: str) -> None:
+        """Close its link; it is not welcome any more."""
+
+    def wake(self, peer: str) -> None:
+        """There is something new in `host.outbox(peer)`."""
+
+    def durable(self, peer: str, number: int) -> None:
+        """Frames of `peer` up to this link number are journaled: acknowledge them."""
+
+    def pause(self, peer: str) -> None:
+        """Take no more frames from this peer until `resume`; a little more may still come."""
+
+    def resume(self, peer: str) -> None: ...
+
+    async def close(self) -> None:
+        """Stop at once; whatever is not acknowledged stays in the outboxes."""
+
+
+class Guard(Protocol):
+    """How a TCP transport knows whom it talks with: one per node."""
+
+    @property
+    def local_only(self) -> bool:
+        """Whether only loopback addresses may be used."""
+
+    def tls(self, *, server: bool) -> ssl.SSLContext | None:
+        """The context of every connection we accept (server) or make; None: no TLS."""
+
+    def handshake(self, me: str, wanted: str | None, tls: Any) -> Handshake:
+        """For one new connection; `wanted` is whom we called, None if we were called. `tls` is the
+        connection's ssl object, None without TLS."""
+
+
+class Plaintext:
+    """No authentication and no secrecy: names are believed. For one machine, unless `anywhere` is said."""
+
+    def __init__(self, *, anywhere: bool = False) -> None:
+        self.local_only = not anywhere
+
+    def tls(self, *, server: bool) -> ssl.SSLContext | None:
+        return None
+
+    def handshake(self, me: str, wanted: str | None, tls: Any) -> Handshake:
+        return Handshake(me, Mode.PLAINTEXT, nonce=bytes(NONCE_SIZE), wanted=wanted)

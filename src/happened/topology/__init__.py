@@ -1,0 +1,53 @@
+"""Communication graphs, the separators in them, and routes that keep application messages in order.
+
+`load` reads a topology from YAML or GraphML and refuses what is not one; `from_document` and `from_traffic`
+make one from nested lists and from who sent to whom; `useful` and `every` find separators; `derive` gives
+each process its place in the routes.
+"""
+
+from pathlib import Path
+
+from .checks import problems, refuse
+from .communication import Topology, TopologyError, Zone, from_traffic
+from .documents import from_document, read_yaml, to_document
+from .graphml import read_graphml, write_graphml
+from .routes import Routes, derive, verify
+from .separators import Separator, every, useful
+
+__all__ = [
+    "READERS",
+    "Routes",
+    "Separator",
+    "Topology",
+    "TopologyError",
+    "Zone",
+    "derive",
+    "every",
+    "from_document",
+    "from_traffic",
+    "load",
+    "problems",
+    "read",
+    "refuse",
+    "to_document",
+    "useful",
+    "verify",
+    "write_graphml",
+]
+
+READERS = {".yaml": read_yaml, ".yml": read_yaml, ".graphml": read_graphml, ".xml": read_graphml}
+
+
+def read(path: Path) -> Topology:
+    """The topology a file describes, whatever it claims."""
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise TopologyError(f"{path}: not a kind of topology I know; give {', '.join(READERS)}")
+    return reader(path)
+
+
+def load(path: Path) -> Topology:
+    """The topology a file describes; TopologyError if something in it is not so."""
+    topology = read(path)
+    refuse(topology, str(path))
+    return topology

@@ -1,0 +1,277 @@
+"""Topologies from YAML, or from the nested lists and mappings that YAML stands for.
+
+A document is a zone of its own, the world. Every zone, the world included, may have
+
+    processes   names
+    routers     names of processes that only forward
+    zones       zones within: a name and what it holds, a mapping like this one or just a list of processes
+    links       lists of two or more names, linked pairwise; or `all`: everybody below pairwise
+
+a zone within another also
+
+    gateways    names; the first forwards, the others are witnesses. Without this key a zone gets a router
+                of its own name; with an empty list it has none, and `links` of an outer zone reach into it
+
+and the world also
+
+    groups      a name, and a list of processes
+    separators  lists of names that are claimed to be separators
+
+Without `links`, everybody in a zone (its processes and routers, and the gateways of the zones directly in
+it) is linked with each of its gateways, and these with one another; in a zone without gateways, pairwise.
+A gateway is a router unless some zone names it among its processes.
+
+What is not of this form is refused where it stands: other keys, names that are no text, names given twice.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import yaml
+
+from .communication import MOST_LINKS, Topology, TopologyError, Zone
+
+MOST_BYTES = 16 * 1024 * 1024
+DEEPEST = 32  # zones within zones
+EVERYWHERE = {"processes", "routers", "zones", "links"}
+IN_A_ZONE = EVERYWHERE | {"gateways"}
+IN_THE_WORLD = EVERYWHERE | {"groups", "separators"}
+
+
+def read_yaml(path: Path) -> Topology:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise TopologyError(f"{path}: larger than {MOST_BYTES >> 20} MiB; no topology is")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TopologyError(f"{path}: cannot be read: {error}") from error
+    return from_document(_parse(text, str(path)), str(path))
+
+
+def from_document(document: Any, source: str = "") -> Topology:
+    """A topology from nested mappings and lists; `source` is named in errors."""
+    if document is None:
+        raise TopologyError(
+            f"{source or 'document'}: empty; name at least one process, as in `processes: [a, b]`"
+        )
+    reading = _Reading(source)
+    reading.zone((), None, document)
+    return reading.topology()
+
+
+class _Reading:
+    """What has been declared so far, and where."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._processes: dict[str, str] = {}  # name -> where it was declared
+        self._routers: dict[str, str] = {}
+        self._gateways: dict[str, None] = {}
+        self._zones: dict[str, Zone] = {}
+        self._links: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []  # place, one end, other end
+        self._groups: dict[str, tuple[str, ...]] = {}
+        self._separators: list[tuple[str, ...]] = []
+
+    def zone(self, path: tuple[str, ...], parent: str | None, content: Any) -> tuple[str, ...]:
+        """Read a zone and what is in it; its gateways."""
+        place = ".".join(path)
+        if len(path) > 2 * DEEPEST:
+            raise self._error(place, f"zones are nested more than {DEEPEST} deep")
+        if path and isinstance(content, list):
+            content = {"processes": content}
+        allowed = IN_A_ZONE if path else IN_THE_WORLD
+        content = self._mapping(content, place, allowed)
+        name = path[-1] if path else None
+        processes = self._names(content.get("processes", ()), f"{place}.processes")
+        routers = self._names(content.get("routers", ()), f"{place}.routers")
+        self._declare(processes, self._processes, f"{place}.processes")
+        self._declare(routers, self._routers, f"{place}.routers")
+        gateways: tuple[str, ...] = ()
+        if name is not None:
+            gateways = self._names(content.get("gateways", [name]), f"{place}.gateways")
+            if name in self._zones:
+                raise self._error(place, f"there are two zones called {name!r}")
+            self._zones[name] = Zone(name, parent, gateways, (*processes, *routers))
+            self._gateways |= dict.fromkeys(gateways)
+        stations = [*processes, *routers]
+        inner = self._mapping(content.get("zones", {}), f"{place}.zones", None)
+        for child, inside in inner.items():
+            where = (*path, "zones", self._name(child, f"{place}.zones"))
+            stations += self.zone(where, name, inside)
+        self._link(content.get("links"), f"{place}.links", stations, gateways)
+        if not path:
+            self._claims(content)
+        return gateways
+
+    def _claims(self, content: Mapping[str, Any]) -> None:
+        for name, members in self._mapping(content.get("groups", {}), "groups", None).items():
+            group = self._name(name, "groups")
+            self._groups[group] = self._names(members, f"groups.{group}", least=1)
+        for i, members in enumerate(self._list(content.get("separators", ()), "separators")):
+            self._separators.append(self._names(members, f"separators[{i}]", least=1))
+
+    def _link(self, links: Any, place: str, stations: list[str], gateways: tuple[str, ...]) -> None:
+        around = tuple(name for name in dict.fromkeys(stations) if name not in gateways)
+        if links is None and gateways:
+            self._links.append((place, around, gateways))
+            self._links.append((place, gateways, gateways))
+        elif links is None or links == "all":
+            everybody = (*around, *gateways)
+            self._links.append((place, everybody, everybody))
+        else:
+            for i, link in enumerate(self._list(links, place, "a list of links, or the word `all`")):
+                ends = self._names(link, f"{place}[{i}]", least=2)
+                self._links.append((f"{place}[{i}]", ends, ends))
+
+    def topology(self) -> Topology:
+        only_forward = [*self._routers, *(g for g in self._gateways if g not in self._routers)]
+        for name in self._routers:
+            if name in self._processes:
+                places = f"{_shown(self._processes[name])} and {_shown(self._routers[name])}"
+                raise self._error("", f"{name!r} is declared as a process and as a router: {places}")
+        routers = [name for name in only_forward if name not in self._processes]
+        graph: nx.Graph[str] = nx.Graph()
+        graph.add_nodes_from([*self._processes, *routers])
+        if not graph:
+            raise self._error("", "no process is named; begin with `processes: [a, b]`")
+        for place, one, other in self._links:
+            unknown = [name for name in one if name not in graph]
+            if unknown:
+                raise self._error(place, f"{_listed(unknown)} is no process of this file; declare it under "
+                                         "`processes`, `routers` or `gateways`")  # fmt: skip
+            graph.add_edges_from(combinations(one, 2) if one is other else product(one, other))
+            if graph.number_of_edges() > MOST_LINKS:
+                raise self._error(place, f"makes more than {MOST_LINKS:,} links; use gateways between zones")
+        return Topology(graph, frozenset(routers), self._zones, self._groups, tuple(self._separators))
+
+    def _declare(self, names: Iterable[str], known: dict[str, str], place: str) -> None:
+        for name in names:
+            known.setdefault(name, place)  # a process in two zones is `checks.problems`' to tell
+
+    def _mapping(self, value: Any, place: str, allowed: set[str] | None) -> Mapping[Any, Any]:
+        if value is None:
+            value = {}
+        if not isinstance(value, Mapping):
+            raise self._error(place, f"needs names and what they stand for, not {value!r:.60}")
+        unknown = [key for key in value if allowed is not None and key not in allowed]
+        if allowed is not None and unknown:
+            known = ", ".join(sorted(allowed))
+            raise self._error(place, f"no key is called {_listed(unknown)} here; there are: {known}")
+        return value
+
+    def _list(self, value: Any, place: str, wanted: str = "a list") -> list[Any]:
+        if value is None:
+            return []
+        if not isinstance(value, list | tuple):
+            raise self._error(place, f"needs {wanted}, not {value!r:.60}")
+        return list(value)
+
+    def _names(self, value: Any, place: str, *, least: int = 0) -> tuple[str, ...]:
+        names = tuple(self._name(name, place) for name in self._list(value, place, "a list of names"))
+        twice = (
+            [name for i, name in enumerate(names) if name in names[:i]]
+            if len(set(names)) < len(names)
+            else []
+        )
+        if twice:
+            raise self._error(place, f"names {_listed(dict.fromkeys(twice))} twice")
+        if len(names) < least:
+            raise self._error(place, f"needs at least {least} name{'s' * (least > 1)}, not {len(names)}")
+        return names
+
+    def _name(self, value: Any, place: str) -> str:
+        if not isinstance(value, str):
+            raise self._error(
+                place, f"a name is text, not {value!r:.60}; put it in quotes if it is meant as one"
+            )
+        if not value.strip() or not value.isprintable():
+            raise self._error(place, f"a name has printable characters, not {value!r:.60}")
+        return value
+
+    def _error(self, place: str, reason: str) -> TopologyError:
+        return TopologyError(": ".join(part for part in (self._source, _shown(place), reason) if part))
+
+
+def _shown(place: str) -> str:
+    return place.removeprefix(".")
+
+
+def _listed(names: Iterable[Any]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
+    """YAML without what could say one thing and mean another: repeated keys, and aliases."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.MarkedYAMLError(
+                problem="aliases are not used in topologies", problem_mark=event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key!r} is given twice", problem_mark=key_node.start_mark
+                )
+            seen.add(str(key))
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
+
+
+def _parse(text: str, source: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark is not None else ""
+        raise TopologyError(f"{source}{line}: not YAML I can read: {error.problem}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise TopologyError(f"{source}: not YAML I can read: {error}") from error
+    except RecursionError as error:
+        raise TopologyError(f"{source}: nested too deeply") from error
+
+
+def to_document(topology: Topology) -> dict[str, Any]:
+    """The document of a topology: every link written out; `from_document` gives the topology again."""
+    declared = {name for zone in topology.zones.values() for name in (*zone.members, *zone.gateways)}
+
+    def kinds(names: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+        for key, router in (("processes", False), ("routers", True)):
+            chosen = [name for name in names if (name in topology.routers) is router]
+            if chosen:
+                yield key, chosen
+
+    def zones(parent: str | None) -> dict[str, Any]:
+        return {
+            zone.name: dict(kinds(zone.members)) | {"gateways": list(zone.gateways), "links": []}
+            | ({"zones": inner} if (inner := zones(zone.name)) else {})
+            for zone in topology.zones.values()
+            if zone.parent == parent
+        }  # fmt: skip
+
+    # A gateway that is an application process and a member of no zone belongs to the world.
+    own = [
+        name
+        for name in topology.graph
+        if name not in declared
+        or (
+            name not in topology.routers and all(name not in zone.members for zone in topology.zones.values())
+        )
+    ]
+    document: dict[str, Any] = dict(kinds(own))
+    if topology.zones:
+        document["zones"] = zones(None)
+    document["links"] = [list(edge) for edge in topology.graph.edges]
+    if topology.groups:
+        document["groups"] = {name: list(members) for name, members in topology.groups.items()}
+    if topology.separators:
+        document["separators"] = [list(members) for members in topology.separators]
+    return document

@@ -1,0 +1,109 @@
+"""Where to draw whom: zones as boxes within boxes, gateways on the upper edge of theirs.
+
+Without zones the links alone decide, by springs from a fixed start: a file is always drawn alike.
+"""
+
+from dataclasses import dataclass, field
+from math import ceil, sqrt
+
+import networkx as nx
+
+from .communication import Topology
+
+STEP, GAP, ROW, LABEL = 64, 28, 72, 14
+MOST_IN_A_ROW = 8
+MOST_SPRINGS = (
+    400  # more are laid out on a circle: networkx would ask for scipy, and nobody can tell them apart
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    zone: str
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(slots=True)
+class Layout:
+    width: float
+    height: float
+    points: dict[str, tuple[float, float]] = field(default_factory=dict)
+    boxes: list[Box] = field(default_factory=list)
+
+
+def lay_out(topology: Topology) -> Layout:
+    if not topology.zones:
+        return _by_springs(topology)
+    homeless = [
+        name
+        for name in topology.graph
+        if all(name not in (*zone.members, *zone.gateways) for zone in topology.zones.values())
+    ]
+    return _zone(topology, None, homeless, ())
+
+
+def _by_springs(topology: Topology) -> Layout:
+    side = max(240.0, STEP * 1.6 * sqrt(len(topology.graph)))
+    if len(topology.graph) <= MOST_SPRINGS:
+        places = nx.spring_layout(topology.graph, seed=1, iterations=200)
+    else:
+        places = nx.circular_layout(topology.graph)
+    xs, ys = zip(*(tuple(map(float, place)) for place in places.values()), strict=True)
+
+    def scaled(value: float, values: tuple[float, ...]) -> float:
+        spread = max(values) - min(values) or 1.0
+        return round(GAP + (side - 2 * GAP) * (value - min(values)) / spread, 1)
+
+    points = {name: (scaled(float(x), xs), scaled(float(y), ys)) for name, (x, y) in places.items()}
+    return Layout(side, side, points)
+
+
+def _zone(topology: Topology, name: str | None, members: list[str], gateways: tuple[str, ...]) -> Layout:
+    """One zone with its upper left corner at (0, 0): gateways, then rows of members, then zones within."""
+    inner = [
+        (zone, _zone(topology, zone.name, list(zone.members), zone.gateways))
+        for zone in topology.zones.values()
+        if zone.parent == name
+    ]
+    rows = [members[i : i + MOST_IN_A_ROW] for i in range(0, len(members), MOST_IN_A_ROW)]
+    shelves = _shelves([layout for _, layout in inner])
+    rows_wide = [STEP * len(row) for row in (*rows, gateways)]
+    widest = max([STEP, *rows_wide, *(sum(part.width + GAP for part in shelf) for shelf in shelves)])
+    layout = Layout(widest + GAP, 0.0)
+    _row(layout, gateways, 0.0)
+    y = ROW * 0.75
+    for row in rows:
+        _row(layout, row, y)
+        y += ROW * 0.75
+    y += 10 if rows else 0
+    boxes = iter(zone for zone, _ in inner)
+    for shelf in shelves:
+        x = (layout.width - sum(part.width + GAP for part in shelf) + GAP) / 2
+        for part in shelf:
+            _put(layout, part, next(boxes).name, x, y)
+            x += part.width + GAP
+        y += max(part.height for part in shelf) + ROW * 0.75
+    layout.height = y - ROW * 0.75 + GAP + LABEL
+    return layout
+
+
+def _shelves(layouts: list[Layout]) -> list[list[Layout]]:
+    """Boxes side by side, about as many in a row as there are rows."""
+    across = max(3, ceil(sqrt(len(layouts))))
+    return [layouts[i : i + across] for i in range(0, len(layouts), across)]
+
+
+def _row(layout: Layout, names: list[str] | tuple[str, ...], y: float) -> None:
+    left = (layout.width - STEP * len(names)) / 2
+    for i, name in enumerate(names):
+        layout.points.setdefault(name, (left + STEP * (i + 0.5), y))
+
+
+def _put(layout: Layout, part: Layout, zone: str, x: float, y: float) -> None:
+    for name, (px, py) in part.points.items():
+        layout.points.setdefault(name, (x + px, y + py))
+    layout.boxes.append(Box(zone, x, y, part.width, part.height))
+    layout.boxes += [Box(b.zone, x + b.x, y + b.y, b.width, b.height) for b in part.boxes]

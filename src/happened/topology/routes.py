@@ -1,0 +1,297 @@
+"""Routes derived from a topology: one hypertree, and for each separator one forwarder with its witnesses.
+
+Causal order on every hop does not give causal order between application messages where routes have cycles:
+a copy by one gateway can overtake what another gateway still holds. So all messages travel on one hypertree.
+Its blocks are links, or broadcast networks (members all linked pairwise) that can stay whole because nothing
+leads round them; they meet in single processes and close no cycle.
+
+Of a separator with several members one is the forwarder; the others, its *witnesses*, are leaves of the tree
+and get a copy of whatever is addressed to the forwarder. That asks that they are linked with it, with one
+another, and with each of its neighbours on the tree. Where no member can be forwarder on these terms the
+separator has no witnesses: it can still filter (which needs no witness), but nobody can step in.
+
+`derive` gives each process its `core.places.Place`, the value that machines are made with; `verify` looks at
+nothing but those values and the graph.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import networkx as nx
+
+from ..core.destinations import pack, unpack
+from ..core.places import Branch, Place, Watch
+from ..core.places import Separator as Cut
+from ..core.places import check as check_place
+from .communication import Topology, TopologyError
+from .separators import Separator, large_gateways, useful
+
+
+@dataclass(frozen=True)
+class Routes:
+    names: tuple[str, ...]  # of the processes, by their indices
+    places: tuple[Place, ...]
+    root: str  # in the middle of the tree; it has no other part in routing
+    blocks: tuple[tuple[str, ...], ...]  # of each, the first member is the one nearest to the root
+    witnesses: Mapping[str, tuple[str, ...]]  # by forwarder
+    unwitnessed: tuple[tuple[str, ...], ...]  # separators of several members that could not have any
+
+    @cached_property
+    def links(self) -> frozenset[frozenset[str]]:
+        """Those that messages travel on, copies for witnesses aside."""
+        return frozenset(frozenset(link) for block in self.blocks for link in combinations(block, 2))
+
+    def path(self, sender: str, to: str) -> list[str]:
+        """The way of a message, both ends included."""
+        index = {name: i for i, name in enumerate(self.names)}
+        here, goal, way = index[sender], index[to], [sender]
+        while here != goal:
+            here = next(branch.towards for branch in self.places[here].branches if branch.behind >> goal & 1)
+            way.append(self.names[here])
+        return way
+
+
+def derive(
+    topology: Topology, *, filter_at: Iterable[Collection[str]] | None = None, report: bool = True
+) -> Routes:
+    """Routes for a connected topology.
+
+    filter_at   the separators at which histories are filtered; by default all useful ones
+    report      whether a forwarder tells its witnesses what it forwards, so that one of them can step in;
+                without, witnesses only get the copies of what is addressed to it
+    """
+    graph = topology.graph
+    if not graph or not nx.is_connected(graph):
+        raise TopologyError("only a connected graph can be routed")
+    filters = useful(topology)
+    claimed = {frozenset(separator.members) for separator in filters}
+    known = [*filters, *(s for s in large_gateways(topology) if frozenset(s.members) not in claimed)]
+    carriers, witnesses, unwitnessed = _appoint(graph, known)
+    root = _middle(carriers)
+    blocks = _hypertree(carriers, root)
+    blocks += [(forwarder, w) for w, forwarder in _first_forwarder(witnesses).items()]
+    places = _Placing(graph, blocks, witnesses, report).places(
+        filters if filter_at is None else _chosen(known, filter_at)
+    )
+    routes = Routes(tuple(graph), places, root, tuple(blocks), witnesses, tuple(unwitnessed))
+    verify(graph, places)
+    return routes
+
+
+def _chosen(known: Sequence[Separator], wanted: Iterable[Collection[str]]) -> list[Separator]:
+    by_members = {frozenset(separator.members): separator for separator in known}
+    chosen = []
+    for members in wanted:
+        if frozenset(members) not in by_members:
+            names = ", ".join(members)
+            raise TopologyError(f"{{{names}}} is no separator known here: claim it in the topology")
+        chosen.append(by_members[frozenset(members)])
+    return chosen
+
+
+def _appoint(
+    graph: "nx.Graph[str]", separators: Iterable[Separator]
+) -> tuple["nx.Graph[str]", dict[str, tuple[str, ...]], list[tuple[str, ...]]]:
+    """The graph that carries messages, the witnesses of each forwarder, and separators without."""
+    carriers = nx.Graph(graph)
+    witnesses: dict[str, tuple[str, ...]] = {}
+    watching: set[str] = set()
+    unwitnessed = []
+    for separator in separators:
+        if len(separator.members) < 2:
+            continue
+        for forwarder in separator.members:
+            others = tuple(name for name in separator.members if name != forwarder)
+            if forwarder in watching or not witnesses.keys().isdisjoint(others):
+                continue
+            together = tuple(dict.fromkeys((*witnesses.get(forwarder, ()), *others)))
+            reduced = _without(graph, carriers, forwarder, together)
+            if reduced is not None:
+                carriers = reduced
+                witnesses[forwarder] = together
+                watching.update(others)
+                break
+        else:
+            unwitnessed.append(separator.members)
+    return carriers, witnesses, unwitnessed
+
+
+def _without(
+    graph: "nx.Graph[str]", carriers: "nx.Graph[str]", forwarder: str, witnesses: tuple[str, ...]
+) -> "nx.Graph[str] | None":
+    """The carriers that are left if these are witnesses; None if they cannot be."""
+    if not all(graph.has_edge(*pair) for pair in combinations((forwarder, *witnesses), 2)):
+        return None
+    reduced = nx.Graph(carriers)
+    reduced.remove_nodes_from(witnesses)
+    reduced.remove_edges_from(
+        [(forwarder, x) for x in reduced[forwarder] if not all(graph.has_edge(x, w) for w in witnesses)]
+    )
+    return reduced if nx.is_connected(reduced) else None
+
+
+def _first_forwarder(witnesses: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Where each witness hangs on the tree."""
+    homes: dict[str, str] = {}
+    for forwarder, watching in witnesses.items():
+        for witness in watching:
+            homes.setdefault(witness, forwarder)
+    return homes
+
+
+def _middle(graph: "nx.Graph[str]") -> str:
+    """A vertex in the middle of a long shortest path: the centre of a tree, near it elsewhere; O(links)."""
+    start = next(iter(graph))
+    for _ in range(2):
+        way: list[str] = list(nx.single_source_shortest_path(graph, start).values())[-1]
+        start = way[-1]
+    return way[len(way) // 2]
+
+
+def _hypertree(graph: "nx.Graph[str]", root: str) -> list[tuple[str, ...]]:
+    """The blocks of a hypertree over all vertices, each beginning with its member nearest to the root.
+
+    Two biconnected components share at most one vertex and close no cycle. One whose members are all linked
+    stays whole; of another, a breadth-first tree is taken: whoever is reached in it for the first time is
+    reached from within it, save for the one member through which every path from the root enters it.
+    """
+    order = {root: 0}
+    parent: dict[str, str] = {}
+    for above, below in nx.bfs_edges(graph, root):
+        order[below] = len(order)
+        parent[below] = above
+    blocks: list[tuple[str, ...]] = []
+    for component in nx.biconnected_components(graph):
+        members = sorted(component, key=order.__getitem__)
+        k = len(members)
+        if graph.subgraph(component).number_of_edges() == k * (k - 1) // 2:
+            blocks.append(tuple(members))
+        else:
+            blocks += [(parent[name], name) for name in members[1:]]
+    return sorted(blocks, key=lambda block: order[block[0]])
+
+
+class _Placing:
+    """From blocks to places: who is behind whom, counted in bit sets from the leaves to the root."""
+
+    def __init__(
+        self,
+        graph: "nx.Graph[str]",
+        blocks: Sequence[tuple[str, ...]],
+        witnesses: Mapping[str, tuple[str, ...]],
+        report: bool,
+    ) -> None:
+        self._graph = graph
+        self._index = {name: i for i, name in enumerate(graph)}
+        self._everybody = (1 << len(graph)) - 1
+        self._witnesses = witnesses
+        self._report = report
+        self._blocks_of: dict[str, list[int]] = {name: [] for name in graph}
+        self._blocks = blocks
+        for number, block in enumerate(blocks):
+            for name in block:
+                self._blocks_of[name].append(number)
+        self._below = self._count_below()
+
+    def _count_below(self) -> dict[str, int]:
+        """Of each vertex: itself and everybody farther from the root through it."""
+        below = {name: 1 << i for name, i in self._index.items()}
+        # Blocks nearer to the root come first, those of witnesses last: backwards, what is below is complete.
+        for block in reversed(self._blocks):
+            for name in block[1:]:
+                below[block[0]] |= below[name]
+        return below
+
+    def places(self, separators: Iterable[Separator]) -> tuple[Place, ...]:
+        cuts: dict[str, list[Cut]] = {name: [] for name in self._graph}
+        for separator in separators:
+            cut = Cut(self._bits(separator.members), tuple(map(self._bits, separator.parts)))
+            for name in separator.members:
+                cuts[name].append(cut)
+        branches = {name: self._branches(name) for name in self._graph}
+        watched: dict[str, list[str]] = {name: [] for name in self._graph}
+        for forwarder, watching in self._witnesses.items() if self._report else ():
+            for witness in watching:
+                watched[witness].append(forwarder)
+        return tuple(
+            Place(
+                self._bits(self._graph[name]),
+                branches[name],
+                tuple(cuts[name]),
+                self._bits(self._witnesses.get(name, ())) if self._report else 0,
+                tuple(Watch(self._index[f], branches[f]) for f in watched[name]),
+            )
+            for name in self._graph
+        )
+
+    def _branches(self, name: str) -> tuple[Branch, ...]:
+        branches = []
+        for local, number in enumerate(self._blocks_of[name]):
+            block = self._blocks[number]
+            for other in block:
+                if other != name:
+                    copies = self._bits(w for w in self._witnesses.get(other, ()) if w != name)
+                    branches.append(Branch(self._index[other], self._behind(block, other), local, copies))
+        return tuple(branches)
+
+    def _behind(self, block: tuple[str, ...], name: str) -> int:
+        """Everybody reached through a member of a block by those of the same block."""
+        if name != block[0]:
+            return self._below[name]
+        rest = self._everybody
+        for other in block[1:]:
+            rest &= ~self._below[other]
+        return rest
+
+    def _bits(self, names: Iterable[str]) -> int:
+        return pack(self._index[name] for name in names)
+
+
+def verify(graph: "nx.Graph[str]", places: Sequence[Place]) -> None:
+    """Raise TopologyError unless these places make one hypertree over the links of the graph.
+
+    Two things suffice, both local: the branches of each process share out all others, and whatever is behind
+    a branch is, from the neighbour's point of view, itself and all behind its branches of other blocks. A
+    cycle would have to put somebody behind two branches.
+    """
+    names = list(graph)
+    n = len(names)
+    index = {name: i for i, name in enumerate(names)}
+    everybody = (1 << n) - 1
+    block_towards = [{b.towards: b.block for b in place.branches} for place in places]
+    for me, place in enumerate(places):
+        check_place(place, me, n)
+        if place.neighbours != pack(index[name] for name in graph[names[me]]):
+            raise _unroutable(names[me], "is not placed among its neighbours")
+        reached = 1 << me
+        for branch in place.branches:
+            reached |= branch.behind
+            there = branch.towards
+            if me not in block_towards[there]:
+                raise _unroutable(names[me], f"sends to {names[there]}, which has no way back")
+            onward = 1 << there
+            for next_branch in places[there].branches:
+                if next_branch.block != block_towards[there][me]:
+                    onward |= next_branch.behind
+            if onward != branch.behind:
+                lost = ", ".join(names[i] for i in unpack(onward ^ branch.behind))
+                raise _unroutable(names[me], f"and {names[there]} do not agree on the way to {lost}")
+            _verify_witnesses(names, places, me, branch)
+        if reached != everybody:
+            raise _unroutable(names[me], "does not reach everybody")
+
+
+def _verify_witnesses(names: Sequence[str], places: Sequence[Place], me: int, branch: Branch) -> None:
+    """Whoever is told as a witness only witnesses: it has one way out, and forwards nothing."""
+    for witness in unpack(branch.copies):
+        if len({b.block for b in places[witness].branches}) != 1:
+            raise _unroutable(names[witness], f"is a witness of {names[branch.towards]} and forwards itself")
+    reported = places[branch.towards].witnesses
+    if reported and branch.copies != reported & ~(1 << me):
+        raise _unroutable(names[me], f"leaves out a witness of {names[branch.towards]}")
+
+
+def _unroutable(name: str, what: str) -> TopologyError:
+    return TopologyError(f"routes do not fit together: {name} {what}")

@@ -1,0 +1,164 @@
+"""One node in a process of its own, driven by a JSON plan: what the tests kill.
+
+It sends the messages of its plan, one after the other, going on after a restart where its journal says it
+was; it acknowledges what is delivered, and then writes it to a log of its own. Commands come on stdin
+(`cut NAME`, `heal NAME`), reports go to stdout, a JSON object a line.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from random import Random
+
+from happened.net import Limits, Node, Plaintext
+from happened.net.nats import NatsTransport
+
+
+def destinations(plan, name, number):
+    """Whom message `number` (from 1) of this process is for; the test can work it out too."""
+    dice = Random(f"{plan['seed']}/{name}/{number}")
+    names = plan["members"]
+    others = [each for each in names if each != name]
+    if plan["casts"] == "unicast":
+        return [dice.choice(names)]
+    if plan["casts"] == "broadcast":
+        return names if dice.random() < 0.3 else others
+    if plan.get("groups"):
+        group = dice.choice([each for each in plan["groups"] if name in each])
+        return group if dice.random() < 0.5 or len(group) == 1 else [each for each in group if each != name]
+    return dice.sample(names, dice.randint(1, len(names)))
+
+
+async def send(node, plan):
+    dice = Random()
+    while node.sent < (0 if node.name in plan.get("silent", ()) else plan["messages"]):
+        number = node.sent + 1
+        payload = f"{node.name}/{number}".encode().ljust(plan.get("size", 32), b".")
+        to = destinations(plan, node.name, number)
+        if plan["pace"]:
+            await node.multicast(to, payload)
+            await asyncio.sleep(dice.expovariate(1 / plan["pace"]))
+        else:
+            await node.room()
+            node.multicast_nowait(to, payload)
+            if number % 16 == 0:
+                await asyncio.sleep(0)
+
+
+async def take(node, plan, acknowledged):
+    """Acknowledge, and only then write down, so that whatever is in the log must not come again."""
+    before = set()
+    if os.path.exists(acknowledged):
+        with open(acknowledged) as lines:
+            before = {line.split()[0] for line in lines if line.endswith("\n")}
+    with open(acknowledged, "a", buffering=1) as out:
+        async for message in node:
+            if message.name in before:
+                print(json.dumps({"again": message.name}), flush=True)
+            batch = [message]
+            while len(batch) < 100 and (another := node.receive_nowait()) is not None:
+                if another.name in before:
+                    print(json.dumps({"again": another.name}), flush=True)
+                batch.append(another)
+            for each in batch:
+                if plan["serialized"]:
+                    await pass_on(node, plan, each)
+                each.ack_nowait()
+            await node.flush()
+            out.write("".join(f"{each.name} {each.payload.decode().rstrip('.')}\n" for each in batch))
+
+
+async def pass_on(node, plan, message):
+    """Serialized senders: message number t is sent by member t mod n, when it has delivered number t - 1."""
+    turn = int(message.payload.split(b"/")[1].rstrip(b"."))
+    await take_turn(node, plan, turn + 1)
+
+
+async def take_turn(node, plan, turn):
+    names = plan["members"]
+    total = plan["messages"] * len(names)
+    mine = names.index(node.name) + node.sent * len(names)
+    if turn == mine and turn < total:
+        await node.multicast(names, f"{node.name}/{turn}".encode())
+
+
+async def report(node):
+    while True:
+        stats = node.stats()
+        print(
+            json.dumps(
+                {
+                    "sent": node.sent,
+                    "delivered": node.delivered,
+                    "unacknowledged": stats["unacknowledged"],
+                    "outbox": sum(peer["outbox_frames"] for peer in stats["peers"].values()),
+                    "held": stats["held"],
+                    "rss": rss(),
+                }
+            ),
+            flush=True,
+        )
+        await asyncio.sleep(0.1)
+
+
+def rss():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def obey(node, plan):
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        command, peer = line.decode().split()
+        if command == "cut":
+            node.transport.remove_peer(peer)
+        else:
+            node.transport.add_peer(peer, plan["addresses"][peer])
+
+
+async def main(plan):
+    name = plan["name"]
+    to_stderr = logging.StreamHandler(sys.stderr)
+    shape = f"{name} %(message)s %(peer)s %(reason)s %(error)s"
+    nothing = dict.fromkeys(("peer", "reason", "error"), "")
+    to_stderr.setFormatter(logging.Formatter(shape, defaults=nothing))
+    logging.basicConfig(level=logging.WARNING, handlers=[to_stderr])
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    node = Node(
+        name,
+        peers=plan["addresses"],
+        listen=plan["addresses"][name] if "listen" not in plan else plan["listen"],
+        members=plan["members"],
+        protocol=plan["protocol"],
+        options=plan["options"],
+        journal=f"{plan['directory']}/{name}.journal",
+        flush=plan.get("flush", True),
+        trace=f"{plan['directory']}/trace" if plan.get("trace", True) else None,
+        guard=Plaintext(anywhere=plan.get("anywhere", False)),
+        transport=NatsTransport(**plan["nats"]) if "nats" in plan else None,
+        limits=Limits(**plan["limits"]),
+    )
+    async with node:
+        jobs = [take(node, plan, f"{plan['directory']}/{name}.acknowledged"), report(node), obey(node, plan)]
+        if plan["serialized"]:
+            await take_turn(node, plan, 0)
+        else:
+            jobs.append(send(node, plan))
+        running = asyncio.gather(*jobs)
+        stopped = asyncio.ensure_future(stop.wait())
+        await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    print(json.dumps({"closed": True}), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))

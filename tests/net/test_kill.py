@@ -1,0 +1,97 @@
+"""Five real processes, killed with -9 and cut from one another at random; their traces tell the rest.
+
+The seed decides who is killed and cut, when and for how long, and what everybody sends: --seed N repeats it.
+"""
+
+import json
+import subprocess
+import sys
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from netcluster import NAMES, Cluster, schedule
+
+from happened.core.errors import TraceFormatError
+from happened.ordering import protocols
+
+OVERLAPPING = [["alice", "bob", "carol"], ["carol", "dave"], ["dave", "erin", "alice"], NAMES]
+OPTIONS = {"bss-groups": {"groups": OVERLAPPING}}
+CLAIM = sorted(protocols())
+"""Every protocol claims some order on reliable links, and none minds processes that are slow."""
+
+
+def survive(tmp_path, seed, protocol, messages, *, duration, every, pace, timeout, **more):
+    faults = schedule(seed, duration, every)
+    with Cluster(
+        tmp_path, seed, protocol=protocol, messages=messages, pace=pace, options=OPTIONS.get(protocol), **more
+    ) as cluster:
+        cluster.suffer(faults)
+        assert cluster.kills >= 2
+        cluster.wait(timeout)
+    trace = cluster.judge()
+    print(f"{protocol}: {cluster.kills} kills, {cluster.cuts} cuts, {trace.num_rows} events")
+    return trace
+
+
+@pytest.mark.parametrize("protocol", ["ks", "causal-total", "sequencer"])
+def test_nothing_is_lost_repeated_or_misordered_by_kills_and_partitions(tmp_path, seed, protocol):
+    messages, duration = (400, 4) if protocol == "ks" else (60, 2.5)
+    survive(tmp_path, seed, protocol, messages, duration=duration, every=0.35, pace=0.008, timeout=90)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", CLAIM)
+def test_every_protocol_survives_kills_and_partitions(tmp_path, seed, protocol):
+    survive(tmp_path, seed, protocol, 400, duration=15, every=0.6, pace=0.03, timeout=300)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_messages_survive(tmp_path, seed):
+    more = {"limits": {"first_retry": 0.02, "last_retry": 0.3, "heartbeat": 1.0, "compaction": 2_000_000}}
+    trace = survive(tmp_path, seed, "ks", 20_000, duration=120, every=2.0, pace=0.005, timeout=1800, **more)
+    command = [sys.executable, "-m", "happened", "analyze", str(tmp_path / "trace")]
+    command += ["--out", str(tmp_path / "answers"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    print(summary)
+    assert (summary["events"], summary["messages"]) == (trace.num_rows, 100_000)
+    assert summary["deliveries_judged"] > 200_000
+    for fault in ("causal_violations", "lost", "duplicated", "misdelivered", "never_sent"):
+        assert summary[fault] == 0, fault
+
+
+def test_the_schedule_of_faults_is_a_function_of_the_seed(seed):
+    assert schedule(seed, 10, 0.5) == schedule(seed, 10, 0.5) != schedule(seed + 1, 10, 0.5)
+
+
+# The judge must be able to say no: each fault below is planted in what the processes left behind.
+
+
+def test_planted_faults_are_found(tmp_path, seed):
+    with Cluster(tmp_path, seed, messages=30, pace=0.001) as cluster:
+        cluster.wait(60)
+    cluster.judge()
+    part = next(path for path in sorted((tmp_path / "trace").glob("*.parquet")))
+    good = pq.read_table(part)
+    last = good.num_rows - 1
+    while good["kind"][last].as_py() != "deliver":
+        last -= 1
+    lost = good.slice(0, last)
+    pq.write_table(lost, part)
+    with pytest.raises(AssertionError):
+        cluster.judge()
+    delivered = pc.equal(good["kind"], "deliver").to_pylist()
+    first = delivered.index(True)
+    swapped = good["message"].to_pylist()
+    swapped[first], swapped[last] = swapped[last], swapped[first]
+    place = good.schema.get_field_index("message")
+    pq.write_table(good.set_column(place, good.schema.field(place), [swapped]), part)
+    with pytest.raises((AssertionError, TraceFormatError)):  # a violation, or an effect before its cause
+        cluster.judge()
+    pq.write_table(good, part)
+    cluster.judge()
+    cluster.again.append("alice:1")
+    with pytest.raises(AssertionError, match="delivered again"):
+        cluster.judge()

@@ -1,0 +1,143 @@
+"""happened node: configuration, lines in, lines out, clean end."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from netcluster import free_ports
+
+from happened.cli import main
+from happened.net.config import ConfigError, load, make_node
+
+LIMITS = "[limits]\nfirst_retry = 0.02\nlast_retry = 0.2\nlinger = 2.0\n"
+
+
+@pytest.fixture
+def configs(tmp_path):
+    ports = dict(zip("ab", free_ports(2), strict=True))
+    for me, other in ("ab", "ba"):
+        (tmp_path / f"{me}.toml").write_text(
+            f'name = "{me}"\nlisten = "127.0.0.1:{ports[me]}"\njournal = "{me}.journal"\ntrace = "trace"\n'
+            f'[peers]\n{other} = "127.0.0.1:{ports[other]}"\n'
+            f'[groups]\nall = ["a", "b"]\n[security]\nplaintext = "loopback"\n{LIMITS}'
+        )
+    return tmp_path
+
+
+class Command:
+    def __init__(self, config, *options):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "happened", "node", "--config", str(config), *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def say(self, **said):
+        self.process.stdin.write(json.dumps(said) + "\n")
+        self.process.stdin.flush()
+
+    def hear(self):
+        return json.loads(self.process.stdout.readline())
+
+    def end(self):
+        """What was still said, and the log."""
+        out, log = self.process.communicate(timeout=30)
+        return [json.loads(line) for line in out.splitlines()], [
+            json.loads(line) for line in log.splitlines()
+        ]
+
+
+def test_lines_are_sent_delivered_and_judged(configs, capsys):
+    a, b = Command(configs / "a.toml"), Command(configs / "b.toml")
+    a.say(to="b", text="héllo")
+    assert a.hear() == {"sent": "a:1"}
+    assert b.hear() == {"number": 1, "message": "a:1", "sender": "a", "text": "héllo"}
+    b.say(to=["all"], payload="//4=")
+    heard = [b.hear(), b.hear()]
+    assert {"sent": "b:1"} in heard and any(each.get("payload") == "//4=" for each in heard)
+    assert a.hear()["payload"] == "//4="
+    a.say(show="members")
+    assert a.hear() == {"members": ["a", "b"]}
+    a.say(to="zoe", text="?")
+    assert "no process named 'zoe'" in a.hear()["error"]
+    a.process.stdin.write("nonsense\n")
+    a.process.stdin.flush()
+    assert "error" in a.hear()
+    b.process.send_signal(signal.SIGTERM)
+    _, log = b.end()
+    assert b.process.returncode == 0
+    assert [line["event"] for line in log][:1] == ["started"] and log[-1]["event"] == "closed"
+    a.end()  # stdin ends
+    assert a.process.returncode == 0
+    assert main(["check", str(configs / "trace")]) == 0
+    assert "3 deliveries examined" in capsys.readouterr().out
+
+
+def test_with_manual_ack_a_message_comes_again_until_it_is_acknowledged(configs):
+    a, b = Command(configs / "a.toml", "--stay"), Command(configs / "b.toml", "--manual-ack")
+    a.say(to="b", text="1")
+    a.say(to="b", text="2")
+    assert [b.hear()["number"] for _ in range(2)] == [1, 2]
+    b.say(ack=1)
+    assert b.hear() == {"acknowledged": 1}
+    b.say(ack=1)
+    assert "not waiting" in b.hear()["error"]
+    b.process.kill()
+    b.end()
+    b = Command(configs / "b.toml", "--manual-ack")
+    assert b.hear() == {"number": 2, "message": "a:2", "sender": "a", "text": "2"}
+    b.end()
+    a.process.terminate()
+    a.end()
+    assert a.process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("name = ", "not TOML"),
+        ("", "`name` is missing"),
+        ('name = "a"\ncolour = "red"', "colour is no setting"),
+        ('name = "a"\nlisten = 7', "listen is 7, not a string"),
+        ('name = "a"\n[peers]\nb = 7', "peers.b is 7, not an address"),
+        ('name = "a"\n[groups]\ng = "b"', "groups.g is 'b', not a list"),
+        ('name = "a"\n[security]\nplaintext = "everywhere"', "loopback"),
+        ('name = "a"\n[security]\nkey = "k"\nplaintext = "loopback"', "needs one of"),
+        ('name = "a"', "needs one of"),
+        ('name = "a"\n[security]\nplaintext = "loopback"\n[limits]\nheld = -1', "limit 'held' is -1"),
+        ('name = "a"\n[security]\nplaintext = "loopback"\n[limits]\nhold = 1', "limits.hold is no setting"),
+        ('name = "a"\nprotocol = "no"\n[security]\nplaintext = "loopback"', "no ordering protocol"),
+    ],
+)
+def test_a_wrong_configuration_says_what_and_where(tmp_path, capsys, text, why):
+    (tmp_path / "node.toml").write_text(text)
+    assert main(["node", "--config", str(tmp_path / "node.toml")]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_the_documented_example_is_a_configuration(tmp_path):
+    import happened.net.config as config
+
+    example = config.__doc__.split("\n\n", 1)[1].rsplit("Paths are", 1)[0]
+    lines = [line.removeprefix("    ") for line in example.splitlines()]
+    (tmp_path / "node.toml").write_text("\n".join(lines))
+    found = load(tmp_path / "node.toml")
+    assert found["journal"] == str(tmp_path / "alice.journal") and found["groups"] == {
+        "team": ["bob", "carol"]
+    }
+    found.pop("nats")
+    with pytest.raises(ConfigError, match="needs one of"):  # it shows all three kinds at once
+        make_node(found)
+    found["security"] = {"plaintext": "loopback"}
+    assert make_node(found).name == "alice"
+
+
+def test_the_configuration_in_the_documentation_is_one(tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "runtime.md").read_text()
+    (tmp_path / "node.toml").write_text(text.split("```toml\n")[1].split("```")[0])
+    assert make_node(load(tmp_path / "node.toml")).name == "alice"

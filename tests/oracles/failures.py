@@ -1,0 +1,251 @@
+"""Every schedule of a small routed system in which a router is killed at any point, and succeeded.
+
+A state is the machines' snapshots, the packets in flight, and the truth about application messages as sets
+of events (`happened.sim.truth`). A step is a send, an arrival, the kill, or the succession, which a `Plan`
+allows once the dead router's channels are flushed. Breadth-first: a violation has a shortest schedule.
+"""
+
+import pickle
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from happened.core.destinations import pack
+from happened.core.effects import Send
+from happened.core.errors import LocalProtocolError
+from happened.ordering.causal.succession import succeed
+from happened.ordering.causal.topological import Topological
+from happened.sim.truth import Messages, Truth
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who fails, and how it is succeeded: by its journal's machine, a witness, or what all others know."""
+
+    dead: int
+    places: tuple  # before
+    after: tuple  # places after the succession, by index; None for the dead
+    how: str  # "journal", "witness", "newcomer from witness", "collection"
+    witness: int | None = None
+    flush: bool = True  # whether the succession waits for the channels
+    await_reports: bool = True  # whether it waits for what is on its way to the witness
+    adopt: bool = True  # whether the successor learns anything
+    machine: type = Topological
+
+
+class State(NamedTuple):
+    machines: tuple[bytes | None, ...]
+    in_flight: tuple[tuple[int, int, int], ...]  # (source, destination, number of the message), sorted
+    clocks: tuple[int, ...]  # per application message; 0: unsent
+    killed: bool
+    succeeded: bool
+    truth: Truth
+
+
+@dataclass
+class Found:
+    states: int = 0
+    successions: int = 0  # states in which the succession took place
+    faults: list[tuple[str, list[str]]] = field(default_factory=list)
+
+
+class FailureSearch:
+    def __init__(self, plan, sends):
+        """`sends` are (process, destinations) in the order of each process."""
+        self.plan, self.sends = plan, sends
+        self.n = len(plan.places)
+        size = len(plan.after)
+        self.messages = Messages(size, [pack(to) for _, to in sends])
+        self.numbers, self.values = {}, []
+        self.steps = {}
+        self.found = Found()
+
+    def run(self, most=200_000):
+        machines = [self.plan.machine(p, self.n, place=place) for p, place in enumerate(self.plan.places)]
+        snapshots = tuple(m.snapshot() for m in machines) + (None,) * (len(self.plan.after) - self.n)
+        start = State(snapshots, (), (0,) * len(self.sends), False, False, Truth.beginning(self.messages))
+        self.reached = {start: None}
+        frontier = [start]
+        while frontier and not self.found.faults:
+            following = []
+            for state in frontier:
+                actions = list(self.enabled(state))
+                if not actions:
+                    self.quiescent(state)
+                for action in actions:
+                    after = self.perform(state, action)
+                    if after is not None and after not in self.reached:
+                        self.reached[after] = (state, action)
+                        following.append(after)
+                if self.found.faults:
+                    break
+            frontier = following
+            assert len(self.reached) < most, "the world is too large to explore"
+        self.found.states = len(self.reached)
+        return self.found
+
+    def enabled(self, state):
+        plan = self.plan
+        for m, (p, _) in enumerate(self.sends):
+            first = next(
+                i for i, (q, _) in enumerate(self.sends) if q == p and not (i < m and state.clocks[i])
+            )
+            if not state.clocks[m] and first == m and not (p == plan.dead and state.killed):
+                yield "send", m
+        for packet in dict.fromkeys(state.in_flight):
+            yield "arrive", packet
+        if not state.killed:
+            yield "kill", plan.dead
+        elif not state.succeeded and self.ready(state):
+            yield "succeed", plan.dead
+
+    def ready(self, state):
+        """Whether the channels of the dead router are flushed as far as this plan waits for it."""
+        plan = self.plan
+        from_dead = any(source == plan.dead for source, _, _ in state.in_flight)
+        to = plan.dead if plan.how == "journal" else plan.witness
+        to_source = any(d == to for _, d, _ in state.in_flight)
+        return not (plan.flush and from_dead) and not (plan.await_reports and to_source)
+
+    def perform(self, state, action):
+        kind, what = action
+        if kind == "kill":
+            kept = state.in_flight
+            machines = list(state.machines)
+            if self.plan.how != "journal":  # a journal's machine takes what still arrives
+                kept = tuple(packet for packet in kept if packet[1] != what)
+                machines[what] = None
+            return state._replace(killed=True, in_flight=kept, machines=tuple(machines))
+        if kind == "succeed":
+            return self.succeed(state)
+        if kind == "send":
+            p, to = self.sends[what]
+            to = [d for d in to if not (state.succeeded and d == self.plan.dead)]
+            after, effects, clock = self.step(state.machines[p], p, ("send", tuple(to)))
+            truth = state.truth.send(self.messages, p, what)
+            clocks = (*state.clocks[:what], clock, *state.clocks[what + 1 :])
+            state = state._replace(truth=truth, clocks=clocks)
+        else:
+            _, p, number = what
+            in_flight = list(state.in_flight)
+            in_flight.remove(what)
+            state = state._replace(in_flight=tuple(in_flight))
+            if state.machines[p] is None:
+                return state  # sent to the dead
+            after, effects, _ = self.step(state.machines[p], p, ("receive", number))
+        machines = (*state.machines[:p], after, *state.machines[p + 1 :])
+        return self.apply(state._replace(machines=machines), action, p, effects)
+
+    def step(self, snapshot, p, what):
+        key = (snapshot, what)
+        if key not in self.steps:
+            machine = self.restore(p, snapshot)
+            kind, value = what
+            effects = machine.multicast(value, b"") if kind == "send" else machine.receive(self.values[value])
+            self.steps[key] = machine.snapshot(), tuple(map(self.plain, effects)), machine.clock
+        return self.steps[key]
+
+    def restore(self, p, snapshot):
+        machine = self.plan.machine(p, len(self.plan.after))
+        machine.restore(snapshot)
+        return machine
+
+    def plain(self, effect):
+        if isinstance(effect, Send):
+            data = pickle.dumps(effect.message)
+            number = self.numbers.setdefault(data, len(self.values))
+            if number == len(self.values):
+                self.values.append(effect.message)
+            return "send", effect.to, number
+        return "deliver", effect.sender, effect.clock
+
+    def apply(self, state, action, p, effects):
+        in_flight, truth = list(state.in_flight), state.truth
+        for kind, a, b in effects:
+            if kind == "send":
+                if not (a == self.plan.dead and state.killed and self.plan.how != "journal"):
+                    in_flight.append((p, a, b))
+                continue
+            m = next(i for i, (q, _) in enumerate(self.sends) if q == a and state.clocks[i] == b)
+            if overtaken := self.overtaken(truth, p, m):
+                return self.fault(f"{p} delivers {m} out of order with {overtaken}", state, action)
+            if truth.is_delivered(self.messages, p, m):
+                return self.fault(f"{p} delivers {m} twice", state, action)
+            truth = truth.deliver(self.messages, p, m)
+        return state._replace(in_flight=tuple(sorted(in_flight)), truth=truth)
+
+    def overtaken(self, truth, p, m):
+        if self.plan.how != "collection":
+            return truth.overtaken(self.messages, p, m)
+        # What was lost is never delivered: only what is delivered too late is out of order.
+        return [
+            later
+            for later in range(len(self.sends))
+            if later != m
+            and truth.is_delivered(self.messages, p, later)
+            and truth.sends[later] & self.messages.sends[m]
+        ]
+
+    def succeed(self, state):
+        plan = self.plan
+        self.found.successions += 1
+        machines = {p: self.restore(p, s) for p, s in enumerate(state.machines) if s is not None}
+        journal = machines.get(plan.dead) if plan.how == "journal" else None
+        witness = machines[plan.witness] if "witness" in plan.how else None
+        if plan.how == "witness":
+            successor = witness
+        else:
+            successor = self.plan.machine(self.n, self.n + 1)
+        if not plan.adopt:
+            successor.adopt = lambda entries: None
+        places = {p: place for p, place in enumerate(plan.after) if place is not None}
+        try:
+            effects = succeed(machines, plan.dead, places, successor, journal=journal, witness=witness)
+        except LocalProtocolError:  # only what waits for something shows that the channels are not flushed
+            assert not (plan.flush and plan.await_reports)
+            return None
+        snapshots = tuple(machines[p].snapshot() if p in machines else None for p in range(len(plan.after)))
+        after = state._replace(machines=snapshots, succeeded=True)
+        return self.apply(after, ("succeed", plan.dead), successor.me, tuple(map(self.plain, effects)))
+
+    def quiescent(self, state):
+        lost = [
+            (m, d)
+            for m, d in state.truth.missing(self.messages)
+            if d != self.plan.dead and not (self.sends[m][0] == self.plan.dead and not state.clocks[m])
+        ]
+        if self.plan.how == "collection":  # keeps the order only
+            lost = []
+        held = [
+            (p, held.waits_for)
+            for p, s in enumerate(state.machines)
+            if s is not None and p != self.plan.dead
+            for held in self.restore(p, s).pending()
+        ]
+        if lost or held:
+            self.found.faults.append((f"never delivered: {lost}, held: {held}", self.schedule(state)))
+
+    def fault(self, reason, state, action):
+        self.found.faults.append((reason, [str(action)]))
+
+    def schedule(self, state):
+        lines = []
+        while self.reached[state] is not None:
+            state, action = self.reached[state]
+            lines.append(str(action))
+        return lines[::-1]
+
+
+def inherited(places, dead, successor):
+    """The dead router's own messages come from where its successor is."""
+    gained = 1 << dead
+    return tuple(
+        None
+        if p == dead
+        else place._replace(
+            branches=tuple(
+                b._replace(behind=b.behind | gained) if b.behind >> successor & 1 else b
+                for b in place.branches
+            )
+        )
+        for p, place in enumerate(places)
+    )

@@ -1,0 +1,296 @@
+"""Routes: one hypertree whatever the graph, one forwarder per separator, application messages in order."""
+
+from itertools import combinations
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from happened import causality, trace
+from happened.core.destinations import pack, unpack
+from happened.core.places import Branch, Place
+from happened.ordering import create
+from happened.sim.network import Network, parse_delay
+from happened.sim.recorder import Recorder
+from happened.sim.simulation import Simulation
+from happened.sim.workload import Workload
+from happened.topology import Topology, TopologyError, derive, from_document, useful, verify
+from happened.topology.separators import is_separator, large_gateways
+from happened.trace import TraceWriter
+
+
+@st.composite
+def topologies(draw, most=9):
+    """Connected graphs, sparse to complete, with separators claimed at random."""
+    n = draw(st.integers(1, most))
+    names = [f"v{i}" for i in range(n)]
+    graph = nx.Graph()
+    graph.add_nodes_from(names)
+    graph.add_edges_from((names[draw(st.integers(0, i - 1))], names[i]) for i in range(1, n))
+    graph.add_edges_from(
+        draw(st.lists(st.sampled_from(list(combinations(names, 2)) or [None]), max_size=12)) if n > 1 else ()
+    )
+    claimed = draw(
+        st.lists(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True), max_size=4)
+    )
+    return Topology(graph, separators=tuple(tuple(c) for c in claimed if is_separator(graph, c)))
+
+
+def flood(places, sender):
+    """Send to everybody by the rule of the machines; who sent to whom, and who took note."""
+    hops, notes, waiting = [], [], [(sender, None)]
+    while waiting:
+        here, came_from = waiting.pop()
+        branches = places[here].branches
+        block = next((b.block for b in branches if b.towards == came_from), None)
+        for branch in branches:
+            if branch.block != block:
+                hops.append((here, branch.towards))
+                notes += [(here, branch.towards, witness) for witness in unpack(branch.copies)]
+                waiting.append((branch.towards, here))
+                assert len(hops) < len(places) ** 2, "goes round in circles"
+    return hops, notes
+
+
+@given(topologies(), st.booleans())
+def test_everybody_gets_everything_once_over_links(topology, report):
+    routes = derive(topology, report=report)
+    graph, places, names = topology.graph, routes.places, routes.names
+    assert set(names) == set(graph)
+    witnesses = {name for watching in routes.witnesses.values() for name in watching}
+    for sender in range(len(places)):
+        hops, notes = flood(places, sender)
+        assert sorted(to for _, to in hops) == [p for p in range(len(places)) if p != sender]
+        assert all(graph.has_edge(names[a], names[b]) for a, b in hops)
+        for a, b in hops:
+            told = {w for here, towards, w in notes if (here, towards) == (a, b)}
+            assert {names[w] for w in told} == set(routes.witnesses.get(names[b], ())) - {names[a]}
+            assert all(graph.has_edge(names[a], names[w]) for w in told)
+            assert a == sender or names[a] not in witnesses
+
+
+@given(topologies())
+def test_ways_are_the_same_in_both_directions_and_meet_in_a_tree(topology):
+    routes = derive(topology)
+    incidence = nx.Graph()
+    for i, block in enumerate(routes.blocks):
+        incidence.add_edges_from((i, name) for name in block)
+        assert all(topology.graph.has_edge(*pair) for pair in combinations(block, 2))
+    assert len(topology.graph) == 1 or nx.is_tree(incidence)
+    for a, b in combinations(routes.names, 2):
+        assert routes.path(a, b) == routes.path(b, a)[::-1]
+
+
+@given(topologies())
+def test_each_separator_has_one_forwarder_or_is_said_to_have_no_witness(topology):
+    routes = derive(topology)
+    forwarding = {
+        routes.names[a] for s in range(len(routes.places)) for a, _ in flood(routes.places, s)[0] if a != s
+    }
+    for separator in [*useful(topology), *large_gateways(topology)]:
+        members = set(separator.members)
+        if len(members) > 1 and separator.members not in routes.unwitnessed:
+            active = [
+                name for name in separator.members if members - {name} <= set(routes.witnesses.get(name, ()))
+            ]
+            assert len(active) == 1 and forwarding & members <= set(active)
+    for forwarder, watching in routes.witnesses.items():
+        place = routes.places[routes.names.index(forwarder)]
+        assert {routes.names[w] for w in unpack(place.witnesses)} == set(watching)
+        for name in watching:
+            watches = routes.places[routes.names.index(name)].watches
+            assert (routes.names.index(forwarder), place.branches) in watches
+
+
+@given(topologies())
+def test_members_filter_at_the_components_of_the_whole_graph(topology):
+    routes = derive(topology)
+    for name, place in zip(routes.names, routes.places, strict=True):
+        mine = [separator for separator in useful(topology) if name in separator.members]
+        assert [(set(separator.members), set(separator.parts)) for separator in mine] == [
+            (
+                {routes.names[i] for i in unpack(cut.members)},
+                {frozenset(routes.names[i] for i in unpack(part)) for part in cut.components},
+            )
+            for cut in place.separators
+        ]
+
+
+TWO_GATEWAYS = {
+    "zones": {
+        "west": {"gateways": ["d1", "d2"], "zones": {"n1": ["p1"], "n2": ["p2", "p3", "p4"]}},
+        "east": {"gateways": ["d3"], "zones": {"n3": ["p5", "p6"]}},
+    }
+}
+
+
+def test_two_gateways():
+    routes = derive(from_document(TWO_GATEWAYS))
+    assert routes.path("p1", "p6") == ["p1", "n1", "d1", "d3", "n3", "p6"]
+    assert routes.witnesses == {"d1": ("d2",)} and not routes.unwitnessed
+
+
+def test_the_first_gateway_forwards():
+    zones = TWO_GATEWAYS["zones"]
+    turned = {"zones": zones | {"west": zones["west"] | {"gateways": ["d2", "d1"]}}}
+    assert derive(from_document(turned)).witnesses == {"d2": ("d1",)}
+
+
+def test_a_gateway_that_cannot_hear_all_is_no_witness():
+    document = {
+        "zones": {"west": {"gateways": ["d1", "d2"], "processes": ["a", "b"]}},
+        "processes": ["x"],
+        "links": [["d2", "x"]],
+    }
+    routes = derive(from_document(document))
+    assert routes.unwitnessed == (("d1", "d2"),), "x cannot tell d1 what it tells d2"
+    assert routes.path("a", "x") == ["a", "d2", "x"]
+
+
+def test_witnesses_need_the_links_of_their_forwarder():
+    ring = {"processes": list("abcdef"), "separators": [["a", "d"]]}
+    ring["links"] = [[a, b] for a, b in zip("abcdef", "bcdefa", strict=True)]
+    routes = derive(from_document(ring))
+    assert routes.unwitnessed == (("a", "d"),) and not routes.witnesses
+    assert [len(place.separators) for place in routes.places] == [1, 0, 0, 1, 0, 0], "it filters all the same"
+
+
+def test_a_witness_can_watch_two_forwarders_and_forwards_for_nobody():
+    links = [
+        ["a", "b", "c"],
+        ["x", "a"],
+        ["x", "b"],
+        ["x", "c"],
+        ["y", "a"],
+        ["y", "b"],
+        ["z", "b"],
+        ["z", "c"],
+    ]
+    document = {"processes": list("abcxyz"), "links": links, "separators": [["a", "b"], ["b", "c"]]}
+    routes = derive(from_document(document))
+    assert routes.witnesses == {"a": ("b",), "c": ("b",)}
+    assert len(routes.places[1].watches) == 2 and not routes.unwitnessed
+
+
+def test_a_broadcast_network_stays_whole():
+    lan = {
+        "zones": {"z": {"processes": ["a", "b", "c"], "gateways": ["g"], "links": "all"}},
+        "processes": ["x"],
+    }
+    routes = derive(from_document(lan))
+    assert routes.path("a", "c") == ["a", "c"] and routes.path("a", "x") == ["a", "g", "x"]
+    assert {frozenset(block) for block in routes.blocks} == {frozenset("abcg"), frozenset("gx")}
+
+
+def test_three_gateways_have_one_forwarder_and_filter_when_asked():
+    north = {"gateways": ["e1", "e2", "e3"], "processes": ["a", "b"]}
+    topology = from_document({"zones": {"north": north}, "processes": ["x"]})
+    routes = derive(topology)
+    assert routes.witnesses == {"e1": ("e2", "e3")} and not any(place.separators for place in routes.places)
+    asked = derive(topology, filter_at=[["e1", "e2", "e3"]])
+    assert [name for name, place in zip(asked.names, asked.places, strict=True) if place.separators] == [
+        "e1",
+        "e2",
+        "e3",
+    ]
+
+
+def test_a_separator_without_witnesses_is_told_once():
+    north = {"gateways": ["e1", "e2", "e3"], "processes": ["a", "b"]}
+    claims = {"processes": ["x"], "links": [["e1", "x"]], "separators": [["e1", "e2", "e3"]]}
+    assert derive(from_document({"zones": {"north": north}} | claims)).unwitnessed == (("e1", "e2", "e3"),)
+
+
+def test_filters_can_be_chosen_among_known_separators():
+    topology = from_document(TWO_GATEWAYS)
+    routes = derive(topology, filter_at=[["d3"]])
+    assert {name for name, place in zip(routes.names, routes.places, strict=True) if place.separators} == {
+        "d3"
+    }
+    with pytest.raises(TopologyError, match=r"{p1} is no separator known here"):
+        derive(topology, filter_at=[["p1"]])
+
+
+def test_a_disconnected_graph_has_no_routes():
+    graph = nx.Graph([("a", "b"), ("c", "d")])
+    with pytest.raises(TopologyError, match="connected"):
+        derive(Topology(graph))
+
+
+def test_routes_that_do_not_fit_together_are_found(dice):
+    """Change one branch of one place in any way: a hypertree has no two forms that differ so little."""
+    topology = from_document(TWO_GATEWAYS)
+    routes = derive(topology)
+    n, found = len(routes.places), 0
+    for _ in range(300):
+        me = dice.randrange(n)
+        place = routes.places[me]
+        branches = list(place.branches)
+        i = dice.randrange(len(branches))
+        change = dice.choice(["drop", "behind", "towards", "block"])
+        if change == "drop":
+            del branches[i]
+        elif change == "behind":
+            branches[i] = branches[i]._replace(behind=branches[i].behind ^ 1 << dice.randrange(n))
+        elif change == "towards":
+            branches[i] = branches[i]._replace(towards=dice.choice(list(unpack(place.neighbours))))
+        else:
+            branches[i] = branches[i]._replace(block=dice.choice(branches).block)
+        if branches == list(place.branches):
+            continue
+        found += 1
+        places = [*routes.places[:me], place._replace(branches=tuple(branches)), *routes.places[me + 1 :]]
+        with pytest.raises(Exception, match=r"routes do not fit together|process"):
+            verify(topology.graph, places)
+    assert found > 100
+
+
+def test_two_trees_are_not_one():
+    """Everybody agrees with its neighbours, and nobody leads from one half to the other."""
+    graph = nx.path_graph(4)
+    places = [Place(pack(graph[me]), (Branch(other, 1 << other),)) for me, other in enumerate((1, 0, 3, 2))]
+    with pytest.raises(TopologyError, match="does not reach everybody"):
+        verify(graph, places)
+
+
+SHAPES = {
+    "two gateways": from_document(TWO_GATEWAYS),
+    "ring": Topology(nx.relabel_nodes(nx.cycle_graph(6), str), separators=(("0", "3"),)),
+    "grid": Topology(nx.relabel_nodes(nx.grid_2d_graph(3, 3), str)),
+    "broadcast networks": from_document(
+        {
+            "zones": {
+                name: {
+                    "gateways": [f"{name}1", f"{name}2"],
+                    "processes": [f"{name}a", f"{name}b"],
+                    "links": "all",
+                }
+                for name in ("x", "y", "z")
+            }
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("topology", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("report", [True, False])
+def test_application_messages_are_in_causal_order_on_derived_routes(tmp_path, seed, topology, report):
+    places = derive(topology, report=report).places
+    with TraceWriter(tmp_path) as writer:
+        left = Simulation(
+            lambda me, n: create("topological", me, n, place=places[me]),
+            len(places),
+            600,
+            seed=seed,
+            workload=Workload(pattern="fanout:3", interval=0.1),
+            network=Network(delay=parse_delay("exp:0.2")),
+            control_sizes=lambda messages: [0] * len(messages),
+            recorder=Recorder(writer),
+        ).run()
+    assert not left
+    table = trace.read(tmp_path)
+    verdict = causality.check_order(table, "causal")
+    assert verdict.holds, verdict.witness
+    fates = causality.check_delivery(table)
+    assert (fates.messages, fates.lost, fates.duplicated, fates.misdelivered) == (600, 0, 0, 0)

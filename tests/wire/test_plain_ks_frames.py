@@ -1,0 +1,64 @@
+"""The short way of decoding a usual `ks` frame gives the message, or the refusal, of the general one."""
+
+from random import Random
+
+import pytest
+
+from happened.core.errors import RemoteProtocolError
+from happened.ordering import create
+from happened.wire import encode_multicast
+from happened.wire.ks import _decode_any, _decode_plain, decode
+from happened.wire.primitives import Reader
+
+
+def body(frame):
+    """Where the message begins: after version, protocol and length."""
+    at = 2
+    while frame[at] >= 0x80:
+        at += 1
+    return at + 1
+
+
+def outcome(decoder, frame):
+    try:
+        return decoder(Reader(frame, body(frame), len(frame)), 1024)
+    except RemoteProtocolError as error:
+        return str(error)
+
+
+def is_plain(frame):
+    try:
+        return _decode_plain(frame, body(frame), len(frame), 1024) is not None
+    except IndexError:
+        return False
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 9, 40, 150])
+def test_both_ways_agree_on_frames_and_on_damaged_ones(n, dice: Random):
+    machines, in_flight, plain, frames = [create("ks", me, n) for me in range(n)], [], 0, 0
+    for _ in range(150):
+        machine = dice.choice(machines)
+        effects = machine.multicast(dice.sample(range(n), dice.randint(1, min(n, 5))), b"payload")
+        in_flight += effects
+        for frame in encode_multicast([effect.message for effect in effects]):
+            frames += 1
+            plain += is_plain(frame)
+            for changes in range(4):
+                damaged = bytearray(frame)
+                for _ in range(changes):
+                    at = dice.randrange(body(frame), len(frame))
+                    damaged[at] = dice.choice([0, 1, 2, 127, 128, 255, dice.randrange(256)])
+                assert outcome(decode, bytes(damaged)) == outcome(_decode_any, bytes(damaged)), damaged.hex()
+        dice.shuffle(in_flight)
+        while len(in_flight) > 3:
+            effect = in_flight.pop()
+            machines[effect.to].receive(effect.message)
+    assert 0 < plain < frames or n in (2, 150)  # both kinds occur; with n above 127 none is plain
+
+
+def test_nothing_is_read_beyond_the_end_of_a_frame():
+    (effect,) = create("ks", 0, 3).multicast([1], b"")
+    (frame,) = encode_multicast([effect.message])
+    for end in range(body(frame), len(frame)):
+        with pytest.raises(RemoteProtocolError):
+            decode(Reader(frame + frame, body(frame), end), 1024)
