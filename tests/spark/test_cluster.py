@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
+from causality.traces import rows_of
 from happened.causality.analysis import TABLES, analyse
 from happened.trace import read
-from spark.test_analyze import rows_of, wild_rows, write
+from spark.test_analyze import wild_rows, write
 
 pytestmark = pytest.mark.slow
 

@@ -73,9 +73,11 @@ SKEW = pa.schema(
         pa.field("drift", pa.float64(), nullable=False),
         pa.field("origin", pa.int64(), nullable=False),
         pa.field("feasible", pa.bool_(), nullable=False),
+        pa.field("backwards", pa.int64(), nullable=False),
     ]
 )
-"""A clock that shows `time` is ahead by offset + drift x (time - origin)."""
+"""A clock that shows `time` is ahead by offset + drift x (time - origin). `backwards` counts the events at
+which it showed less than at the event before."""
 TIMES = pa.schema(
     [
         *_EVENT,
@@ -124,7 +126,8 @@ class Question(NamedTuple):
 
 QUESTIONS = {
     "epochs": Question(
-        ("epochs", "skew", "times"), ("receives_before_sends", "receives_before_sends_corrected")
+        ("epochs", "skew", "times"),
+        ("receives_before_sends", "receives_before_sends_corrected", "times_backwards"),
     ),
     "stamp": Question(("stamps",), ("ordered_pairs", "concurrent_pairs")),
     "verify-clocks": Question(
@@ -172,6 +175,9 @@ def _sound(table: pa.Table, analysis: Analysis) -> Iterator[tuple[pa.Table, list
         yield table, unite(table)
         return
     except TraceFormatError as error:
+        if error.field == "causes":
+            yield from _sound(_without_absent_causes(table, analysis), analysis)
+            return
         names = pc.unique(table["computation"])
         if len(names) == 1:
             row = {"computation": names[0].as_py(), "reason": str(error)}
@@ -180,6 +186,30 @@ def _sound(table: pa.Table, analysis: Analysis) -> Iterator[tuple[pa.Table, list
             return
     for half in (names[: len(names) // 2], names[len(names) // 2 :]):
         yield from _sound(table.filter(pc.is_in(table["computation"], value_set=half)), analysis)
+
+
+def _without_absent_causes(table: pa.Table, analysis: Analysis) -> pa.Table:
+    """The rows with causes that are events; the others are named in the quarantine."""
+    known = set(zip(*(table[name].to_pylist() for name in ("computation", "process", "seq")), strict=True))
+    rows = table.select(["computation", "process", "seq", "causes"]).to_pylist()
+    rejected = []
+    for row in rows:
+        present = []
+        for cause in row["causes"] or ():
+            if (row["computation"], cause["process"], cause["seq"]) in known:
+                present.append(cause)
+                continue
+            reason = (
+                f"{row['process']}#{row['seq']} names the cause {cause['process']}#{cause['seq']}, "
+                "which is not in the trace"
+            )
+            rejected.append({"computation": row["computation"], "reason": reason})
+        row["causes"] = present
+    analysis.add("quarantine", pa.Table.from_pylist(rejected, schema=QUARANTINE))
+    analysis.totals["quarantined"] += len(rejected)
+    at = table.schema.get_field_index("causes")
+    kept = pa.array([row["causes"] for row in rows], table.schema.field(at).type)
+    return table.set_column(at, table.schema.field(at), kept)
 
 
 def _analyse_union(
@@ -308,15 +338,28 @@ def _measure(c: Computation, table: pa.Table, questions: Sequence[str], analysis
         analysis.add("measures", measure(c, (source, target, gap) if received.size else None))
     if "epochs" not in questions:
         return
-    compared = np.flatnonzero(np.isin(c.owner, c.owner[target]))
-    analysis.add("skew", skew_table(*c.names_of(compared), skew.of(compared), origin[compared]))
+    backwards = _backwards(c, time, timed)
+    analysis.totals["times_backwards"] += int(backwards.sum())
+    told = np.flatnonzero(np.isin(c.owner, c.owner[c.process[timed]]))
+    analysis.add("skew", skew_table(*c.names_of(told), skew.of(told), origin[told], backwards[told]))
     events = np.flatnonzero(timed)
     columns = [*c.names_of(c.process[events]), pa.array(c.seq[events].astype(np.int64))]
     analysis.add("times", pa.table([*columns, time[events], corrected[events]], schema=TIMES))
 
 
-def skew_table(computations: pa.Array, processes: pa.Array, skew: Skew, origin: Ints) -> pa.Table:
-    columns = [computations, processes, skew.offsets, skew.drifts, origin, pa.array(skew.feasible)]
+def _backwards(c: Computation, time: Ints, timed: Ints) -> Ints:
+    """How often the clock of each process went back from one event that has a time to the next."""
+    chain = c.chain[timed[c.chain]]
+    earlier, later = chain[:-1], chain[1:]
+    back = (c.process[earlier] == c.process[later]) & (time[later] < time[earlier])
+    return np.bincount(c.process[later[back]], minlength=c.processes)
+
+
+def skew_table(
+    computations: pa.Array, processes: pa.Array, skew: Skew, origin: Ints, backwards: Ints
+) -> pa.Table:
+    told = [skew.offsets, skew.drifts, origin, pa.array(skew.feasible), backwards]
+    columns = [computations, processes, *told]
     return pa.table(columns, schema=SKEW)
 
 

@@ -9,8 +9,8 @@ the cut are compared with the others. Cost per cut: processes² + undelivered ca
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from .compiled import compiled
 from .computation import SEND, Computation
 from .linearization import Ints
 
@@ -33,7 +33,7 @@ class Sends(NamedTuple):
     slot_done: Ints  # the seq of its delivery, or NEVER
 
 
-@njit(cache=True)
+@compiled
 def last_sends(process, processes, sends, message, dest_offsets, slot_dest, width):  # type: ignore[no-untyped-def]
     """The columns `latest` and `newest` of Sends; sends are the send events in topological order."""
     latest = np.full((sends.size, width), -1, np.int32)
@@ -75,7 +75,7 @@ def index_sends(c: Computation, vectors: Ints) -> Sends:
     )
 
 
-@njit(cache=True)
+@compiled
 def units_of_cut(cut, first_process, s, units):  # type: ignore[no-untyped-def]
     """Write the maximal slots not delivered within the cut to units, by destination; returns how many.
 
@@ -111,7 +111,7 @@ def units_of_cut(cut, first_process, s, units):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(cache=True)
+@compiled
 def _is_covered(slot, sends, s):  # type: ignore[no-untyped-def]
     """Whether the slot's send happened before another of these sends."""
     for send in sends:
@@ -120,7 +120,7 @@ def _is_covered(slot, sends, s):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True)
+@compiled
 def _units_before(e, process, s, units):  # type: ignore[no-untyped-def]
     """The units necessary after everything that happened before e, e itself left out."""
     first = s.first[process]
@@ -129,7 +129,7 @@ def _units_before(e, process, s, units):  # type: ignore[no-untyped-def]
     return units_of_cut(cut, first, s, units)
 
 
-@njit(cache=True)
+@compiled
 def count_edge_units(message_send, process, dest_offsets, s):  # type: ignore[no-untyped-def]
     """How many units each slot's edge must carry."""
     n = s.vectors.shape[1]
@@ -152,7 +152,7 @@ def count_edge_units(message_send, process, dest_offsets, s):  # type: ignore[no
     return counts
 
 
-@njit(cache=True)
+@compiled
 def fill_edge_units(message_send, process, dest_offsets, s, offsets):  # type: ignore[no-untyped-def]
     """The units of each slot's edge, at offsets[slot]:offsets[slot + 1]."""
     n = s.vectors.shape[1]

@@ -17,9 +17,9 @@ is a batch, and `stamp` with the frontier as its state is all there is.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 
 from ..core.errors import TraceFormatError
+from .compiled import compiled
 from .linearization import Ints, linearize
 from .stamps import stamp_rows
 
@@ -50,6 +50,10 @@ class Epoch:
     edge_offsets: Ints
     edge_process: Ints
     edge_seq: Ints
+    names: tuple[str, ...] = ()  # of the processes, for messages
+
+    def name(self, process: int, seq: int) -> str:
+        return f"{self.names[process] if self.names else f'process {process}'}#{seq}"
 
     @property
     def events(self) -> int:
@@ -119,7 +123,7 @@ def arrange(epoch: Epoch, frontier: Frontier) -> Arranged:
     if (edge_rows < 0).any():
         at = int(np.argmax(edge_rows < 0))
         raise TraceFormatError(
-            f"event #{epoch.edge_seq[at]} of process {epoch.edge_process[at]} is the cause of a later one "
+            f"{epoch.name(int(epoch.edge_process[at]), int(epoch.edge_seq[at]))} is the cause of a later one "
             "and the frontier has forgotten it"
         )
     lengths = np.diff(epoch.edge_offsets)[order]
@@ -198,7 +202,7 @@ def complete(summary: Frontier, frontier: Frontier) -> Frontier:
     return replace(summary, vectors=vectors)
 
 
-@njit(cache=True)
+@compiled
 def complete_rows(vectors, last, keys, old, seq_bits):  # type: ignore[no-untyped-def]
     n = last.size
     known = np.empty(n, vectors.dtype)  # to the old events joined so far, who thus cover older ones
@@ -225,8 +229,8 @@ def _chain_offsets(epoch: Epoch, frontier: Frontier) -> Ints:
     if not np.array_equal(expected, epoch.seq):
         at = int(np.argmax(expected != epoch.seq))
         raise TraceFormatError(
-            f"event #{epoch.seq[at]} of process {epoch.process[at]} follows #{expected[at] - 1}: the events "
-            "of an epoch are given by process and seq, from where the frontier ends"
+            f"{epoch.name(int(epoch.process[at]), int(epoch.seq[at]))} follows #{expected[at] - 1}: the "
+            "events of an epoch are given by process and seq, from where the frontier ends"
         )
     return starts
 
@@ -239,7 +243,7 @@ def _places(epoch: Epoch, frontier: Frontier, starts: Ints) -> Ints:
     if beyond.any():
         at = int(np.argmax(beyond))
         raise TraceFormatError(
-            f"event #{epoch.edge_seq[at]} of process {p[at]} is named as a cause and lies in no epoch so "
+            f"{epoch.name(int(p[at]), int(epoch.edge_seq[at]))} is named as a cause and lies in no epoch so "
             "far: the cuts are not consistent, or the event is missing"
         )
     return np.where(epoch.edge_seq > frontier.last[p], place, -1)
@@ -257,5 +261,9 @@ def _rows(epoch: Epoch, frontier: Frontier, row_of: Ints, process: Ints, seq: In
 
 def _cycle(epoch: Epoch, position: Ints) -> str:
     stuck = np.flatnonzero(position < 0)[:5]
-    names = ", ".join(f"#{epoch.seq[e]} of process {epoch.process[e]}" for e in stuck)
-    return f"happened-before has a cycle; among the events that wait for one another: {names}"
+    names = ", ".join(epoch.name(int(epoch.process[e]), int(epoch.seq[e])) for e in stuck)
+    return (
+        f"happened-before has a cycle; among the events that wait for one another: {names}. No computation "
+        "can do that: a delivery is recorded before its send, or a cause after its effect; correct the seq, "
+        "message or causes of one of these events"
+    )

@@ -7,7 +7,8 @@ process, its `source` (the send of the message it delivers) and its `causes`. In
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from .compiled import compiled
 
 Ints = np.ndarray[Any, np.dtype[Any]]
 
@@ -15,7 +16,7 @@ Ints = np.ndarray[Any, np.dtype[Any]]
 NO_DELIVERY, FIRST, REPEATED, MISDELIVERED, NEVER_SENT = range(5)
 
 
-@njit(cache=True)
+@compiled
 def first_deliveries(deliveries, process, message, send, dest_offsets, slot_dest, slot_delivery, fate):  # type: ignore[no-untyped-def]
     """Fill slot_delivery and fate; deliveries must be in chain order so that the first comes first."""
     for e in deliveries:
@@ -34,7 +35,7 @@ def first_deliveries(deliveries, process, message, send, dest_offsets, slot_dest
             slot_delivery[slot] = e
 
 
-@njit(cache=True)
+@compiled
 def _unmet(e, position, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
     """A predecessor of e on another chain that has no position yet, or -1."""
     if source[e] >= 0 and position[source[e]] < 0:
@@ -45,7 +46,7 @@ def _unmet(e, position, source, cause_offsets, causes):  # type: ignore[no-untyp
     return -1
 
 
-@njit(cache=True)
+@compiled
 def linearize(process_offsets, chain_offsets, process, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
     """A topological order, computation by computation, and the position of each event in it.
 

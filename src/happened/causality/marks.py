@@ -10,8 +10,8 @@ Cost: events x processes. State: a row for each process and each event whose eff
 """
 
 import numpy as np
-from numba import njit
 
+from .compiled import compiled
 from .epochs import Epoch, Frontier, arrange, leave
 from .linearization import Ints
 from .measures import level_rows
@@ -54,7 +54,7 @@ def level_epoch(epoch: Epoch, state: Frontier, kept_process: Ints, kept_seq: Int
     return levels[a.row_of], leave(epoch, a, state, levels[:, None], kept_process, kept_seq)
 
 
-@njit(cache=True)
+@compiled
 def mark_rows(marks, entering, last, process, seq, relevant, edge_offsets, edges):  # type: ignore[no-untyped-def]
     n = marks.shape[1]
     capacity = 2 * process.size + n
@@ -91,7 +91,7 @@ def mark_rows(marks, entering, last, process, seq, relevant, edge_offsets, edges
     return effects[:found], cause_process[:found], cause_seq[:found]
 
 
-@njit(cache=True)
+@compiled
 def _longer(values, capacity):  # type: ignore[no-untyped-def]
     longer = np.empty(capacity, np.int64)
     longer[: values.size] = values

@@ -7,8 +7,8 @@ counting one), and events per level say how wide it is along the way.
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from .compiled import compiled
 from .computation import Computation
 from .linearization import FIRST, Ints
 
@@ -32,7 +32,7 @@ width         events per level, `at` one of at most STRETCHES equal stretches of
 STRETCHES = 100
 
 
-@njit(cache=True)
+@compiled
 def level_rows(levels, entering, last, process, edge_offsets, edges):  # type: ignore[no-untyped-def]
     """Fill levels[entering:], one per event in topological order; rows and `last` as in stamp_rows."""
     for e in range(process.size):

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import numpy as np
-from numba import njit
 
+from .compiled import compiled
 from .computation import Computation, Trace, encode
 from .linearization import Ints
 from .stamps import stamp_computation
@@ -76,7 +76,7 @@ def _overtaken(c: Computation, slots: Ints, vectors: Ints, same_sender_only: boo
     return np.where(found >= 0, slots[found], -1)
 
 
-@njit(cache=True)
+@compiled
 def early_deliveries(  # type: ignore[no-untyped-def]
     deliveries, send, dest, channel, seq, vectors, queue, channel_ends, channel_sender, dest_channels,
     same_sender_only,

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from .compiled import compiled
 from .computation import Computation, Trace, encode
 from .linearization import Ints
 from .stamps import stamp_computation
@@ -31,7 +31,7 @@ PREDECESSORS = pa.schema(
 )
 
 
-@njit(cache=True)
+@compiled
 def newest_relevant(chain_offsets, chain, relevant):  # type: ignore[no-untyped-def]
     """For each place in `chain`, the newest relevant event of that process up to there, itself included."""
     newest = np.full(chain.size, -1, np.int64)
@@ -44,7 +44,7 @@ def newest_relevant(chain_offsets, chain, relevant):  # type: ignore[no-untyped-
     return newest
 
 
-@njit(cache=True)
+@compiled
 def _keep_maximal(candidate, maximal, count, vectors, entry, seq):  # type: ignore[no-untyped-def]
     """Add a candidate to maximal[:count] unless it happened before one of them; those before it leave."""
     kept = 0
@@ -59,7 +59,7 @@ def _keep_maximal(candidate, maximal, count, vectors, entry, seq):  # type: igno
     return kept + 1
 
 
-@njit(cache=True)
+@compiled
 def reduction_edges(vectors, process, first, seq, relevant, chain_offsets, newest):  # type: ignore[no-untyped-def]
     """(effects, causes) by event index, for events in topological order, each effect's causes together.
 

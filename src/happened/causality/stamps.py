@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from .compiled import compiled
 from .computation import Computation, Trace, encode
 from .linearization import Ints
 
 
-@njit(cache=True)
+@compiled
 def stamp_rows(vectors, entering, last, first, process, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
     """Fill vectors[entering:], one row per event in topological order.
 

@@ -8,14 +8,14 @@ Cost: deliveries x processes.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from .compiled import compiled
 from .computation import Computation
 from .linearization import Ints
 from .verdict import Disagreement, Verdict
 
 
-@njit(cache=True)
+@compiled
 def disagreements(message, dest_ends, first, chosen, messages, limit):  # type: ignore[no-untyped-def]
     """Whether two processes share two messages, how many deliveries disagree, and the first `limit` pairs.
 

@@ -13,8 +13,8 @@ Cost: n² numbers for each process and each event whose effects are still to com
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from .compiled import compiled
 from .epochs import Epoch, Frontier, arrange, event_keys, split_keys
 from .linearization import Ints
 
@@ -90,7 +90,7 @@ def _old_rows(state: UnitState) -> Frontier:
     return Frontier(state.last, *split_keys(keys), np.empty((keys.size, 0), np.int32))
 
 
-@njit(cache=True)
+@compiled
 def most_open(entering, events, edge_offsets, edges, uses):  # type: ignore[no-untyped-def]
     """How many events of the epoch have, at some moment, effects still to come."""
     left = uses.copy()
@@ -106,7 +106,7 @@ def most_open(entering, events, edge_offsets, edges, uses):  # type: ignore[no-u
     return most + 1
 
 
-@njit(cache=True)
+@compiled
 def fold(  # type: ignore[no-untyped-def]
     process, seq, event, entering, edge_offsets, edges, is_slot, row_process, row_seq, uses, held, pool, used,
     current, dest_offsets, dests, counts,

@@ -11,15 +11,17 @@ The output directory appears when everything in it is there.
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..causality.analysis import EVERYTHING, QUESTIONS, TABLES, TIMESTAMPS
-from ..core.errors import CausalityError
+from ..core.errors import CausalityError, TraceFormatError
 from .events import fault, local_files, read_events
 from .large import WHOLE_EVENTS, LargeComputation, Progress
 from .storage import whole_directory, write_part
@@ -48,7 +50,7 @@ def analyze(
         raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {timestamps!r}")
     progress("reading")
     rows = read_events(spark, trace)
-    with whole_directory(out) as folder:
+    with whole_directory(out) as folder, _readable():
         summary = analyze_events(
             spark,
             rows,
@@ -62,6 +64,18 @@ def analyze(
         (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
         finish(folder, summary)
     return summary
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Damage inside a file shows only when it is read."""
+    try:
+        yield
+    except PySparkException as error:
+        if "FAILED_READ_FILE" not in str(error):
+            raise
+        reason = next(line for line in str(error).splitlines() if "FAILED_READ_FILE" in line)
+        raise TraceFormatError(f"a part of the trace cannot be read; make it again: {reason}") from error
 
 
 def analyze_events(

@@ -10,17 +10,27 @@ from urllib.parse import unquote, urlparse
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from ..core.errors import TraceFormatError
+from ..trace.reader import open_part
 from ..trace.schema import KINDS
 from .schemas import TRACE
+
+CORRUPT = "_unreadable"
+"""A line of JSON that is none, as it stands."""
 
 
 def read_events(spark: SparkSession, path: Path) -> DataFrame:
     if path.is_file() and path.suffix in (".jsonl", ".ndjson", ".json"):
-        events = spark.read.schema(TRACE).json(str(path))
+        schema = StructType([*TRACE.fields, StructField(CORRUPT, StringType())])
+        events = spark.read.schema(schema).option("columnNameOfCorruptRecord", CORRUPT).json(str(path))
     else:
-        events = spark.read.schema(TRACE).parquet(str(_parquet(path)))
+        place = _parquet(path)
+        for part in [place] if place.is_file() else sorted(place.rglob("*.parquet")):
+            if not part.name.startswith((".", "_")):
+                open_part(part)
+        events = spark.read.schema(TRACE).parquet(str(place)).withColumn(CORRUPT, F.lit(None).cast("string"))
     return events.fillna({"computation": "", "relevant": False})
 
 
@@ -47,8 +57,10 @@ def local_files(events: DataFrame) -> list[str]:
 def fault() -> Column:
     """Why a row is not an event; null if it is."""
     kind, message = F.col("kind"), F.col("message")
+    unreadable = F.concat(F.lit("is not JSON: "), F.substring(CORRUPT, 1, 80))
     return (
-        F.when(F.col("process").isNull(), "no process")
+        F.when(F.col(CORRUPT).isNotNull(), unreadable)
+        .when(F.col("process").isNull(), "no process")
         .when(F.col("seq").isNull() | (F.col("seq") < 1), "seq is not a number from 1")
         .when(
             kind.isNull() | ~kind.isin(*KINDS),

@@ -24,7 +24,7 @@ from ..causality.measures import measure_rows
 from ..core.errors import TraceFormatError
 from .folds import FOLDS, fold
 from .layout import Layout, lay_out
-from .skew import corrected_times
+from .skew import Clocks, backwards, corrected_times
 from .stamp import stamp
 from .storage import write_part
 from .total import count_disagreements
@@ -85,12 +85,11 @@ class LargeComputation:
             totals += self._violations(layout)
         if "epochs" in self.questions:
             self._epochs(layout)
-            if layout.clocks.timed:
-                self._skew(layout)
+            if layout.clocks is not None:
+                totals += self._skew(layout, layout.clocks)
         if "measures" in self.questions:
             self._measures(layout)
         self._quarantine(layout.rejected)
-        totals["quarantined"] += len(layout.rejected)
         totals["computations"] += 1
         totals["concurrent_pairs"] += self.size * (self.size - 1) // 2 - totals["ordered_pairs"]
         return totals
@@ -151,13 +150,16 @@ class LargeComputation:
         ]
         write_part(self.folder / "epochs", self.part, pa.table(columns, schema=EPOCHS))
 
-    def _skew(self, layout: Layout) -> None:
+    def _skew(self, layout: Layout, clocks: Clocks) -> Counter[str]:
         n = len(layout.names)
         names = pa.repeat(layout.computation, n), pa.array(layout.names, pa.string())
-        table = skew_table(*names, layout.clocks.skew, np.full(n, layout.clocks.origin))
+        back = backwards(self.events)
+        counts = np.array([back.get(name, 0) for name in layout.names], np.int64)
+        table = skew_table(*names, clocks.skew, np.full(n, clocks.origin), counts)
         write_part(self.folder / "skew", self.part, table)
         rows = self.events.sparkSession.createDataFrame(table.to_pandas())
         self._write(corrected_times(self.events, rows), "times")
+        return Counter({"times_backwards": int(counts.sum())})
 
     def _measures(self, layout: Layout) -> None:
         """Events per process and traffic per pair; the folds have written depth and width."""

@@ -34,6 +34,9 @@ FINE_SLOTS = 400_000
 """Processes x fine slots of time that reach the driver to place the cuts."""
 
 
+MOST_NAMED = 1000
+"""Causes that are no events; more are only counted."""
+
 SHARES = {"edges": 5, "kept": 2, "slots": 4, "addressed": 3, "relevant": 2}
 """What an epoch is given, and the columns of each."""
 
@@ -46,7 +49,7 @@ class Layout:
     computation: str
     names: tuple[str, ...]
     cuts: Ints  # epochs x processes
-    clocks: Clocks
+    clocks: Clocks | None  # of a computation that has times
     totals: dict[str, int]
     pairs: list[Row]
     all_relevant: bool
@@ -87,21 +90,23 @@ def lay_out(
     names = tuple(sorted(chains))
     counts = np.array([chains[name] for name in names], np.int64)
     index = spark.createDataFrame(list(zip(names, range(len(names)), strict=True)), "process string, p int")
+    _one_send_each(events)
     kind = handover(events)
     totals = match_in_files(spark, files, computation, names, kind, store) if files else None
     if totals is None:
         totals = _join(events, index, kind, store)
-    rejected = _reject(spark, store / "edges", names, counts)
+    rejected, absent = _reject(spark, store / "edges", names, counts)
     earliest = events.agg(F.min("time")).first()[0]
     edges = spark.read.parquet(str(store / "edges")).where("target_seq is not null")
-    clocks = estimate(edges, len(names), earliest or 0)
+    clocks = estimate(edges, len(names), earliest) if earliest is not None else None
+    offsets = clocks.skew.offsets if clocks is not None else np.zeros(len(names), np.int64)
     pairs = _pairs(edges, clocks)
     totals["receives_before_sends"] = sum(row["before"] for row in pairs)
     totals["receives_before_sends_corrected"] = sum(row["after"] for row in pairs)
-    cuts = _propose(events, index, names, counts, clocks.skew.offsets, math.ceil(counts.sum() / per_epoch))
+    cuts = _propose(events, index, names, counts, offsets, math.ceil(counts.sum() / per_epoch))
     shares = sorted(str(path) for path in (store / "edges").glob("*.parquet"))
     cuts, rounds = make_consistent(cuts, lambda proposed: _look(spark, shares, proposed, counts))
-    totals |= {"events": int(counts.sum()), "processes": len(names), "rounds": rounds}
+    totals |= {"events": int(counts.sum()), "processes": len(names), "rounds": rounds, "quarantined": absent}
     relevant = _relevant(events, index, store)
     _scatter(spark, shares, relevant, cuts, counts, store)
     return Layout(
@@ -159,26 +164,41 @@ def _chains(events: DataFrame, computation: str) -> dict[str, int]:
     return {row["process"]: 0 for row in silent.distinct().collect()} | lengths
 
 
-def _reject(spark: SparkSession, path: Path, names: tuple[str, ...], counts: Ints) -> list[str]:
+def _one_send_each(events: DataFrame) -> None:
+    """Names are compared only where their hashes meet: shuffling hashes is cheaper than shuffling names."""
+    sends = events.where(F.col("kind") == "send").withColumn("hash", F.xxhash64("message"))
+    met = sends.groupBy("hash").count().where("count > 1").select("hash")
+    twice = sends.join(met, "hash", "left_semi").groupBy("message").count().where("count > 1").head(1)
+    if twice:
+        raise TraceFormatError(
+            f"{twice[0]['message']!r} has been sent {twice[0]['count']} times; give each send its own name",
+            field="message",
+        )
+
+
+def _reject(spark: SparkSession, path: Path, names: tuple[str, ...], counts: Ints) -> tuple[list[str], int]:
     """Name the causes that are no events, and leave their edges out from here on."""
     edges = spark.read.parquet(str(path))
     lengths = spark.createDataFrame(list(enumerate(map(int, counts))), "source int, length long")
     absent = edges.join(F.broadcast(lengths), "source").where(
         (F.col("source_seq") > F.col("length")) | (F.col("source_seq") < 1)
     )
-    return [
+    named = [
         f"{names[row['target']]}#{row['target_seq']} names the cause "
         f"{names[row['source']]}#{row['source_seq']}, which is not in the trace"
-        for row in absent.limit(1000).collect()
+        for row in absent.limit(MOST_NAMED).collect()
     ]
+    return named, len(named) if len(named) < MOST_NAMED else absent.count()
 
 
-def _pairs(edges: DataFrame, clocks: Clocks) -> list[Row]:
+def _pairs(edges: DataFrame, clocks: Clocks | None) -> list[Row]:
     """Per pair of processes: messages delivered, corrected latency, and deliveries before their sends."""
-    since = edges.withColumn("since", F.col("sent") - clocks.origin)
+    if clocks is None:
+        told = edges.withColumn("corrected", F.lit(None).cast("long"))
+    else:
+        told = with_skew(edges.withColumn("since", F.col("sent") - clocks.origin), clocks.skew)
     return (
-        with_skew(since, clocks.skew)
-        .groupBy("source", "target")
+        told.groupBy("source", "target")
         .agg(
             F.count(F.when(F.col("slot"), 1)).alias("messages"),
             F.min("corrected").alias("latency_min"),

@@ -1,6 +1,7 @@
 """A Spark session whose Python workers are this interpreter and can import this package."""
 
 import os
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -12,6 +13,7 @@ import happened
 
 from ..core.errors import CausalityError
 
+ROOT = Path(happened.__file__).parent
 DEFAULT_MASTER = "local[*]"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -44,17 +46,18 @@ def session(master: str | None = None, *, memory: str = "2g") -> SparkSession:
         raise
     # Two tasks a core: the default of 200 would cost more in starting tasks than most traces take.
     spark.conf.set("spark.sql.shuffle.partitions", str(max(4, 2 * spark.sparkContext.defaultParallelism)))
-    if not spark.sparkContext.master.startswith("local"):
+    if not ROOT.is_dir() or not spark.sparkContext.master.startswith("local"):
         spark.sparkContext.addPyFile(str(package_zip()))
     return spark
 
 
 def package_zip() -> Path:
     """This package as a zip for executors that do not have it installed."""
-    root = Path(happened.__file__).parent
     target = Path(tempfile.mkdtemp(prefix="happened-")) / "happened.zip"
+    if not ROOT.is_dir():  # it lies in an archive; workers look only into those called .zip
+        return Path(shutil.copy(next(parent for parent in ROOT.parents if parent.is_file()), target))
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(root.rglob("*")):
+        for path in sorted(ROOT.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                archive.write(path, Path("happened") / path.relative_to(root))
+                archive.write(path, Path("happened") / path.relative_to(ROOT))
     return target

@@ -9,7 +9,7 @@ Cost  two aggregations of the edges by pair of processes, some more where offset
 from dataclasses import dataclass, replace
 
 import numpy as np
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from ..causality.linearization import Ints
@@ -22,7 +22,6 @@ class Clocks:
 
     skew: Skew
     origin: int
-    timed: bool  # whether any edge has times at both ends
 
 
 def estimate(edges: DataFrame, n: int, origin: int) -> Clocks:
@@ -30,7 +29,7 @@ def estimate(edges: DataFrame, n: int, origin: int) -> Clocks:
     timed = edges.where("gap is not null").withColumn("since", F.col("sent") - origin)
     skew = _offsets(timed, n, F.col("gap"))
     if skew.feasible.all():
-        return Clocks(skew, origin, not timed.isEmpty())
+        return Clocks(skew, origin)
     drifts = _drifts(timed, n)
     if drifts is not None:
         drifting = replace(skew, offsets=np.zeros(n, np.int64), drifts=drifts)
@@ -38,7 +37,7 @@ def estimate(edges: DataFrame, n: int, origin: int) -> Clocks:
         better = replace(_offsets(left, n, F.col("corrected")), drifts=drifts)
         if _backwards(timed, better) < _backwards(timed, skew):
             skew = better
-    return Clocks(skew, origin, True)
+    return Clocks(skew, origin)
 
 
 def _offsets(edges: DataFrame, n: int, gap: Column) -> Skew:
@@ -75,9 +74,17 @@ def with_skew(edges: DataFrame, skew: Skew) -> DataFrame:
     return edges.withColumn("corrected", F.col("gap") - there + here)
 
 
+def backwards(events: DataFrame) -> dict[str, int]:
+    """How often the clock of each process went back from one event that has a time to the next."""
+    before = F.lag("time").over(Window.partitionBy("process").orderBy("seq"))
+    timed = events.where(F.col("time").isNotNull()).select("process", "seq", "time")
+    back = timed.withColumn("before", before).where(F.col("time") < F.col("before"))
+    return {row["process"]: row["count"] for row in back.groupBy("process").count().collect()}
+
+
 def corrected_times(events: DataFrame, skew: DataFrame) -> DataFrame:
     """Rows of causality.analysis.TIMES, from the events of one computation and its rows of SKEW."""
-    known = F.broadcast(skew.drop("feasible"))
+    known = F.broadcast(skew.drop("feasible", "backwards"))
     ahead = F.col("offset") + F.rint(F.col("drift") * (F.col("time") - F.col("origin"))).cast("long")
     return (
         events.where(F.col("time").isNotNull())

@@ -84,7 +84,7 @@ def build_epoch(layout: Layout, k: int, edges: Ints) -> tuple[Epoch, Ints]:
     order = np.argsort(place, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=process.size))]).astype(np.int64)
     edges = edges[order]
-    return Epoch(n, process, seq, offsets, edges[:, 0], edges[:, 1]), edges
+    return Epoch(n, process, seq, offsets, edges[:, 0], edges[:, 1], layout.names), edges
 
 
 def places(layout: Layout, k: int, process: Ints, seq: Ints) -> Ints:

@@ -27,6 +27,8 @@ def on_tasks(
             return json.dumps({"result": work(number)})
         except TraceFormatError as error:  # running the task again would not mend the trace
             return json.dumps({"fault": str(error)})
+        except pa.ArrowException as error:
+            return json.dumps({"fault": f"a part of the trace cannot be read: {error}"})
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

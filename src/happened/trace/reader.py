@@ -49,7 +49,7 @@ def count(path: str | os.PathLike[str]) -> int:
     if path.suffix in JSON_SUFFIXES and path.is_file():
         with path.open("rb") as lines:
             return sum(1 for _ in lines)
-    return sum(_open(part).metadata.num_rows for part in _parts(path))
+    return sum(open_part(part).metadata.num_rows for part in _parts(path))
 
 
 def _parts(path: Path) -> list[Path]:
@@ -75,14 +75,15 @@ def _parts(path: Path) -> list[Path]:
 def read_part(path: Path, groups: Sequence[int] | None = None) -> pa.Table:
     """One Parquet part, or some row groups of it, by SCHEMA; not validated."""
     try:
-        file = _open(path)
+        file = open_part(path)
         table = file.read() if groups is None else file.read_row_groups(groups)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
     return pa.table([_column(table, field, path) for field in SCHEMA], schema=SCHEMA)
 
 
-def _open(path: Path) -> pq.ParquetFile:
+def open_part(path: Path) -> pq.ParquetFile:
+    """TraceFormatError if it has no Parquet footer: it was cut off, or is something else."""
     try:
         # ParquetFile, not read_table: directory names of the form a=b must not turn into columns.
         return pq.ParquetFile(path)

@@ -1,0 +1,55 @@
+"""Kernels are compiled when they are first called, and their machine code is kept for the next process.
+
+numba keeps it beside the source or in the user's cache, and for a package inside an archive only if that is
+called .zip, by its path. A wheel given to spark-submit is called .whl, and Spark copies what it ships to a
+new path for every run. So, of an archive, the content of the source says where its code is kept. Where
+nothing can be kept, every process compiles for itself: some 10 s.
+"""
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import config, njit
+from numba.core import caching
+
+
+def compiled(kernel: Callable[..., Any]) -> Any:
+    try:
+        return njit(cache=True)(kernel)
+    except RuntimeError:  # no place to keep the code
+        return njit(kernel)
+
+
+class ArchiveCacheLocator(caching.UserWideCacheLocator):
+    """In the user's cache, for functions of a package that lies in an archive."""
+
+    def __init__(self, kernel: Any, file: str) -> None:
+        super().__init__(kernel, file)
+        archive = next(parent for parent in Path(file).parents if parent.is_file())
+        with zipfile.ZipFile(archive) as opened:
+            source = opened.read(Path(file).relative_to(archive).as_posix())
+        self._stamp = hashlib.sha256(source).hexdigest()
+        self._cache_path = str(Path(self._cache_path).with_name(f"happened_{self._stamp[:16]}"))
+
+    def get_source_stamp(self) -> str:
+        return self._stamp
+
+    @classmethod
+    def from_function(cls, kernel: Any, file: str) -> "ArchiveCacheLocator | None":
+        if os.path.exists(file) or not any(parent.is_file() for parent in Path(file).parents):
+            return None
+        locator = cls(kernel, file)
+        try:
+            locator.ensure_cache_path()
+        except OSError:
+            return None
+        return locator
+
+
+if not os.path.exists(__file__):
+    usual = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator"
+    config.CACHE_LOCATOR_CLASSES = f"{usual},{__name__}.ArchiveCacheLocator"
