@@ -26,6 +26,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: $(STAMP) lint
+	@scripts/ensure-chromium
 	$(PYTEST)
 
 test-slow: $(STAMP)
@@ -39,6 +40,7 @@ bench: $(STAMP)
 
 fuzz: $(STAMP)
 	$(BIN)/python scripts/fuzz_wire.py
+	$(BIN)/python scripts/fuzz_handshake.py
 
 clean:
 	rm -rf $(VENV) build dist demo-output src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -50,13 +50,19 @@ class Fault(NamedTuple):
 
 
 def schedule(seed, duration, every):
-    """Faults about `every` so many seconds: any process killed, any pair cut, all healed in the end."""
+    """Faults about `every` so many seconds: any process killed, any pair cut, all healed in the end.
+
+    However short, it begins with a kill, a cut, and a kill of somebody else.
+    """
     dice, time_, faults = Random(f"{seed}/faults"), 0.3, []
-    while time_ < duration:
-        if dice.random() < 0.6:
-            faults.append(Fault(time_, "kill", (dice.choice(NAMES),), dice.uniform(0.0, 0.5)))
+    forced = [(name,) for name in dice.sample(NAMES, 2)]
+    forced.insert(1, tuple(dice.sample(NAMES, 2)))
+    while time_ < duration or forced:
+        who = forced.pop(0) if forced else tuple(dice.sample(NAMES, 1 if dice.random() < 0.6 else 2))
+        if len(who) == 1:
+            faults.append(Fault(time_, "kill", who, dice.uniform(0.0, 0.5)))
         else:
-            faults.append(Fault(time_, "cut", tuple(dice.sample(NAMES, 2)), dice.uniform(0.1, 1.0)))
+            faults.append(Fault(time_, "cut", who, dice.uniform(0.1, 1.0)))
         time_ += dice.expovariate(1 / every)
     return faults
 

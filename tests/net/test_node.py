@@ -641,6 +641,20 @@ def test_closing_waits_until_what_was_sent_has_arrived():
     run(scenario())
 
 
+@pytest.mark.parametrize("journaled", [False, True], ids=["in memory", "journaled"])
+def test_nodes_that_close_at_the_same_time_do_not_wait_for_each_other(tmp_path, journaled):
+    async def scenario():
+        async with nodes("a", "b", tmp_path=tmp_path if journaled else None, limits={"linger": 20}) as (a, b):
+            await until(lambda: a.stats()["peers"]["b"]["calling"] and b.stats()["peers"]["a"]["calling"])
+            for _ in range(100):
+                a.multicast_nowait(["b"], b"x")
+                b.multicast_nowait(["a"], b"y")
+            start = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - start < 10
+
+    run(scenario())
+
+
 def test_a_clock_set_back_disturbs_nothing(tmp_path, monkeypatch):
     ticks = itertools.count(2_000_000_000_000_000_000, -3_600_000_000_000)  # an hour back, each time
     monkeypatch.setattr("time.time_ns", lambda: next(ticks))

@@ -25,8 +25,18 @@ NAMES = (
     "psync",
     "sequencer",
     "topological",
+    "zoned-ks",
 )
-JOINED = {"acknowledged", "agreed", "causal-total", "cbcast", "histories", "sequencer", "topological"}
+JOINED = {
+    "acknowledged",
+    "agreed",
+    "causal-total",
+    "cbcast",
+    "histories",
+    "sequencer",
+    "topological",
+    "zoned-ks",
+}
 
 
 class ReactiveSystem(RuleBasedStateMachine):

@@ -1,16 +1,25 @@
 """The report: self-contained, complete, and safe with names from anywhere."""
 
 import xml.dom.minidom
-from collections import Counter
 from html.parser import HTMLParser
 
-import pyarrow.parquet as pq
 import pytest
 
 from causality import traces
-from happened.causality.analysis import TABLES, analyse
-from happened.report.drawings import Arrow, Mark, bars, compact, duration, line, matrix, space_time
-from happened.report.page import page
+from happened.report.drawings import (
+    Arrow,
+    Bar,
+    Mark,
+    bars,
+    compact,
+    duration,
+    line,
+    matrix,
+    short,
+    space_time,
+)
+from happened.report.page import _of_many_shapes, page
+from report.answers import write_answers
 
 OVERTAKEN = {
     "<p&>": [{"kind": "send", "message": "first", "to": ["q", "r"], "time": 5}],
@@ -25,14 +34,8 @@ OVERTAKEN = {
 }
 
 
-def analysed(tmp_path, chains):
-    analysis = analyse(traces.table(traces.number(chains)))
-    for name in TABLES:
-        (tmp_path / name).mkdir()
-        pq.write_table(analysis.table(name), tmp_path / name / "part.parquet")
-    edges = analysis.totals["necessary_edges"]
-    mean = analysis.totals["necessary_units"] / edges if edges else None
-    return Counter({**analysis.totals, "necessary_units_mean": mean})
+def analysed(folder, chains):
+    return write_answers(folder, traces.table(traces.number(chains)))
 
 
 class Links(HTMLParser):
@@ -63,6 +66,49 @@ def test_the_page_needs_nothing_from_anywhere(tmp_path):
     assert "@import" not in html
 
 
+def test_what_was_set_aside_is_there_with_its_reason(tmp_path):
+    circle = {"p": [{"kind": "internal", "causes": [{"process": "p", "seq": 1}]}]}
+    summary = analysed(tmp_path, circle)
+    html = page(tmp_path, summary)
+    assert "✗ 1 row was set aside" in html
+    assert "happened-before has a cycle: p#1 internal" in html
+
+
+def test_the_middle_of_a_long_witness_is_left_out(tmp_path):
+    """m0 is overtaken by m1, which knows of it through a chain of thirty processes."""
+    last = 30
+    chains = {"p00": [{"kind": "send", "message": "m0", "to": ["r", "p01"]}]}
+    for i in range(1, last):
+        chains[f"p{i:02d}"] = [
+            {"kind": "deliver", "message": "m0" if i == 1 else f"via{i:02d}"},
+            {"kind": "send", "message": f"via{i + 1:02d}", "to": [f"p{i + 1:02d}" if i < last - 1 else "r"]},
+        ]
+    chains["r"] = [{"kind": "deliver", "message": f"via{last}"}, {"kind": "deliver", "message": "m0"}]
+    summary = analysed(tmp_path, chains)
+    html = page(tmp_path, summary)
+    assert summary["causal_violations"] == 1
+    assert "… 51 …" in html
+    assert html.count('<circle class="mark"') == 4 + 1 + 4 + 1  # ends, the gap, and the late delivery
+
+
+def test_witnesses_of_every_length_are_shown_first(tmp_path):
+    def row(number, steps):
+        return {"path": [None] * steps, "early": number}
+
+    rows = [row(0, 2), row(1, 2), row(2, 5), row(3, 2), row(4, 3), row(5, 3)]
+    assert [each["early"] for each in _of_many_shapes(rows)] == [0, 4, 2, 1, 5, 3]
+
+
+def test_spans_without_messages_show_who_acted_upon_whom(tmp_path):
+    chains = {
+        "web": [{"kind": "internal"}],
+        "db": [{"kind": "internal", "causes": [{"process": "web", "seq": 1}]}],
+    }
+    html = page(tmp_path, analysed(tmp_path, chains))
+    assert "Who acted upon whom" in html
+    assert "Who spoke to whom" not in html
+
+
 def test_nothing_to_judge_is_undecided_and_not_a_pass(tmp_path):
     html = page(tmp_path, analysed(tmp_path, {"p": [{"kind": "internal"}]}))
     assert "undecided" in html
@@ -77,7 +123,7 @@ def test_nothing_to_judge_is_undecided_and_not_a_pass(tmp_path):
         matrix([], []),
         line([1, 5, 2], "along"),
         line([], "nothing"),
-        bars([("p", -3, "-3"), ("q", 4, "4")]),
+        bars([Bar("p", -3, "-3"), Bar("<q>" * 40, 4, "4", least=1)]),
         bars([]),
     ],
 )
@@ -86,5 +132,14 @@ def test_every_picture_is_well_formed(picture):
 
 
 def test_numbers_read_well():
-    assert [compact(value) for value in (3, 1500, 2_000_000, 7e9)] == ["3", "1.5k", "2M", "7G"]
-    assert [duration(value) for value in (12, 1500, 2.5e6, 3e9)] == ["12 ns", "1.5 µs", "2.5 ms", "3 s"]
+    assert [compact(value) for value in (3, 999.4, 999.6, 1500, 2_000_000, 7e9, 2e12)] == [
+        "3", "999", "1k", "1.5k", "2M", "7G", "2,000G",
+    ]  # fmt: skip
+    assert [duration(value) for value in (12, 1500, -2.5e6, 3e9, 9e10, 5.4e12, 4e14)] == [
+        "12 ns", "1.5 µs", "-2.5 ms", "3 s", "1.5 min", "1.5 h", "4.63 d",
+    ]  # fmt: skip
+
+
+def test_long_names_keep_both_ends():
+    assert short("checkout-7f9c6d5b4-x2x9v", 12) == "checkou…2x9v"
+    assert short("checkout", 12) == "checkout"

@@ -25,6 +25,7 @@ NAMES = (
     "psync",
     "sequencer",
     "topological",
+    "zoned-ks",
 )
 
 

@@ -24,6 +24,7 @@ NAMES = (
     "psync",
     "sequencer",
     "topological",
+    "zoned-ks",
 )
 KINDS = {
     "acknowledged": {"AcknowledgedMessage", "Acknowledgement"},
@@ -36,6 +37,7 @@ KINDS = {
     "psync": {"PsyncMessage"},
     "sequencer": {"SequencerRequest", "SequencerOrder", "SequencerHandover", "SequencerAnnouncement"},
     "topological": {"HopMessage"},
+    "zoned-ks": {"ZonedMessage"},
 }
 
 
@@ -142,7 +144,7 @@ def frame(protocol, *numbers, tail=b""):
     return bytes(head + body)
 
 
-@pytest.mark.parametrize("protocol", [*range(30, 37), 60, 61])
+@pytest.mark.parametrize("protocol", [*range(30, 37), 60, 61, 70])
 @pytest.mark.parametrize("kind", range(5))
 @pytest.mark.parametrize("tail", [b"", b"\xff" * 40, b"\x7f" * 40, b"\x00" * 40], ids=["", "ff", "7f", "00"])
 def test_huge_counts_and_unknown_kinds_are_refused(protocol, kind, tail):

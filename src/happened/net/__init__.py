@@ -1,5 +1,7 @@
 """Real processes: a node, its links, its journal."""
 
+import logging
+
 from .errors import JournalError, NodeClosed, NodeError, NodeFull, PeerRefused
 from .limits import Limits
 from .node import Message, Node, Pending
@@ -17,3 +19,5 @@ __all__ = [
     "Pending",
     "Plaintext",
 ]
+
+logging.getLogger("happened").addHandler(logging.NullHandler())

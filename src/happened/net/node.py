@@ -266,8 +266,7 @@ class Node:
             self._state = "closed"
             return
         if self._state == "running":
-            self._state = "closing"
-            self._regulate()
+            self._state = "closing"  # links are still read: peers that close now need our acknowledgements
             with contextlib.suppress(TimeoutError, NodeClosed):
                 await asyncio.wait_for(self._drained(), self._limits.linger)
         await self.transport.close()
@@ -284,12 +283,16 @@ class Node:
         log.info("closed", extra={"node": self.name, "events": self._engine.events})
 
     async def _drained(self) -> None:
-        """Every peer that is present has acknowledged everything."""
+        """Every peer that is present has acknowledged everything, or is away and the journal keeps it."""
         await self.flush()
-        while any(self._engine.outboxes[link] for link in self._engine.present_links()):
+        while any(map(self._is_waited_for, self._engine.present_links())):
             self._space.clear()
             await self._space.wait()
             self._check_running(closing=True)
+
+    def _is_waited_for(self, link: int) -> bool:
+        is_there = self._names[link] in self._connected[True]
+        return bool(self._engine.outboxes[link]) and (is_there or self._journal is None)
 
     async def _put_away(self) -> None:
         """A last snapshot, so that the next start has nothing to replay."""
@@ -656,6 +659,8 @@ class Node:
 
     def disconnected(self, peer: str, outgoing: bool, reason: str) -> None:
         self._connected[outgoing].discard(peer)
+        if self._state == "closing":
+            self._space.set()
         if not reason:
             return
         key = (peer, reason)
@@ -770,11 +775,7 @@ class Node:
     def _regulate(self) -> None:
         """Which links to read."""
         engine, limits = self._engine, self._limits
-        if (
-            self._state == "closing"
-            or len(engine.unacknowledged) > limits.undelivered
-            or engine.staged > limits.staged
-        ):
+        if len(engine.unacknowledged) > limits.undelivered or engine.staged > limits.staged:
             wanted = set(engine.outboxes)
         elif sum(engine.held.values()) > limits.held:
             wanted = {link for link, held in engine.held.items() if held}

@@ -1,11 +1,14 @@
 """The report of an analysis: report.html, self-contained, from the tables beside it.
 
 In    the directory `happened analyze` wrote
-Out   one page: verdict, totals, witnesses as space–time diagrams, traffic, width, latency, skew, cost
-Reads at most a few hundred rows of each table, whatever its size; every figure names its table.
+Out   one page: verdicts, totals, what was set aside, witnesses as space–time diagrams, traffic, width,
+      latency, skew, cost
+Reads at most a few hundred rows of each table, whatever its size, and of the measures one computation;
+every figure names its table.
 """
 
 from html import escape
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -13,33 +16,68 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from .drawings import Arrow, Mark, bars, compact, duration, line, matrix, space_time
+from .drawings import Arrow, Bar, Mark, bars, compact, duration, line, matrix, space_time
+from .verdicts import rows_were, verdicts
 
 MOST_WITNESSES = 8
+WITNESSES_READ = 500
+MOST_STEPS = 9  # of a witness's path; of a longer one the middle is left out
 MOST_PROCESSES = 24
 MOST_MEASURES = 200_000
+MOST_SET_ASIDE = 20
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #1d2433; --paper: #fff; --line: #8a94a6; --accent: #1f5fbf;
-  --fault: #b3261e; --soft: #eef1f6; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e7eaf0; --paper: #14171d; --line: #6f7a8c;
-  --accent: #7fb0ff; --fault: #ff8a80; --soft: #1f242d; } }
+:root { color-scheme: light dark; --ink: #1d2433; --paper: #fff; --line: #a3acbb; --dim: #576174;
+  --accent: #1f5fbf; --fault: #b3261e; --soft: #eef1f6; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e7eaf0; --paper: #14171d; --line: #566072;
+  --dim: #a2acbc; --accent: #7fb0ff; --fault: #ff8a80; --soft: #1f242d; } }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2.2rem; }
-.verdict { font-size: 1.15rem; padding: .7rem 1rem; border-left: .4rem solid var(--accent);
-  background: var(--soft); } .verdict.violated { border-color: var(--fault); }
-table { border-collapse: collapse; } td, th { padding: .15rem .9rem .15rem 0; text-align: left; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; }
-figure { margin: .8rem 0 1.6rem; overflow-x: auto; } figcaption { color: var(--line); font-size: .9rem; }
-svg { font: 12px system-ui, sans-serif; height: auto; } svg text { fill: var(--ink); }
-.lane { text-anchor: end; } .note, .count { text-anchor: middle; } .count.light { fill: #fff; }
-.axis { stroke: var(--line); } .arrow { stroke: var(--accent); stroke-width: 1.5; }
+  max-width: 64rem; margin: 2rem auto 4rem; padding: 0 1rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem; }
+h3 { font-size: .95rem; margin: 0 0 .3rem; }
+.verdict { font-size: 1.15rem; padding: .7rem 1rem; margin: 0 0 .8rem; background: var(--soft);
+  border-left: .4rem solid var(--line); }
+.holds { border-color: var(--accent); } .violated { border-color: var(--fault); }
+.verdicts { display: grid; grid-template-columns: repeat(auto-fit, minmax(18rem, 1fr)); gap: .5rem;
+  list-style: none; padding: 0; margin: 0; }
+.verdicts li { padding: .4rem .8rem; border-left: .25rem solid var(--line); background: var(--soft); }
+.verdicts li.holds { border-color: var(--accent); } .verdicts li.violated { border-color: var(--fault); }
+.totals { display: grid; grid-template-columns: repeat(auto-fit, minmax(13.5rem, 1fr)); gap: 1.2rem 2rem; }
+table { border-collapse: collapse; } .totals table { width: 100%; }
+td, th { padding: .15rem .9rem .15rem 0; text-align: left; vertical-align: top; }
+.totals tr + tr { border-top: 1px solid var(--soft); }
+td.number { text-align: right; padding-right: 0; font-variant-numeric: tabular-nums; white-space: nowrap; }
+figure { margin: .8rem 0 1.6rem; } .picture { overflow-x: auto; }
+figcaption, .aside { color: var(--dim); font-size: .9rem; }
+svg { font: 12px system-ui, sans-serif; display: block; } svg text { fill: var(--ink); }
+.lane { text-anchor: end; } .note, .count { text-anchor: middle; }
+svg .count.inverse { fill: var(--paper); }
+.halo { stroke: var(--paper); stroke-width: 4px; stroke-linejoin: round; paint-order: stroke; }
+.axis { stroke: var(--line); } .grid { stroke: var(--soft); }
+.arrow { stroke: var(--accent); stroke-width: 1.5; }
 .arrow.fault { stroke: var(--fault); stroke-dasharray: 5 3; } .head { fill: var(--accent); }
 .head.fault { fill: var(--fault); } .mark { fill: var(--accent); } .mark.fault { fill: var(--fault); }
 .cell, .bar { fill: var(--accent); } .series { fill: none; stroke: var(--accent); stroke-width: 2; }
+.least { stroke: var(--paper); stroke-width: 2; }
 code { background: var(--soft); padding: 0 .25rem; }
 """
+
+GROUPS = {
+    "What there is": (
+        "computations", "events", "processes", "messages", "ordered_pairs", "concurrent_pairs",
+        "reduction_edges", "quarantined",
+    ),
+    "Order": (
+        "deliveries_judged", "causal_violations", "fifo_violations", "total_violations",
+        "necessary_units_mean",
+    ),
+    "Messages astray": ("lost", "duplicated", "misdelivered", "never_sent"),
+    "Clocks": (
+        "clocks_logged", "clock_mismatches", "clock_regressions", "clock_impossible",
+        "receives_before_sends", "receives_before_sends_corrected", "times_backwards",
+    ),
+}  # fmt: skip
+"""How the totals are arranged; those named nowhere here come last."""
 
 
 def write_report(folder: Path, summary: dict[str, Any]) -> None:
@@ -49,42 +87,58 @@ def write_report(folder: Path, summary: dict[str, Any]) -> None:
 def page(folder: Path, summary: dict[str, Any]) -> str:
     sections = [
         _totals(summary),
+        _set_aside(folder, summary),
         _witnesses(folder, summary),
         _traffic(folder),
         _width(folder),
         _latency(folder),
         _skew(folder, summary),
-        _cost(folder, summary),
+        _cost(summary),
     ]
+    causal, *others = verdicts(summary, timed=bool(_rows(folder, "times", 1)))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>What happened</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{STYLE}</style></head><body><h1>What happened, and what happened before it</h1>"
-        f"{_verdict(summary)}{''.join(sections)}</body></html>"
+        f'{causal.html("p", "verdict")}<ul class="verdicts">{"".join(one.html("li") for one in others)}</ul>'
+        f"{''.join(sections)}</body></html>\n"
     )
-
-
-def _verdict(summary: dict[str, Any]) -> str:
-    judged, early = summary["deliveries_judged"], summary["causal_violations"]
-    if not judged:
-        return '<p class="verdict">Causal order is undecided: there are no deliveries to judge.</p>'
-    if early:
-        return (
-            f'<p class="verdict violated">✗ Causal order is violated: {early:,} of {judged:,} deliveries '
-            "came too early.</p>"
-        )
-    return f'<p class="verdict">✓ Causal order holds: {judged:,} deliveries examined, no violation.</p>'
 
 
 def _totals(summary: dict[str, Any]) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(name.replace("_", " "))}</td><td class="number">{_number(value)}</td></tr>'
-        for name, value in summary.items()
-    )
-    return f"<h2>Totals</h2><table>{rows}</table>"
+    named = {name for names in GROUPS.values() for name in names}
+    groups = {**GROUPS, "Besides": tuple(name for name in summary if name not in named)}
+    tables = ""
+    for title, names in groups.items():
+        rows = "".join(
+            f"<tr><td>{escape(name.replace('_', ' '))}</td>"
+            f'<td class="number">{_number(summary[name])}</td></tr>'
+            for name in names
+            if name in summary
+        )
+        if rows:
+            tables += f"<section><h3>{title}</h3><table>{rows}</table></section>"
+    return f'<h2>Totals</h2><div class="totals">{tables}</div>'
 
 
 def _number(value: Any) -> str:
     return "–" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+
+
+def _set_aside(folder: Path, summary: dict[str, Any]) -> str:
+    rows = _rows(folder, "quarantine", MOST_SET_ASIDE)
+    if not rows:
+        return ""
+    body = "".join(
+        f"<tr><td>{escape(row['computation']) or '–'}</td><td>{escape(row['reason'] or '')}</td></tr>"
+        for row in rows
+    )
+    more = f" The first {len(rows)} reasons." if len(rows) == MOST_SET_ASIDE else ""
+    return (
+        f'<h2>Set aside</h2><p class="aside">{rows_were(summary["quarantined"])} no part of a computation.'
+        f"{more} Table: <code>quarantine</code>.</p>"
+        f"<table><tr><th>computation</th><th>reason</th></tr>{body}</table>"
+    )
 
 
 def _rows(folder: Path, table: str, most: int, where: pc.Expression | None = None) -> list[dict[str, Any]]:
@@ -100,69 +154,123 @@ def _largest(folder: Path, where: pc.Expression) -> str | None:
     if not table.num_rows:
         return None
     sums = table.group_by("computation").aggregate([("value", "sum")])
-    return str(sums.sort_by([("value_sum", "descending")])["computation"][0].as_py())
+    return str(sums.sort_by([("value_sum", "descending"), ("computation", "ascending")])["computation"][0])
 
 
 def _measure(folder: Path, name: str) -> tuple[str | None, pa.Table]:
-    """A measure of the largest computation."""
-    is_it = pc.field("measure") == name
-    computation = _largest(folder, is_it)
+    """A measure of the computation in which it is largest."""
+    computation = _largest(folder, pc.field("measure") == name)
+    return computation, _of_computation(folder, name, computation or "")
+
+
+def _of_computation(folder: Path, name: str, computation: str) -> pa.Table:
     data = ds.dataset(folder / "measures", format="parquet")
-    return computation, data.to_table(filter=is_it & (pc.field("computation") == (computation or "")))
+    return data.to_table(filter=(pc.field("measure") == name) & (pc.field("computation") == computation))
 
 
 def _witnesses(folder: Path, summary: dict[str, Any]) -> str:
     if not summary["causal_violations"]:
         return ""
-    rows = _rows(folder, "violations", MOST_WITNESSES, pc.field("order") == "causal")
-    shown = "".join(_witness(row) for row in rows)
+    rows = _rows(folder, "violations", WITNESSES_READ, pc.field("order") == "causal")
+    chosen = _of_many_shapes(rows)[:MOST_WITNESSES]
     return (
-        f"<h2>Witnesses</h2><p>The first {len(rows)} of {summary['causal_violations']:,}; all are in "
-        f"<code>violations</code>.</p>{shown}"
+        f'<h2>Witnesses</h2><p class="aside">{len(chosen)} of {summary["causal_violations"]:,}; all are in '
+        "<code>violations</code>. Arrows are messages and what a process did next; a square is a delivery "
+        f"that came too early.</p>{''.join(map(_witness, chosen))}"
     )
+
+
+def _of_many_shapes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Short paths before long ones, but first one of each length."""
+
+    def length(row: dict[str, Any]) -> int:
+        return len(row["path"] or [])
+
+    shapes = [list(same) for _, same in groupby(sorted(rows, key=length), key=length)]
+    ranked = [(rank, number, row) for number, same in enumerate(shapes) for rank, row in enumerate(same)]
+    return [row for _, _, row in sorted(ranked, key=lambda each: each[:2])]
 
 
 def _witness(row: dict[str, Any]) -> str:
     path = row["path"] or []
-    marks = [Mark(step["process"], f"{step['kind']} {step['message'] or ''}".strip()) for step in path]
-    arrows = [Arrow(i, i + 1) for i in range(len(path) - 1)]
+    half = MOST_STEPS // 2
+    elided = len(path) - 2 * half if len(path) > MOST_STEPS else 0
+    marks = [Mark(step["process"], f"{step['kind']}\n{step['message'] or ''}".strip()) for step in path]
+    if elided:
+        marks[half:-half] = [Mark(path[half]["process"], f"… {elided:,} …\nevents")]
+    arrows = [Arrow(i, i + 1) for i in range(len(marks) - 1)]
     early = len(marks)
     marks += [
-        Mark(row["process"], f"deliver {row['early']}", fault=True),
-        Mark(row["process"], f"deliver {row['overtaken']}"),
+        Mark(row["process"], f"deliver\n{row['early']}", fault=True),
+        Mark(row["process"], f"deliver\n{row['overtaken']}"),
     ]
     if path:
-        arrows += [Arrow(len(path) - 1, early, fault=True), Arrow(0, early + 1)]
+        arrows += [Arrow(early - 1, early, fault=True), Arrow(0, early + 1)]
     caption = (
         f"{escape(row['process'])} delivered {escape(row['early'])} (event {row['early_seq']}) before "
-        f"{escape(row['overtaken'])} (event {row['overtaken_seq']}), which was sent to it causally earlier"
+        f"{escape(row['overtaken'])} (event {row['overtaken_seq']}), which was sent to it causally "
+        f"earlier{_of(row['computation'])}"
     )
-    return f"<figure>{space_time(marks, arrows)}<figcaption>{caption}.</figcaption></figure>"
+    picture = space_time(marks, arrows)
+    return f'<figure><div class="picture">{picture}</div><figcaption>{caption}.</figcaption></figure>'
 
 
 def _traffic(folder: Path) -> str:
     computation, table = _measure(folder, "messages")
     if computation is None:
-        return ""
+        return _influence(folder)
     counts = {(row["process"], row["other"]): row["value"] for row in table.to_pylist()}
+    picture, left_out = _busiest(counts)
+    caption = f"Messages delivered, from the row's process to the column's{_of(computation)}.{left_out}"
+    return _figure("Who spoke to whom", picture, caption, "measures")
+
+
+def _influence(folder: Path) -> str:
+    """Without messages, the recorded causes say who acted upon whom: services that call one another."""
+    data = ds.dataset(folder / "predecessors", format="parquet")
+    across = pc.field("process") != pc.field("cause_process")
+    edges = data.head(MOST_MEASURES, columns=["cause_process", "process"], filter=across)
+    if not edges.num_rows:
+        return ""
+    pairs = edges.group_by(["cause_process", "process"]).aggregate([([], "count_all")]).to_pylist()
+    picture, left_out = _busiest({(row["cause_process"], row["process"]): row["count_all"] for row in pairs})
+    first = f" The first {MOST_MEASURES:,} only." if edges.num_rows == MOST_MEASURES else ""
+    caption = (
+        "Immediate predecessors on another process: how often the row's process acted directly upon the "
+        f"column's.{left_out}{first}"
+    )
+    return _figure("Who acted upon whom", picture, caption, "predecessors")
+
+
+def _busiest(counts: dict[tuple[str, str], float]) -> tuple[str, str]:
+    """The matrix of the busiest processes, and how many are left out."""
     busy: dict[str, float] = {}
     for ends, value in counts.items():
         for end in ends:
             busy[end] = busy.get(end, 0) + value
-    names = sorted(sorted(busy, key=lambda name: -busy[name])[:MOST_PROCESSES])
+    names = sorted(sorted(busy, key=lambda name: (-busy[name], name))[:MOST_PROCESSES], key=_natural)
     grid = [[counts.get((a, b), 0) for b in names] for a in names]
-    left_out = f" The {len(busy) - len(names)} least busy are left out." if len(busy) > len(names) else ""
-    caption = f"Messages delivered, sender by row{_of(computation)}.{left_out}"
-    return _figure("Who spoke to whom", matrix(names, grid), caption, "measures")
+    left_out = f" The {len(busy) - len(names):,} least busy are left out." if len(busy) > len(names) else ""
+    return matrix(names, grid), left_out
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    """p2 before p10."""
+    stem = name.rstrip("0123456789")
+    return stem, int(name[len(stem) :] or 0), name
 
 
 def _width(folder: Path) -> str:
-    computation, table = _measure(folder, "width")
+    computation = _largest(folder, pc.field("measure") == "depth")
     if computation is None:
         return ""
-    values = table.sort_by("at")["value"].to_pylist()
-    picture = line(values, "from the first level to the last")
-    caption = f"Concurrent events per level, a level for each event of the longest chain{_of(computation)}."
+    (depth,) = _of_computation(folder, "depth", computation)["value"].to_pylist()
+    values = _of_computation(folder, "width", computation).sort_by("at")["value"].to_pylist()
+    picture = line(values, "level", ("1", f"{depth:,.0f}"))
+    caption = (
+        "Events per level: they are concurrent. The level of an event is the length of the longest chain of "
+        f"causes that ends with it; the critical path has {depth:,.0f} events{_of(computation)}."
+    )
     return _figure("Concurrency along the way", picture, caption, "measures")
 
 
@@ -171,8 +279,16 @@ def _latency(folder: Path) -> str:
     if computation is None:
         return ""
     slowest = table.sort_by([("value", "descending")]).slice(0, 12).to_pylist()
-    rows = [(f"{row['process']} → {row['other']}", row["value"], duration(row["value"])) for row in slowest]
-    caption = f"Mean latency after correction for skew{_of(computation)}."
+    least = {
+        (row["process"], row["other"]): row["value"]
+        for row in _of_computation(folder, "latency_min", computation).to_pylist()
+    }
+    rows = [
+        Bar(f"{row['process']} → {row['other']}", row["value"], duration(row["value"]), least.get(pair))
+        for row in slowest
+        for pair in [(row["process"], row["other"])]
+    ]
+    caption = f"Mean latency after correction for skew, the least one marked in the bar{_of(computation)}."
     return _figure("Slowest pairs", bars(rows), caption, "measures")
 
 
@@ -182,37 +298,54 @@ def _skew(folder: Path, summary: dict[str, Any]) -> str:
     if not rows and not before:
         return ""
     worst = sorted(rows, key=lambda row: -abs(row["offset"]))[:16]
-    picture = bars([(row["process"], row["offset"], duration(row["offset"])) for row in worst])
+    several = len({row["computation"] for row in worst}) > 1
+    picture = bars(
+        [
+            Bar(
+                f"{row['process']} ({row['computation']})" if several else row["process"],
+                row["offset"],
+                f"{duration(row['offset'])}{_drift(row['drift'])}",
+            )
+            for row in worst
+        ]
+    )
     caption = (
-        f"How far a process's clock is ahead. {before:,} deliveries preceded their sends by the clocks; "
-        f"{after:,} after correction."
+        "How far a process's clock is ahead (to the left: behind) and how fast that grows; the largest "
+        f"{len(worst)}. {before:,} deliveries preceded their sends by the clocks; {after:,} after correction."
     )
     return _figure("Clocks that disagree", picture, caption, "skew")
 
 
-def _cost(folder: Path, summary: dict[str, Any]) -> str:
+def _drift(drift: float) -> str:
+    return f", {compact(drift * 1e6)} µs/s" if drift else ""
+
+
+def _cost(summary: dict[str, Any]) -> str:
     mean = summary["necessary_units_mean"]
     if mean is None:
         return ""
-    processes = summary["processes"]
+    processes = summary["processes"] / summary["computations"]
     rows = [
-        ("necessary units per message (the optimum)", compact(mean)),
-        ("a vector per message", compact(processes)),
-        ("a matrix per message", compact(processes**2)),
+        ("the optimum: what is necessary, as <code>ks</code> carries it", mean),
+        ("a vector, as broadcast protocols carry it", processes),
+        ("a matrix, as <code>rst</code> carries it", processes**2),
     ]
-    body = "".join(f'<tr><td>{name}</td><td class="number">{value}</td></tr>' for name, value in rows)
+    body = "".join(
+        f'<tr><td>{name}</td><td class="number">{compact(value)}</td></tr>' for name, value in rows
+    )
+    of = "" if summary["computations"] == 1 else f", at {compact(processes)} processes to a computation"
     return (
-        f"<h2>What causal order would have cost</h2><table>{body}</table>"
-        "<p>Entries of control information per transmission. Table: <code>necessary</code>.</p>"
+        f'<h2>What causal order would have cost</h2><table class="cost">{body}</table><p class="aside">'
+        f"Entries of control information per transmission, on average{of}. Table: <code>necessary</code>.</p>"
     )
 
 
 def _figure(title: str, picture: str, caption: str, table: str) -> str:
     return (
-        f"<h2>{title}</h2><figure>{picture}"
+        f'<h2>{title}</h2><figure><div class="picture">{picture}</div>'
         f"<figcaption>{caption} Table: <code>{table}</code>.</figcaption></figure>"
     )
 
 
 def _of(computation: str) -> str:
-    return f" in computation {escape(computation)}" if computation else ""
+    return f", in computation {escape(computation)}" if computation else ""

@@ -9,14 +9,16 @@ The output directory appears when everything in it is there.
 """
 
 import json
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-from pyspark.errors import PySparkException
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -71,11 +73,12 @@ def _readable() -> Iterator[None]:
     """Damage inside a file shows only when it is read."""
     try:
         yield
-    except PySparkException as error:
-        if "FAILED_READ_FILE" not in str(error):
+    except Py4JJavaError as error:
+        found = re.search(r"FAILED_READ_FILE.*?file:(?://)?(\S+?)\.?\s", str(error.java_exception))
+        if found is None:
             raise
-        reason = next(line for line in str(error).splitlines() if "FAILED_READ_FILE" in line)
-        raise TraceFormatError(f"a part of the trace cannot be read; make it again: {reason}") from error
+        reason = "cannot be read to its end; make it again, or remove it to analyse the other parts"
+        raise TraceFormatError(reason, file=unquote(found[1])) from error
 
 
 def analyze_events(
@@ -90,8 +93,8 @@ def analyze_events(
     progress: Progress = lambda what: None,
 ) -> dict[str, Any]:
     totals: Counter[str] = Counter()
-    totals["quarantined"] += _turn_away(rows.where(fault().isNotNull()), folder)
-    events = rows.where(fault().isNull())
+    totals["quarantined"] += _turn_away(rows.where(fault(rows).isNotNull()), folder)
+    events = rows.where(fault(rows).isNull())
     # Tasks may read the trace's own files only if every row of them is an event.
     files = [] if totals["quarantined"] else local_files(rows)
     progress("computations that fit a task")
@@ -138,7 +141,7 @@ def _turn_away(rows: DataFrame, folder: Path) -> int:
     turned = rows.select(
         F.coalesce("computation", F.lit("")).alias("computation"),
         F.concat_ws(
-            "", F.coalesce("process", F.lit("?")), F.lit("#"), F.col("seq"), F.lit(": "), fault()
+            "", F.coalesce("process", F.lit("?")), F.lit("#"), F.col("seq"), F.lit(": "), fault(rows)
         ).alias("reason"),
     )
     count = turned.count()

@@ -30,7 +30,7 @@ def read_events(spark: SparkSession, path: Path) -> DataFrame:
         for part in [place] if place.is_file() else sorted(place.rglob("*.parquet")):
             if not part.name.startswith((".", "_")):
                 open_part(part)
-        events = spark.read.schema(TRACE).parquet(str(place)).withColumn(CORRUPT, F.lit(None).cast("string"))
+        events = spark.read.schema(TRACE).parquet(str(place))
     return events.fillna({"computation": "", "relevant": False})
 
 
@@ -54,12 +54,12 @@ def local_files(events: DataFrame) -> list[str]:
     return sorted(paths) if paths and all(path.endswith(".parquet") for path in paths) else []
 
 
-def fault() -> Column:
+def fault(rows: DataFrame) -> Column:
     """Why a row is not an event; null if it is."""
     kind, message = F.col("kind"), F.col("message")
-    unreadable = F.concat(F.lit("is not JSON: "), F.substring(CORRUPT, 1, 80))
+    line = F.col(CORRUPT) if CORRUPT in rows.columns else F.lit(None).cast("string")
     return (
-        F.when(F.col(CORRUPT).isNotNull(), unreadable)
+        F.when(line.isNotNull(), F.concat(F.lit("is not JSON: "), F.substring(line, 1, 80)))
         .when(F.col("process").isNull(), "no process")
         .when(F.col("seq").isNull() | (F.col("seq") < 1), "seq is not a number from 1")
         .when(

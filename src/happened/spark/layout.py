@@ -95,7 +95,7 @@ def lay_out(
     totals = match_in_files(spark, files, computation, names, kind, store) if files else None
     if totals is None:
         totals = _join(events, index, kind, store)
-    rejected, absent = _reject(spark, store / "edges", names, counts)
+    rejected, absent = _reject(events, index, counts)
     earliest = events.agg(F.min("time")).first()[0]
     edges = spark.read.parquet(str(store / "edges")).where("target_seq is not null")
     clocks = estimate(edges, len(names), earliest) if earliest is not None else None
@@ -133,7 +133,7 @@ def _join(events: DataFrame, index: DataFrame, kind: str, store: Path) -> dict[s
 
 
 def _chains(events: DataFrame, computation: str) -> dict[str, int]:
-    """How many events each process has; destinations and causes that never act have none."""
+    """How many events each process has; destinations that never act have none."""
     bucket, bit = F.bitmap_bucket_number("seq"), F.bitmap_bit_position("seq")
     chains = (
         events.groupBy("process", bucket.alias("bucket"))
@@ -158,10 +158,8 @@ def _chains(events: DataFrame, computation: str) -> dict[str, int]:
                 field="seq",
             )
         lengths[row["process"]] = row["events"]
-    silent = events.select(F.explode("to").alias("process")).union(
-        events.select(F.explode("causes.process").alias("process"))
-    )
-    return {row["process"]: 0 for row in silent.distinct().collect()} | lengths
+    silent = events.select(F.explode("to").alias("process")).distinct()
+    return {row["process"]: 0 for row in silent.collect()} | lengths
 
 
 def _one_send_each(events: DataFrame) -> None:
@@ -176,16 +174,21 @@ def _one_send_each(events: DataFrame) -> None:
         )
 
 
-def _reject(spark: SparkSession, path: Path, names: tuple[str, ...], counts: Ints) -> tuple[list[str], int]:
-    """Name the causes that are no events, and leave their edges out from here on."""
-    edges = spark.read.parquet(str(path))
-    lengths = spark.createDataFrame(list(enumerate(map(int, counts))), "source int, length long")
-    absent = edges.join(F.broadcast(lengths), "source").where(
-        (F.col("source_seq") > F.col("length")) | (F.col("source_seq") < 1)
+def _reject(events: DataFrame, index: DataFrame, counts: Ints) -> tuple[list[str], int]:
+    """Name and count the causes that are no events; no edge is made of them."""
+    lengths = events.sparkSession.createDataFrame(list(enumerate(map(int, counts))), "p int, length long")
+    known = F.broadcast(index.join(lengths, "p").withColumnRenamed("process", "cause_process"))
+    causes = events.where(F.col("causes").isNotNull()).select(
+        "process", "seq", F.explode("causes").alias("cause")
     )
+    causes = causes.select(
+        "process", "seq", F.col("cause.process").alias("cause_process"), F.col("cause.seq").alias("cause_seq")
+    )
+    is_event = F.col("cause_seq").between(1, F.col("length"))
+    absent = causes.join(known, "cause_process", "left").where(~F.coalesce(is_event, F.lit(False)))
     named = [
-        f"{names[row['target']]}#{row['target_seq']} names the cause "
-        f"{names[row['source']]}#{row['source_seq']}, which is not in the trace"
+        f"{row['process']}#{row['seq']} names the cause {row['cause_process']}#{row['cause_seq']}, "
+        "which is not in the trace"
         for row in absent.limit(MOST_NAMED).collect()
     ]
     return named, len(named) if len(named) < MOST_NAMED else absent.count()

@@ -190,6 +190,8 @@ class _Part:
         causes = self.table["causes"]
         effect = pc.list_parent_indices(causes).to_numpy().astype(np.int64)
         flat = pc.list_flatten(causes)
+        known = pc.is_in(pc.struct_field(flat, "process"), value_set=self.names)
+        effect, flat = effect[known.to_numpy(zero_copy_only=False)], flat.filter(known)
         columns = [
             pa.array(self._index(pc.struct_field(flat, "process")).astype(np.int32)),
             pc.struct_field(flat, "seq").cast(pa.int64()),

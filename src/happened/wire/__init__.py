@@ -23,6 +23,7 @@ from . import (
     chain_two,
     flooding,
     histories,
+    incomplete,
     kim,
     ks,
     phased,
@@ -36,6 +37,7 @@ from . import (
     ses,
     three_phase,
     topological,
+    zoned_ks,
 )
 from .primitives import Encoded, Reader, write_number
 
@@ -74,6 +76,8 @@ CODECS: dict[int, ModuleType] = {
     36: three_phase,
     60: histories,
     61: topological,
+    70: zoned_ks,
+    71: incomplete,
 }
 _NUMBER_OF = {message: number for number, codec in CODECS.items() for message in codec.MESSAGES}
 

@@ -177,9 +177,14 @@ def _decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessa
     for s in waits:
         lag = data[at]
         at += 1
+        if lag >= 0x80:
+            if data[at] >= 0x80:
+                return None
+            lag = lag & 0x7F | data[at] << 7
+            at += 1
         level = clocks[s] - lag
         wait_for |= level << width * s
-        if lag >= 0x80 or level <= 0 or (s == sender and not lag):
+        if level <= 0 or (s == sender and not lag):
             return None
     if at > end:
         return None

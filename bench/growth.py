@@ -1,0 +1,67 @@
+"""How control information grows with the number of processes, in zones of ten with 90 % local traffic.
+
+    python bench/growth.py [--sizes 10 100 1000] [--per-process 50] [--protocols …] [--svg FILE] [--seed 1]
+
+Prints a line for each protocol and size, and what it comes to at a million. `ks` at 1,000 processes takes
+most of the time, minutes; `rst` is its formula. Numbers and what they mean: docs/large-systems.md.
+"""
+
+import argparse
+import sys
+from math import log10
+from pathlib import Path
+
+from happened.experiments.chart import Line, Point, draw
+from happened.experiments.growth import FORMULAS, ZONED, Growth, mean_hops, measure
+
+ZONE = 10
+MILLION = 1_000_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10, 100, 1000])
+    parser.add_argument(
+        "--per-process", type=int, default=50, help="messages that each process sends, on average"
+    )
+    parser.add_argument("--protocols", nargs="+", default=["rst", "ks", "topological", "zoned-ks"])
+    parser.add_argument("--svg", type=Path, help="draw the curves into this file")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    rows: dict[str, list[Growth]] = {}
+    print("protocol     processes  messages  entries/hop  largest   hops  entries/message")
+    for protocol in options.protocols:
+        for n in options.sizes:
+            row = measure(protocol, n, options.per_process * n, size=ZONE, seed=options.seed)
+            rows.setdefault(protocol, []).append(row)
+            messages = f"{row.messages:,}" if row.messages else "formula"
+            print(
+                f"{protocol:12} {n:9,} {messages:>9} {row.per_hop:12,.1f} {row.largest:8,} {row.hops:6.2f} "
+                f"{row.per_message:16,.1f}",
+                flush=True,
+            )
+        print(f"{protocol:12} {MILLION:9,} {'':9} {extrapolated(rows[protocol][-1])}", flush=True)
+    if options.svg:
+        options.svg.write_text(curves(rows))
+        print(f"curves in {options.svg}", file=sys.stderr)
+
+
+def extrapolated(last: Growth) -> str:
+    if last.protocol in FORMULAS:
+        return f"{FORMULAS[last.protocol](MILLION):,} entries, by formula"
+    if last.protocol in ZONED:
+        hops = mean_hops(MILLION, ZONE)
+        return f"{last.per_hop:,.1f} entries a hop, {hops:.2f} hops: {last.per_hop * hops:,.1f} a message"
+    return f"{last.per_hop * MILLION / last.processes:,.0f} entries, in proportion"
+
+
+def curves(rows: dict[str, list[Growth]]) -> str:
+    lines = [
+        Line(protocol, [Point(log10(row.processes), row.per_message, 0.0) for row in found])
+        for protocol, found in rows.items()
+    ]
+    return draw("Mean entries per application message", "processes, as a power of ten", lines)
+
+
+if __name__ == "__main__":
+    main()

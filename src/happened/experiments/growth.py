@@ -1,0 +1,136 @@
+"""How control information grows with a system that is built of zones.
+
+In    n processes in zones of `size`, joined in levels: the first process of each zone is its gateway, and so
+      many gateways make a zone of the next level, whose first is the gateway of that. Each process sends to
+      one other, 9 times in 10 of its own zone (`clusters`), with the simulator's usual times.
+Out   for each protocol and n the mean entries per hop, hops per application message, and entries per
+      application message, over the messages of the second half of the run.
+
+A protocol without zones needs one hop, so its two means are the same. For `rst` nothing is run: it carries n²
+numbers whatever happens.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..core.errors import LocalProtocolError
+from ..core.places import Branch, Place, Separator
+from ..ordering import create
+from ..sim.network import Network, parse_delay
+from ..sim.simulation import Simulation
+from ..sim.workload import Workload
+
+ZONED = ("topological", "zoned-ks")
+FORMULAS: dict[str, Callable[[int], int]] = {"rst": lambda n: n * n}
+DELAY = "exp:0.1"
+
+
+class Growth(NamedTuple):
+    protocol: str
+    processes: int
+    messages: int  # of the whole run; zero: by formula
+    per_hop: float
+    hops: float  # per application message
+    largest: int  # entries of one hop
+
+    @property
+    def per_message(self) -> float:
+        return self.per_hop * self.hops
+
+
+def place(me: int, n: int, size: int) -> Place:
+    """Where a process stands in zones of this size in as many levels as n takes."""
+    branches: list[Branch] = []
+    sides: list[int] = []
+    everybody, unit, level = (1 << n) - 1, 1, 0
+    while unit < n and me % unit == 0:
+        head = me - me % (unit * size)
+        members = range(head, min(head + unit * size, n), unit)
+        below = {member: ((1 << unit) - 1 << member) & everybody for member in members}
+        within = sum(below.values())
+        below[head] |= everybody & ~within
+        branches += [Branch(other, below[other], level) for other in members if other != me]
+        sides.append(everybody & ~below[me])
+        unit, level = unit * size, level + 1
+    neighbours = sum(1 << branch.towards for branch in branches)
+    separators = (Separator(1 << me, tuple(sides)),) if len(sides) > 1 else ()
+    return Place(neighbours, tuple(branches), separators)
+
+
+def measure(
+    protocol: str,
+    n: int,
+    messages: int,
+    *,
+    size: int = 10,
+    seed: int = 1,
+    progress: Callable[[int], object] | None = None,
+) -> Growth:
+    if size < 2 or n < size or n % size:
+        raise LocalProtocolError(f"{n} processes do not make zones of {size}")
+    if protocol in FORMULAS:
+        entries = FORMULAS[protocol](n)
+        return Growth(protocol, n, 0, entries, 1.0, entries)
+    if messages < 2:
+        raise LocalProtocolError(f"a run of {messages} messages has no second half to look at")
+
+    def make(me: int, n: int) -> Any:
+        return create(protocol, me, n, **({"place": place(me, n, size)} if protocol in ZONED else {}))
+
+    sizes = _Sizes(messages - messages // 2)
+    simulation = Simulation(
+        make,
+        n,
+        messages,
+        seed=seed,
+        workload=Workload(f"clusters:{n // size}"),
+        network=Network(delay=parse_delay(DELAY)),
+        control_sizes=sizes,
+        progress=progress,
+    )
+    left = simulation.run()
+    if left:
+        raise LocalProtocolError(f"{len(left)} messages were never delivered, the first of them {left[0]}")
+    return Growth(
+        protocol, n, messages, sizes.entries / sizes.hops, sizes.hops / (messages // 2), sizes.largest
+    )
+
+
+@dataclass(slots=True)
+class _Sizes:
+    """Looks at every hop where the simulator asks for its encoded size, which nobody needs here."""
+
+    to_skip: int  # messages
+    skipped: set[tuple[int, int]] = field(default_factory=set)
+    hops: int = 0
+    entries: int = 0
+    largest: int = 0
+
+    def __call__(self, messages: Sequence[Any]) -> list[int]:
+        for message in messages:
+            name = (message.sender, message.clock)
+            if len(self.skipped) < self.to_skip:
+                self.skipped.add(name)
+            elif name not in self.skipped:
+                entries, _ = message.size()
+                self.hops += 1
+                self.entries += entries
+                self.largest = max(self.largest, entries)
+        return [0] * len(messages)
+
+
+def mean_hops(n: int, size: int, local: float = 0.9) -> float:
+    """Hops of a message that stays in its zone so often, and else goes to anybody outside, uniformly.
+
+    Of the others, size^(k+1) - size^k share our zone at level k and none below: one hop there, and on both
+    sides one in each lower level whose gateway is another process, which it is in (size - 1) of size cases.
+    """
+    outside, hops, share = n - size, 0.0, (size - 1) / size
+    if not outside:
+        return 1.0
+    unit, level = size, 1
+    while unit < n:
+        hops += (min(unit * size, n) - unit) / outside * (1 + 2 * share * level)
+        unit, level = unit * size, level + 1
+    return local + (1 - local) * hops

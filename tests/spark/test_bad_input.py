@@ -1,0 +1,342 @@
+"""Every kind of bad input is named in the result; none is swallowed, none takes the rest down with it.
+
+One trace holds a computation for each fault and one that is sound; it is analysed whole and cut into epochs.
+Faults of logs go through `happened import` first.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from causality import traces
+from happened.causality import encode
+from happened.causality.analysis import TABLES, analyse
+from happened.causality.stamps import stamp_computation
+from happened.cli import main
+from happened.core.errors import TraceFormatError
+from happened.report.page import write_report
+from happened.spark.analyze import analyze
+from happened.spark.importing import run as import_on_spark
+from happened.trace.readers import Options
+from spark.test_analyze import write
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+MODES = {"whole": {}, "cut": {"whole_events": 20, "epoch_events": 10}}
+SOUND = 8  # events of the sound computation: it stays whole
+
+
+def conversation(computation, messages=16):
+    """p and q answer one another."""
+    chains = {"p": [], "q": []}
+    for number in range(messages):
+        sender, receiver = ("q", "p") if number % 2 else ("p", "q")
+        chains[sender].append(
+            {"kind": "send", "message": f"m{number}", "to": [receiver], "time": 100 * number}
+        )
+        chains[receiver].append({"kind": "deliver", "message": f"m{number}", "time": 100 * number + 50})
+    return traces.number(chains, computation)
+
+
+def event(rows, process, seq):
+    return next(row for row in rows if (row["process"], row["seq"]) == (process, seq))
+
+
+def shared_identity(rows):
+    """Another p, with events of its own."""
+    return [*rows, *({**row, "kind": "internal"} for row in rows[:5])]
+
+
+def own_cause(rows):
+    event(rows, "p", 4)["causes"] = [{"process": "p", "seq": 4}]
+    return rows
+
+
+def circle_of_causes(rows):
+    event(rows, "p", 3)["causes"] = [{"process": "q", "seq": 12}]
+    return rows
+
+
+def delivered_before_it_was_sent(rows):
+    """q delivers at the beginning what p sends at the end, having heard of that delivery."""
+    event(rows, "p", 15)["message"] = event(rows, "q", 1)["message"]
+    event(rows, "p", 1)["message"] = event(rows, "q", 15)["message"]
+    return rows
+
+
+def absent_cause(rows):
+    event(rows, "p", 4)["causes"] = [{"process": "nobody", "seq": 7}]
+    return rows
+
+
+def sent_twice(rows):
+    event(rows, "p", 3)["message"] = event(rows, "p", 1)["message"]
+    return rows
+
+
+QUARANTINED = {
+    shared_identity: r"(names an event twice|two events share one seq).*'p'",
+    own_cause: r"cycle.*\bp#4\b",
+    circle_of_causes: r"cycle.*\b[pq]#\d",
+    delivered_before_it_was_sent: r"cycle.*\b[pq]#\d",
+    absent_cause: r"p#4 names the cause nobody#7, which is not in the trace",
+    sent_twice: r"m0.* sent (before|2 times)",
+}
+"""Each fault, and what its computation is put aside with."""
+
+
+def backward_clocks(rows):
+    """Vector clocks as they should be, but one of q forgets what it knew; and times that count down.
+
+    So every delivery seems to precede its send, and no offset mends that.
+    """
+    (c,) = encode(traces.table(rows))
+    vectors = stamp_computation(c)
+    for e in range(c.events):
+        clock = {name: int(n) for name, n in zip(c.process_names, vectors[e], strict=True) if n}
+        rows[c.row[e]]["clock"] = clock
+    event(rows, "q", 10)["clock"] = {"q": 10, "p": 2}
+    for row in rows:
+        row["time"] = -row["time"]
+    return rows
+
+
+@pytest.fixture(scope="module")
+def bad_trace(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bad") / "trace"
+    rows = conversation("sound", SOUND // 2)
+    for spoil in (*QUARANTINED, backward_clocks):
+        rows += spoil(conversation(spoil.__name__))
+    rows += [
+        {"computation": "sound", "process": "p", "seq": 0, "kind": "internal"},
+        {"computation": "sound", "process": "p", "seq": 9, "kind": "whispered"},
+        {"computation": "sound", "process": "p", "seq": 9, "kind": "send", "message": "aimless"},
+    ]
+    write(rows, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def analysed(spark, bad_trace, tmp_path_factory):
+    """By mode, where the answers are and their summary."""
+    folder = tmp_path_factory.mktemp("answers")
+    return {
+        mode: (folder / mode, analyze(spark, bad_trace, folder / mode, **options, finish=write_report))
+        for mode, options in MODES.items()
+    }
+
+
+@pytest.fixture(params=MODES)
+def answers(request, analysed):
+    return analysed[request.param]
+
+
+def reasons(out):
+    found = {}
+    for row in pq.read_table(out / "quarantine").to_pylist():
+        found.setdefault(row["computation"], []).append(row["reason"])
+    return found
+
+
+@pytest.mark.parametrize("spoil", QUARANTINED, ids=lambda spoil: spoil.__name__)
+def test_what_cannot_be_is_put_aside_with_its_reason(answers, spoil):
+    out, _ = answers
+    named = reasons(out)[spoil.__name__]
+    assert any(re.search(QUARANTINED[spoil], reason) for reason in named), named
+    assert spoil.__name__ in (out / "report.html").read_text()
+
+
+def test_a_computation_put_aside_is_in_no_table(answers):
+    out, _ = answers
+    aside = {spoil.__name__ for spoil in QUARANTINED} - {absent_cause.__name__}
+    for name in TABLES.keys() - {"quarantine"}:
+        assert not aside & {*pq.read_table(out / name)["computation"].to_pylist()}, name
+
+
+def test_rows_that_are_no_events_are_put_aside_one_by_one(answers):
+    out, _ = answers
+    assert sorted(reasons(out)["sound"]) == [
+        "p#0: seq is not a number from 1",
+        "p#9: send without destinations",
+        "p#9: unknown kind whispered",
+    ]
+
+
+def test_the_sound_computation_is_analysed_as_if_it_were_alone(answers):
+    out, _ = answers
+    expected = analyse(traces.table(conversation("sound", SOUND // 2)))
+    for name in TABLES.keys() - {"quarantine"}:
+        found = pq.read_table(out / name, filters=[("computation", "=", "sound")])
+        assert traces.rows_of(found, name) == traces.rows_of(expected.table(name), name), name
+
+
+def test_backward_clocks_are_named(answers):
+    out, summary = answers
+    faults = {
+        (row["computation"], row["process"], row["seq"], row["fault"])
+        for row in pq.read_table(out / "clocks").to_pylist()
+    }
+    forgotten = ("backward_clocks", "q", 10)
+    assert faults == {(*forgotten, "regression"), (*forgotten, "mismatch")}
+    assert (summary["clock_regressions"], summary["clock_mismatches"]) == (1, 1)
+
+
+def test_backward_times_are_counted_and_said_to_be_beyond_correction(answers):
+    out, summary = answers
+    assert summary["receives_before_sends"] == 16
+    assert summary["receives_before_sends_corrected"] > 0
+    assert summary["times_backwards"] == 2 * 15
+    skew = pq.read_table(out / "skew", filters=[("computation", "=", "backward_clocks")])
+    assert skew["feasible"].to_pylist() == [False, False]
+    assert skew["backwards"].to_pylist() == [15, 15]
+
+
+def test_which_computations_are_cut_is_no_part_of_the_answer(analysed):
+    assert analysed["whole"][1] == analysed["cut"][1]
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    write(conversation("sound"), tmp_path / "trace")
+    part = tmp_path / "trace" / "part-1.parquet"
+
+    def damage(how):
+        whole = part.read_bytes()
+        part.write_bytes(
+            {
+                "cut off": whole[: len(whole) // 2],
+                "empty": b"",
+                "overwritten": whole[:4] + b"\xff" * 400 + whole[404:],
+            }[how]
+        )
+        return part
+
+    return damage
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("how", ["cut off", "empty", "overwritten"])
+def test_a_truncated_part_is_an_error_that_names_it(spark, tmp_path, damaged, how, mode):
+    part = damaged(how)
+    with pytest.raises(TraceFormatError, match=re.escape(part.name)):
+        analyze(spark, tmp_path / "trace", tmp_path / "out", **MODES[mode])
+    assert [path.name for path in tmp_path.iterdir()] == ["trace"]
+
+
+def test_lines_cut_off_are_put_aside(spark, tmp_path):
+    path = tmp_path / "trace.jsonl"
+    path.write_text('{"process": "p", "seq": 1, "kind": "internal"}\n{"process": "p", "seq": 2, "ki')
+    summary = analyze(spark, path, tmp_path / "out")
+    assert (summary["events"], summary["quarantined"]) == (1, 1)
+    (reason,) = reasons(tmp_path / "out")[""]
+    assert 'is not JSON: {"process": "p", "seq": 2, "ki' in reason
+
+
+def test_an_empty_trace_is_a_report_of_nothing(spark, tmp_path):
+    write([], tmp_path / "trace")
+    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", finish=write_report)
+    assert {value for value in summary.values() if value} == set()
+    assert all(pq.read_table(tmp_path / "out" / name).num_rows == 0 for name in TABLES)
+    assert "Causal order is undecided" in (tmp_path / "out" / "report.html").read_text()
+
+
+LOGS = {
+    "two processes share an identity": (
+        'a {"a":1}\nsays\na {"a":2}\nasks\na {"a":2}\nshouts\na {"a":3}\nleaves\nb {"b":1, "a":2}\nhears\n',
+        {},
+        "event 2 of a is also on line 3, with other content (1 in all): two processes share the identity a",
+    ),
+    "a clock runs backwards": (
+        'a {"a":1}\nsays\na {"a":2}\nasks\nb {"b":1, "a":2}\nhears\nb {"b":2, "a":1}\nforgets\n',
+        {},
+        "the clock of b runs backwards: it knew 2 events of a, then 1",
+    ),
+    "several runs and no delimiter": (
+        (FIXTURES / "two-runs.log").read_text(),
+        {"regex": r"\S+ (?<event>.*)\n(?<host>\w+) (?<clock>.*)"},
+        "alice begins again at 1 (it has 2 beginnings): several runs in one file",
+    ),
+    "the end is missing": (
+        (FIXTURES / "greeting.log").read_text()[:-9],
+        {},
+        "does not match the regular expression; 6 of 7 lines do",
+    ),
+    "some lines do not match": (
+        'a {"a":1}\nsays\n# a remark\na {"a":2}\nasks\n',
+        {},
+        "does not match the regular expression; 4 of 5 lines do | # a remark",
+    ),
+}
+"""What a log holds, how it is read, and what `happened import` says about it."""
+
+
+@pytest.fixture
+def import_log(tmp_path, capsys):
+    def import_log(text, **options):
+        (tmp_path / "events.log").write_text(text)
+        given = [argument for name, value in options.items() for argument in (f"--{name}", value)]
+        out = str(tmp_path / "imported")
+        command = ["import", str(tmp_path / "events.log"), "--format", "shiviz", *given, "--out", out]
+        code = main(command)
+        return code, capsys.readouterr().err
+
+    return import_log
+
+
+@pytest.mark.parametrize("fault", LOGS)
+def test_a_fault_of_a_log_is_named_and_what_is_left_is_analysed(spark, tmp_path, import_log, fault):
+    text, options, named = LOGS[fault]
+    code, said = import_log(text, **options)
+    assert code == 0
+    assert named in said
+    imported = json.loads((tmp_path / "imported" / "import.json").read_text())
+    assert imported["quarantined"] > 0
+    summary = analyze(spark, tmp_path / "imported", tmp_path / "out")
+    assert summary["events"] == imported["events"] > 0
+    assert summary["quarantined"] == 0
+    wrong_clocks = summary["clock_mismatches"] + summary["clock_regressions"]
+    assert (wrong_clocks > 0) == (fault != "some lines do not match")
+
+
+def test_a_wrong_regular_expression_says_what_it_matched(spark, tmp_path, import_log):
+    wrong = r"(?<host>\d{9}) (?<clock>{.*})\n(?<event>.*)"
+    says = "matches 0 of 4 lines; the first that does not is line 1: "
+    text = 'a {"a":1}\nsays\na {"a":2}\nasks\n'
+    code, said = import_log(text, regex=wrong)
+    assert code == 2
+    assert says in said
+    assert """'a {"a":1}'""" in said
+    with pytest.raises(TraceFormatError, match=says):
+        import_on_spark(spark, [tmp_path / "events.log"], tmp_path / "spark", options=Options(regex=wrong))
+
+
+COMMANDS = """
+import sys
+from happened.cli import main
+
+out, *traces = sys.argv[1:]
+for number, trace in enumerate(traces):
+    print(main(["analyze", trace, "--out", f"{out}/answers-{number}", "--master", "local[2]"]), flush=True)
+"""
+
+
+def test_the_command_says_it_all_and_ends_with_a_code(tmp_path, bad_trace, damaged):
+    """A trace full of faults, a truncated one, one without events, one that is not there."""
+    write([], tmp_path / "nothing")
+    damaged("cut off")
+    given = [bad_trace, tmp_path / "trace", tmp_path / "nothing", tmp_path / "nowhere-at-all"]
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, tmp_path, *given], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert [line for line in done.stdout.splitlines() if line.isdigit()] == ["0", "2", "3", "2"]
+    assert "causal order holds" in done.stdout
+    assert "causal order undecided: no deliveries to judge" in done.stdout
+    assert re.search(r"quarantined +\d{3}\n", done.stdout)
+    assert "part-1.parquet" in done.stderr
+    assert "no trace here" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,94 @@
+"""One question by itself: exactly its tables, with the rows that `happened analyze` gives to all of them."""
+
+import json
+import random
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+from causality import traces
+from happened.causality.analysis import QUESTIONS, TABLES
+from happened.cli.jobs import JOBS
+from happened.spark.analyze import ALWAYS, analyze
+from spark.test_analyze import wild_rows, write
+
+CUT = {"whole_events": 60, "epoch_events": 40}
+"""Most computations of the trace stay whole, one is cut into epochs."""
+
+
+def mixed(dice):
+    """Small computations of every kind, a larger one, logged clocks of which some are wrong, and a circle."""
+    rows = wild_rows(dice.randrange(2**32), 30, computation="c", skew=30)
+    rows += [
+        row | {"computation": "large"} for row in wild_rows(dice.randrange(2**32), 12, prefix="w", skew=200)
+    ]
+    for row in rows:
+        if dice.random() < 0.2:
+            row["clock"] = {row["process"]: row["seq"] + dice.randint(0, 1)}
+    circle = {"process": "p", "seq": 1}
+    return [*rows, {"computation": "circle", "kind": "internal", "causes": [circle], **circle}]
+
+
+@pytest.fixture(scope="module")
+def everything(spark, tmp_path_factory):
+    """A trace and what `analyze` says about all of it."""
+    folder = tmp_path_factory.mktemp("everything")
+    write(mixed(random.Random(7)), folder / "trace")
+    summary = analyze(spark, folder / "trace", folder / "out", **CUT)
+    assert summary["computations"] > 20
+    assert max(pq.read_table(folder / "out" / "stamps")["epoch"].to_pylist()) > 1
+    assert summary["causal_violations"] > 0
+    assert summary["clock_mismatches"] > 0
+    assert summary["quarantined"] == 1
+    return folder, summary
+
+
+def test_every_question_has_a_command_and_every_table_a_question():
+    assert JOBS.keys() == QUESTIONS.keys()
+    answered = [table for question in QUESTIONS.values() for table in question.tables]
+    assert sorted([*answered, "quarantine"]) == sorted(TABLES)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_one_question_has_its_tables_and_the_same_rows(spark, everything, tmp_path, question):
+    folder, everything_said = everything
+    said = analyze(spark, folder / "trace", tmp_path / "out", questions=[question], **CUT)
+    tables = {*QUESTIONS[question].tables, "quarantine"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {*tables, "summary.json"}
+    for name in tables:
+        found = traces.rows_of(pq.read_table(tmp_path / "out" / name), name)
+        assert found == traces.rows_of(pq.read_table(folder / "out" / name), name), name
+        assert found or name not in ("stamps", "epochs", "predecessors", "measures", "clocks"), name
+    assert said.keys() == {*ALWAYS, *QUESTIONS[question].totals}
+    assert said == {name: everything_said[name] for name in said}
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == said
+
+
+COMMANDS = """
+import json, sys
+from happened.cli import main
+
+trace, out, *questions = sys.argv[1:]
+codes = {name: main([name, trace, "--out", f"{out}/{name}", "--master", "local[2]"]) for name in questions}
+print(json.dumps(codes))
+"""
+
+
+def test_the_commands(everything, tmp_path):
+    """Some of them, in one process, one Spark after the other. Nothing is cut: the trace is small."""
+    folder, everything_said = everything
+    command = [sys.executable, "-c", COMMANDS, folder / "trace", tmp_path, "verify-clocks", "order"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert json.loads(done.stdout.strip().splitlines()[-1]) == {"verify-clocks": 0, "order": 1}
+    assert done.stdout.count("tables and summary.json are in") == 2
+    for name in ("verify-clocks", "order"):
+        tables = {*QUESTIONS[name].tables, "quarantine"}
+        assert {path.name for path in (tmp_path / name).iterdir()} == {*tables, "summary.json"}
+        for table in tables:
+            found, expected = (pq.read_table(place / table) for place in (tmp_path / name, folder / "out"))
+            assert traces.rows_of(found, table) == traces.rows_of(expected, table), (name, table)
+        said = json.loads((tmp_path / name / "summary.json").read_text())
+        assert said == {total: everything_said[total] for total in said}
