@@ -29,15 +29,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rows: dict[str, list[Growth]] = {}
-    print("protocol     processes  messages  entries/hop  largest   hops  entries/message")
+    print("protocol     processes  messages  entries/hop  units/hop    largest   hops  entries/message")
     for protocol in options.protocols:
         for n in options.sizes:
             row = measure(protocol, n, options.per_process * n, size=ZONE, seed=options.seed)
             rows.setdefault(protocol, []).append(row)
             messages = f"{row.messages:,}" if row.messages else "formula"
             print(
-                f"{protocol:12} {n:9,} {messages:>9} {row.per_hop:12,.1f} {row.largest:8,} {row.hops:6.2f} "
-                f"{row.per_message:16,.1f}",
+                f"{protocol:12} {n:9,} {messages:>9} {row.per_hop:12,.1f} {row.units_per_hop:10,.1f} "
+                f"{row.largest:10,} {row.hops:6.2f} {row.per_message:16,.1f}",
                 flush=True,
             )
         print(f"{protocol:12} {MILLION:9,} {'':9} {extrapolated(rows[protocol][-1])}", flush=True)

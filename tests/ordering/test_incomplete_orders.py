@@ -3,7 +3,11 @@
 What each promises is judged on plain sets: numbers of sends, never what is carried.
 """
 
+import contextlib
+import io
+import re
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +32,8 @@ from oracles.incomplete import (
     ToldApart,
     applications,
 )
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "large-systems.md"
 
 # --- histories that the application manages -------------------------------------------------------------
 
@@ -86,9 +92,21 @@ def test_messages_that_share_no_history_overtake():
     (second,), history = sender.send([1], b"second")
     (third,), _ = sender.send([1], b"third", history)
     assert receiver.receive(third.message) == []
-    assert receiver.pending()[0].waits_for == ((0, 2),)
+    assert [(held.waits_for, held.since) for held in receiver.pending()] == [(((0, 2),), 1)]
+    assert receiver.receive(third.message) == []
+    assert [held.since for held in receiver.pending()] == [1]
     assert [d.payload for d in receiver.receive(second.message)] == [b"second", b"third"]
     assert [d.payload for d in receiver.receive(first.message)] == [b"first"]
+
+
+def test_the_guide_shows_what_happens():
+    code, expected = re.search(
+        r"```python\n([^`]*ManagedHistories.*?)```\n```\n(.*?)```", GUIDE.read_text(), re.S
+    ).groups()
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        exec(compile(code, str(GUIDE), "exec"), {})
+    assert output.getvalue() == expected
 
 
 def test_merge_is_a_union_and_nothing_is_its_unit():
@@ -118,6 +136,16 @@ def test_what_all_were_told_of_leaves_histories():
         history = delivered.history
         assert len(history) <= 1
     assert len(machines[0].snapshot()) < 400
+
+
+def test_who_has_left_need_not_be_told():
+    machine = ManagedHistories(0, 3)
+    _, history = machine.send([1], b"")
+    machine.leave(1)
+    (send,), history = machine.send([2], b"", history)
+    assert [cause[:2] for cause in history] == [(0, 2)] and send.message.size()[0] == 1
+    with pytest.raises(LocalProtocolError, match="has left"):
+        machine.send([1], b"")
 
 
 def test_deliveries_are_kept_exactly_and_what_has_no_gap_as_one_clock(dice):

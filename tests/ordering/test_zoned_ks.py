@@ -1,6 +1,8 @@
 """`zoned-ks`: order end to end in every interleaving of small worlds, the necessary information in each zone,
 and what breaks without each part of the argument."""
 
+from pathlib import Path
+
 import pytest
 
 from happened.core.effects import Send
@@ -9,6 +11,7 @@ from happened.core.places import Branch, Place
 from happened.ordering import create
 from happened.ordering.causal.zoned_ks import ZonedKs
 from happened.sim.explore import Explorer, explore
+from happened.topology import derive, load
 from oracles.worlds import explored, explorer, program, routed_programs
 from oracles.zones import (
     WORLDS,
@@ -20,6 +23,8 @@ from oracles.zones import (
     places,
     random_zones,
 )
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "topologies"
 
 # World -> messages, programs of messages to one or two others each, and states.
 EXPLORED = {
@@ -83,6 +88,15 @@ def test_walks_through_random_zones_are_in_order_and_carry_what_is_necessary(dic
         at = places(zones)
         walk = Walk((ZonedKs(p, len(at), place=place) for p, place in enumerate(at)), zones)
         walk.wander(dice, 30)
+
+
+@pytest.mark.parametrize("name", ["two-gateways", "departments"])
+def test_it_runs_on_the_routes_of_a_topology_file(name, dice):
+    routes = derive(load(EXAMPLES / f"{name}.yaml"))
+    n = len(routes.names)
+    zones = [tuple(map(routes.names.index, block)) for block in routes.blocks]
+    walk = Walk((create("zoned-ks", p, n, place=place) for p, place in enumerate(routes.places)), zones)
+    walk.wander(dice, 60)
 
 
 def test_restarted_processes_go_on_as_before(dice):
@@ -202,6 +216,23 @@ def test_what_no_correct_peer_sends_is_refused_and_changes_nothing(change, reaso
     assert gateway.snapshot() == before
     (onward,) = gateway.receive(send.message)
     assert onward.to == 2 and gateway.receive(send.message) == []
+
+
+def test_a_duplicate_of_what_is_held_or_delivered_leaves_no_mark():
+    first, second = crossing(2)
+    gateway = line(1)
+    gateway.receive(second)
+    held = gateway.pending()
+    assert gateway.receive(second) == [] and gateway.pending() == held and held[0].since == 1
+    assert [effect.message.clock for effect in gateway.receive(first)] == [1, 2]
+    assert [gateway.receive(message) for message in (second, first)] == [[], []]
+    assert gateway._zones[0].carrier.state()[1:] == ((2, 0), ())
+
+
+def crossing(count):
+    """Messages of process 0 to process 2, as gateway 1 gets them."""
+    sender = line(0)
+    return [send.message for _ in range(count) for send in sender.multicast([2], b"")]
 
 
 def test_a_newcomer_joins_a_zone_or_begins_one(dice):

@@ -7,7 +7,7 @@ import pytest
 from happened.core.errors import RemoteProtocolError
 from happened.ordering import create
 from happened.wire import encode_multicast
-from happened.wire.ks import _decode_any, _decode_plain, decode
+from happened.wire.ks import _decode_any, decode_plain, decode
 from happened.wire.primitives import Reader
 
 
@@ -28,7 +28,7 @@ def outcome(decoder, frame):
 
 def is_plain(frame):
     try:
-        return _decode_plain(frame, body(frame), len(frame), 1024) is not None
+        return decode_plain(frame, body(frame), len(frame), 1024) is not None
     except IndexError:
         return False
 

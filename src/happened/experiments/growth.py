@@ -3,8 +3,8 @@
 In    n processes in zones of `size`, joined in levels: the first process of each zone is its gateway, and so
       many gateways make a zone of the next level, whose first is the gateway of that. Each process sends to
       one other, 9 times in 10 of its own zone (`clusters`), with the simulator's usual times.
-Out   for each protocol and n the mean entries per hop, hops per application message, and entries per
-      application message, over the messages of the second half of the run.
+Out   for each protocol and n the mean entries and units per hop, hops per application message, and entries
+      per application message, over the messages of the second half of the run.
 
 A protocol without zones needs one hop, so its two means are the same. For `rst` nothing is run: it carries n²
 numbers whatever happens.
@@ -31,6 +31,7 @@ class Growth(NamedTuple):
     processes: int
     messages: int  # of the whole run; zero: by formula
     per_hop: float
+    units_per_hop: float  # the (sender, clock, destination) that these entries stand for
     hops: float  # per application message
     largest: int  # entries of one hop
 
@@ -71,7 +72,7 @@ def measure(
         raise LocalProtocolError(f"{n} processes do not make zones of {size}")
     if protocol in FORMULAS:
         entries = FORMULAS[protocol](n)
-        return Growth(protocol, n, 0, entries, 1.0, entries)
+        return Growth(protocol, n, 0, entries, entries, 1.0, entries)
     if messages < 2:
         raise LocalProtocolError(f"a run of {messages} messages has no second half to look at")
 
@@ -92,9 +93,8 @@ def measure(
     left = simulation.run()
     if left:
         raise LocalProtocolError(f"{len(left)} messages were never delivered, the first of them {left[0]}")
-    return Growth(
-        protocol, n, messages, sizes.entries / sizes.hops, sizes.hops / (messages // 2), sizes.largest
-    )
+    per_hop, units = sizes.entries / sizes.hops, sizes.units / sizes.hops
+    return Growth(protocol, n, messages, per_hop, units, sizes.hops / (messages // 2), sizes.largest)
 
 
 @dataclass(slots=True)
@@ -105,6 +105,7 @@ class _Sizes:
     skipped: set[tuple[int, int]] = field(default_factory=set)
     hops: int = 0
     entries: int = 0
+    units: int = 0
     largest: int = 0
 
     def __call__(self, messages: Sequence[Any]) -> list[int]:
@@ -113,9 +114,10 @@ class _Sizes:
             if len(self.skipped) < self.to_skip:
                 self.skipped.add(name)
             elif name not in self.skipped:
-                entries, _ = message.size()
+                entries, units = message.size()
                 self.hops += 1
                 self.entries += entries
+                self.units += units
                 self.largest = max(self.largest, entries)
         return [0] * len(messages)
 

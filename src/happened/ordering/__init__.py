@@ -24,6 +24,7 @@ from .causal import (
     serialized_multicast,
     ses,
     topological,
+    zoned_ks,
 )
 from .machine import Effect, Facts, Held, Machine, Message, Unit, sent_clock
 from .total import agreed, causal_total, sequencer
@@ -57,6 +58,7 @@ _MACHINES: dict[str, tuple[Facts, Callable[..., Machine]]] = {
     "ses": (ses.FACTS, ses.SchiperEggliSandoz),
     "histories": (histories.FACTS, histories.Histories),
     "topological": (topological.FACTS, topological.Topological),
+    "zoned-ks": (zoned_ks.FACTS, zoned_ks.ZonedKs),
     "acknowledged": (acknowledged.FACTS, acknowledged.AcknowledgedUnicast),
     "agreed": (agreed.FACTS, agreed.AgreedTotalOrder),
     "causal-total": (causal_total.FACTS, causal_total.CausalTotalOrder),

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ..core.destinations import pack, unpack
+from ..core.destinations import unpack
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT, lanes
 from ..ordering.causal.dependency_log import DependencyLog
@@ -29,6 +29,7 @@ from .primitives import (
 )
 from .rows import Row, check_rows, read_rows, rows_of, write_rows
 
+NUMBER = 1
 MESSAGES = (KsMessage,)
 NOBODY = b"\0"
 """The empty set, whatever n is."""
@@ -80,14 +81,28 @@ def _encode_common(message: KsMessage) -> bytes:
 
 def _write_newest(out: bytearray, log: DependencyLog, sender: int, clock: int) -> None:
     """What `write_rows` writes of a log that has only newest entries, without that of `sender`."""
-    vector = lanes(log.n)
-    clocks = vector.unpack(log.clocks)
-    write_set(out, pack(s for s, newest in enumerate(clocks) if newest and s != sender), log.n)
-    for s, (newest, dests) in enumerate(zip(clocks, vector.unpack(log.sets), strict=True)):
-        if newest and s != sender:
-            write_number(out, zigzag(clock - newest) << 2 | (dests != 0))
-            if dests:
-                write_set(out, dests, log.n)
+    n = log.n
+    vector, codes = lanes(n), small_set_codes(n)
+    sets = vector.unpack(log.sets)
+    senders, body = 0, bytearray()
+    for s, newest in enumerate(vector.unpack(log.clocks)):
+        if not newest or s == sender:
+            continue
+        senders |= 1 << s
+        dests = sets[s]
+        head = zigzag(clock - newest) << 2 | (dests != 0)
+        if head < 0x80:
+            body.append(head)
+        else:
+            write_number(body, head)
+        if dests:
+            code = codes.get(dests)
+            if code is not None:
+                body.append(code)
+            else:
+                write_set(body, dests, n)
+    write_set(out, senders, n)
+    out += body
 
 
 def _encode_address(message: KsMessage) -> bytes:
@@ -122,15 +137,15 @@ def _encode_waits(message: KsMessage, clocks: Sequence[int]) -> bytes:
 def decode(reader: Reader, max_processes: int) -> KsMessage:
     """A message that a correct peer can have made, or a RemoteProtocolError."""
     try:
-        message = _decode_plain(*reader.place(), max_processes)
+        message = decode_plain(*reader.place(), max_processes)
     except IndexError:
         message = None
     return message if message is not None else _decode_any(reader, max_processes)
 
 
-def _decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessage | None:
+def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessage | None:
     """The message if it is of the usual kind: for one receiver, only newest entries, every set and most
-    numbers a byte. Otherwise, or if anything is wrong with it, None or an IndexError: `_decode_any` tells.
+    numbers a byte. Otherwise, or if anything is wrong with it, None or an IndexError: `decode` tells.
 
     One loop over the bytes, since decoding is most of what an arrival costs: half the time of the other.
     """

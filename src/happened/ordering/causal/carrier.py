@@ -1,0 +1,89 @@
+"""A `ks` machine whose messages carry others that have names of their own.
+
+A part of a machine, not a parent of it. Whoever composes several of these (one for each zone, one for each
+label) names application messages by itself; here they are only known by the *hop* that brings them, a message
+of `ks` numbered within this one machine, and their names are kept while `ks` holds the hop back.
+
+Invariant  the hops in `_names` are those that `ks` holds; lane s of `_last` is the clock of the last hop of s
+           delivered here, and since `ks` keeps the order of each sender, all earlier ones to us were too.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ...core.destinations import unpack
+from ...core.effects import Deliver, Send
+from .dependency_log import MessageKey
+from .hop_message import Carried
+from .ks import KshemkalyaniSinghal, KsMessage
+
+
+class Named(NamedTuple):
+    """An application message without its payload, which travels in the hop."""
+
+    sender: int
+    clock: int
+    dests: int  # bit set
+
+
+class Waiting(NamedTuple):
+    """A hop that is held back; `waits_for` and `hop` are in the numbering of this machine."""
+
+    named: Named
+    hop: KsMessage
+    waits_for: tuple[MessageKey, ...]
+    since: int
+
+
+class Carrier:
+    def __init__(self, me: int, n: int) -> None:
+        self._ks = KshemkalyaniSinghal(me, n)
+        self._last = [0] * n
+        self._names: dict[MessageKey, tuple[Named, int]] = {}
+
+    @property
+    def n(self) -> int:
+        return self._ks.n
+
+    def send(self, to: int, payload: bytes) -> list[Send[KsMessage]]:
+        """One hop to this set."""
+        return [effect for effect in self._ks.multicast(unpack(to), payload) if isinstance(effect, Send)]
+
+    def receive(self, hop: KsMessage, named: Named, since: int) -> list[Carried]:
+        """What can be delivered now, in order; a hop that is refused changes nothing."""
+        effects = self._ks.receive(hop)
+        key = (hop.sender, hop.clock)
+        if key in self._names or hop.clock <= self._last[hop.sender]:
+            return []  # a duplicate made by the network
+        self._names[key] = named, since
+        return [self._delivered(effect) for effect in effects if isinstance(effect, Deliver)]
+
+    def _delivered(self, effect: Deliver) -> Carried:
+        self._last[effect.sender] = effect.clock
+        named, _ = self._names.pop((effect.sender, effect.clock))
+        return Carried(*named, effect.payload)
+
+    def pending(self) -> Iterator[Waiting]:
+        for hop, waits_for, _ in self._ks.pending():
+            named, since = self._names[hop.sender, hop.clock]
+            yield Waiting(named, hop, waits_for, since)
+
+    def join(self) -> None:
+        self._ks.join(self.n)
+        self._last.append(0)
+
+    def log_size(self) -> tuple[int, int]:
+        return self._ks.log_size()
+
+    def state(self) -> tuple[Any, ...]:
+        names = tuple((*key, *named, since) for key, (named, since) in self._names.items())
+        return self._ks.snapshot(), tuple(self._last), names
+
+    @classmethod
+    def from_state(cls, state: tuple[Any, ...]) -> "Carrier":
+        snapshot, last, names = state
+        carrier = cls(0, 1)
+        carrier._ks.restore(snapshot)
+        carrier._last = list(last)
+        carrier._names = {(s, t): (Named(*named), since) for s, t, *named, since in names}
+        return carrier

@@ -1,0 +1,307 @@
+"""Zones of `ks`: optimal causal order inside each zone, and nothing of it beyond.
+
+Assumes    reliable links between the members of a zone, FIFO or not, that may duplicate; that what a process
+           sends in one step all arrives; places that are those of one hypertree (see core/places), the same
+           for everybody. Its blocks are the *zones*; a process in several zones is a gateway between them.
+           Places change for everybody at once, and zones only grow.
+Promises   causal order between application messages, from anybody to any set. In each zone, hops carry
+           exactly what is necessary for the order of that zone's hops: entries about its members only.
+Leaves out gateways that fail or leave: a place's witnesses get no copies here (see `topological`).
+
+A multicast becomes one hop in each zone on its way: a message of a `ks` machine that knows the members of the
+zone and nobody else. A gateway has one such machine for each of its zones. What one of them delivers goes to
+the application, if it is for us, and into our other zones, at once and in that order.
+
+Why this is enough. Let m1 be sent causally before m2, both to d.
+  Say that x sends the hop of m1 into zone Z, and y that of m2. Then the first is sent before the second in
+  the order that Z's hops alone make. Z is entered and left only through its members, so a chain of messages
+  from m1 to m2 crosses Z by hops from one member to another, and a member that it enters by and later leaves
+  by has delivered the one hop before it sends the other. And x sends m1 into Z before the first of these hops
+  (before m2, if x is y), or as that hop: behind x both are on their way to x, m1 being causally earlier, so x
+  has m1 first, by induction over what is behind.
+  So if the last hops to d are in one zone, `ks` delivers m1 there first. If they come by two zones, d is
+  between them: the chain passes d after m1, by the above, and m2 is sent later still.
+That needs all of it: one gateway between two zones, forwarding at delivery and in that order, and one hop to
+all of a zone. It is the hierarchical organisation that Kshemkalyani & Singhal mention (§7.1), with the
+separators of Rodrigues & Veríssimo: a gateway separates its zones, and of what went to members of one of them
+a history filtered there (R9) keeps nothing for the other.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ...core.destinations import pack, unpack
+from ...core.effects import Send
+from ...core.errors import LocalProtocolError, RemoteProtocolError
+from ...core.places import Place, alone, check, reach, restored
+from ..machine import Effect, Facts, Held, Unit
+from ..process import Process, refusal
+from ..snapshots import opened, seal
+from .carrier import Carrier, Named
+from .hop_message import Carried
+from .ks import KsMessage
+
+FACTS = Facts(
+    order="causal",
+    casts=frozenset({"unicast", "broadcast", "multicast"}),
+    fifo_links=False,
+    description="ks in each zone, gateways between them: entries about the members of one zone only",
+    paper="Kshemkalyani & Singhal 1998, §7.1; Rodrigues & Veríssimo, ICDCS 1995",
+)
+
+
+class ZonedMessage(NamedTuple):
+    """M(sender, clock) on its way through one zone, as `relay` sends it to one member.
+
+    The hop numbers the members of the zone by themselves, in the order of their indices. Two processes have
+    at most one zone in common, so the relay tells which it is.
+    """
+
+    sender: int
+    clock: int
+    n: int
+    dests: int  # bit set: those the application message is for
+    relay: int
+    hop: KsMessage
+
+    @property
+    def to(self) -> frozenset[int]:
+        return frozenset(unpack(self.dests))
+
+    @property
+    def payload(self) -> bytes:
+        return self.hop.payload
+
+    def units(self) -> frozenset[Unit]:
+        """About hops, in the zone's own numbering."""
+        return self.hop.units()
+
+    def size(self) -> tuple[int, int]:
+        return self.hop.size()
+
+    def model_bytes(self) -> int:
+        entries, units = self.hop.size()
+        return 6 * entries + 2 * units
+
+
+class _Zone:
+    """What one process knows of a zone: its members, whom each of them leads to, and the machine for it."""
+
+    def __init__(self, me: int, members: tuple[int, ...], behind: tuple[int, ...], carrier: Carrier) -> None:
+        self.me = me  # as the zone numbers it
+        self.members = members  # increasing
+        self.behind = behind  # of each member: itself and everybody reached through it
+        self.carrier = carrier
+
+    def onward(self, relay: int, dests: int) -> int:
+        """The members, in the zone's numbers, that a message for `dests` goes to from this one."""
+        return pack(i for i, behind in enumerate(self.behind) if i != relay and behind & dests)
+
+
+class ZonedKs:
+    """One process, gateway or not. `pending` names hops: (relay, clock of the relay in that zone)."""
+
+    def __init__(self, me: int, n: int, *, place: Place | None = None) -> None:
+        self._process = Process(me, n)
+        self._alone = place is None
+        self._zones: list[_Zone] = []
+        if place is None:
+            place = alone(me, n)
+        else:
+            check(place, me, n)
+        self._stand(place, self._carriers(place))
+
+    @property
+    def me(self) -> int:
+        return self._process.me
+
+    @property
+    def n(self) -> int:
+        return self._process.n
+
+    @property
+    def clock(self) -> int:
+        return self._process.clock
+
+    @property
+    def place(self) -> Place:
+        return self._place
+
+    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
+        dests = self._process.destinations(to, payload)
+        if lost := dests & ~self._reached:
+            names = ", ".join(map(str, unpack(lost)))
+            raise LocalProtocolError(f"process {self.me} has no route to {names}: move() it to a new place")
+        carried = Carried(self.me, self._process.next_clock(), dests, payload)
+        effects = self._send_into(self._zones, carried)
+        if dests >> self.me & 1:
+            effects.append(self._process.delivery(carried))
+        return effects
+
+    def receive(self, message: ZonedMessage) -> list[Effect]:
+        zone = self._checked(message)
+        named = Named(message.sender, message.clock, message.dests)
+        try:
+            delivered = zone.carrier.receive(message.hop, named, self._process.events + 1)
+        except RemoteProtocolError as error:
+            raise refusal(
+                message, f"came in a hop of process {message.relay} that is refused: {error}"
+            ) from error
+        self._process.arrival()
+        effects: list[Effect] = []
+        for carried in delivered:
+            effects += self._deliver(zone, carried)
+        return effects
+
+    def _deliver(self, zone: _Zone, carried: Carried) -> list[Effect]:
+        """Hand a message to the application if that is a destination, and send it on, at once."""
+        arrived: list[Effect] = [self._process.delivery(carried)] if carried.dests >> self.me & 1 else []
+        return arrived + self._send_into([other for other in self._zones if other is not zone], carried)
+
+    def _send_into(self, zones: Iterable[_Zone], carried: Carried) -> list[Effect]:
+        sender, clock, dests, payload = carried
+        effects: list[Effect] = []
+        for zone in zones:
+            if onto := zone.onward(zone.me, dests):
+                effects += [
+                    Send(zone.members[d], ZonedMessage(sender, clock, self.n, dests, self.me, hop))
+                    for d, hop in zone.carrier.send(onto, payload)
+                ]
+        return effects
+
+    def _checked(self, message: ZonedMessage) -> _Zone:
+        """The zone a message came through, or an error if no correct peer can have sent it to us."""
+        if not isinstance(message, ZonedMessage) or not isinstance(message.hop, KsMessage):
+            raise RemoteProtocolError(f"not a ZonedMessage: {message!r:.100}")
+        sender, clock, n, dests, relay, hop = message
+        self._process.check(_Addressed(sender, clock, n, 1 << self.me), _Addressed)
+        zone = self._zone_with.get(relay)
+        if zone is None:
+            raise refusal(message, f"was relayed by {relay}, who shares no zone with process {self.me}")
+        i = zone.members.index(relay)
+        if hop.sender != i or not zone.behind[i] >> sender & 1:
+            raise refusal(message, f"does not come through process {relay}")
+        if dests >> n or not hop.dests >> zone.me & 1 or hop.dests != zone.onward(i, dests):
+            raise refusal(
+                message, f"is not addressed to process {self.me}, or to others than its way leads to"
+            )
+        return zone
+
+    def pending(self) -> list[Held]:
+        held = []
+        for zone in self._zones:
+            members = zone.members
+            for (sender, clock, dests), hop, waits_for, since in zone.carrier.pending():
+                message = ZonedMessage(sender, clock, self.n, dests, members[hop.sender], hop)
+                held.append(Held(message, tuple((members[s], t) for s, t in waits_for), since))
+        return held
+
+    def log_size(self) -> tuple[int, int]:
+        """The entries and units in the logs of all zones."""
+        sizes = [zone.carrier.log_size() for zone in self._zones]
+        return sum(entries for entries, _ in sizes), sum(units for _, units in sizes)
+
+    def move(self, place: Place) -> None:
+        """Stand at this place from now on: zones may be new, or have more members of higher indices.
+
+        A zone that would lose a member, or get one in between, is refused: hops in flight number the members.
+        """
+        check(place, self.me, self.n)
+        self._stand(place, self._carriers(place))
+        self._alone = False
+
+    def _carriers(self, place: Place) -> list[Carrier]:
+        """One for each zone of the place; that of a zone that goes on stays. A refusal changes nothing."""
+        zones = _zones_of(place, self.me)
+        before = {zone.members: zone for zone in self._zones}
+        following: dict[tuple[int, ...], _Zone] = {}
+        for members, _ in zones:
+            for old in before:
+                if members[: len(old)] == old:
+                    following[members] = before.pop(old)
+                    break
+        for old in before:
+            names = ", ".join(map(str, old))
+            raise LocalProtocolError(
+                f"zone {{{names}}} of process {self.me} can only get members of higher index"
+            )
+        carriers = []
+        for members, _ in zones:
+            zone = following.get(members)
+            carrier = zone.carrier if zone is not None else Carrier(members.index(self.me), len(members))
+            while carrier.n < len(members):
+                carrier.join()
+            carriers.append(carrier)
+        return carriers
+
+    def _stand(self, place: Place, carriers: Iterable[Carrier]) -> None:
+        self._place = place
+        self._zones = [
+            _Zone(members.index(self.me), members, behind, carrier)
+            for (members, behind), carrier in zip(_zones_of(place, self.me), carriers, strict=True)
+        ]
+        self._zone_with = {m: zone for zone in self._zones for m in zone.members if m != self.me}
+        self._reached = 1 << self.me | reach(place)
+
+    def tick(self) -> int:
+        return self._process.next_clock()
+
+    def join(self, process: int) -> None:
+        """Without a topology, the new process is in our zone; otherwise it has no route until we `move`."""
+        self._process.join(process)
+        if self._alone:
+            place = alone(self.me, self.n)
+            self._stand(place, self._carriers(place))
+
+    def leave(self, process: int) -> None:
+        """What is on its way to the process still goes there. A gateway's leaving would cut its zones off."""
+        forwards = any(
+            branch.towards == process and branch.behind != 1 << process for branch in self._place.branches
+        )
+        if forwards or (process == self.me and len(self._zones) > 1):
+            raise LocalProtocolError(f"process {process} is a gateway and cannot leave")
+        self._process.leave(process)
+
+    def snapshot(self) -> bytes:
+        return seal(
+            "zoned-ks",
+            process=self._process.state(),
+            place=None if self._alone else self._place,
+            zones=tuple(zone.carrier.state() for zone in self._zones),
+        )
+
+    def restore(self, data: bytes) -> None:
+        with opened("zoned-ks", data) as state:
+            process, is_alone = Process.from_state(state["process"]), state["place"] is None
+            place = alone(process.me, process.n) if is_alone else restored(state["place"])
+            carriers = [Carrier.from_state(carrier) for carrier in state["zones"]]
+            if [carrier.n for carrier in carriers] != [len(m) for m, _ in _zones_of(place, process.me)]:
+                raise ValueError("its zones are not those of its place")
+        self._process, self._alone = process, is_alone
+        self._stand(place, carriers)
+
+
+class _Addressed(NamedTuple):
+    """A message as something for us: what every protocol checks."""
+
+    sender: int
+    clock: int
+    n: int
+    dests: int
+
+
+def _zones_of(place: Place, me: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The members of each zone of a place, and whom each of them leads to."""
+    everybody = 1 << me | reach(place)
+    blocks: dict[int, dict[int, int]] = {}
+    for branch in place.branches:
+        blocks.setdefault(branch.block, {})[branch.towards] = branch.behind
+    zones = []
+    for _, behind in sorted(blocks.items()):
+        others = 0
+        for reached in behind.values():
+            others |= reached
+        behind[me] = everybody & ~others
+        members = tuple(sorted(behind))
+        zones.append((members, tuple(behind[member] for member in members)))
+    return zones
