@@ -7,7 +7,7 @@ import pytest
 from happened.core.errors import RemoteProtocolError
 from happened.ordering import create
 from happened.wire import encode_multicast
-from happened.wire.ks import _decode_any, decode_plain, decode
+from happened.wire.ks import _decode_any, decode, decode_plain
 from happened.wire.primitives import Reader
 
 

@@ -3,6 +3,7 @@
 import logging
 
 from .errors import JournalError, NodeClosed, NodeError, NodeFull, PeerRefused
+from .identity import MutualTls, SharedKey
 from .limits import Limits
 from .node import Message, Node, Pending
 from .transport import Plaintext
@@ -11,6 +12,7 @@ __all__ = [
     "JournalError",
     "Limits",
     "Message",
+    "MutualTls",
     "Node",
     "NodeClosed",
     "NodeError",
@@ -18,6 +20,7 @@ __all__ = [
     "PeerRefused",
     "Pending",
     "Plaintext",
+    "SharedKey",
 ]
 
 logging.getLogger("happened").addHandler(logging.NullHandler())

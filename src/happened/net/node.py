@@ -675,8 +675,9 @@ class Node:
     # Commits.
 
     def _stamp(self) -> None:
-        """The time of the inputs that follow, one for all of a batch."""
-        if not self._engine.is_dirty:
+        """The time of the inputs that follow. The journal keeps one for a batch, its last: rows of a trace
+        that replay has to make again have that, and the others their own."""
+        if self._recorder is not None or not self._engine.is_dirty:
             self._engine.time = time.time_ns()
 
     def _schedule(self) -> None:
