@@ -43,14 +43,20 @@ def test_every_program_is_in_order_end_to_end_in_every_interleaving(name):
     assert found == (programs, states, [])
 
 
+ONE_MORE = {
+    "two zones, one gateway": (1_215, 606_837),
+    "a line of three zones": (4_320, 676_858),
+    "three zones at one gateway": (4_320, 565_186),
+    "two zones of two beside a gateway": (35_000, 6_735_692),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXPLORED)
+@pytest.mark.parametrize("name", ONE_MORE)
 def test_every_program_of_one_message_more_is_in_order(name):
     at = places(WORLDS[name])
-    count, states, violations = explored(
-        explorer(at, ZonedKs), routed_programs(len(at), EXPLORED[name][0] + 1)
-    )
-    assert violations == [] and count > 1_000 and states > 100_000
+    found = explored(explorer(at, ZonedKs), routed_programs(len(at), EXPLORED[name][0] + 1))
+    assert found == (*ONE_MORE[name], [])
 
 
 @pytest.mark.parametrize("name", WORLDS)
