@@ -34,8 +34,8 @@ from .violations import name_disagreements, name_violations
 WHOLE_EVENTS = 200_000
 """A computation with more events is cut into epochs."""
 
-CELLS_PER_EPOCH = 32_000_000
-"""Events x processes of an epoch: 128 MB of vectors in a task."""
+CELLS_PER_EPOCH = 20_000_000
+"""Events x processes of an epoch: 80 MB of vectors in a task."""
 
 Progress = Callable[[str], object]
 
