@@ -13,20 +13,8 @@ from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.ordering import create, protocols
 from happened.wire import decode, encode
 from oracles.history import History
+from oracles.reactive import NAMES
 
-NAMES = (
-    "acknowledged",
-    "agreed",
-    "causal-total",
-    "cbcast",
-    "flooding",
-    "histories",
-    "phased",
-    "psync",
-    "sequencer",
-    "topological",
-    "zoned-ks",
-)
 JOINED = {
     "acknowledged",
     "agreed",

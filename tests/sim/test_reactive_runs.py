@@ -13,20 +13,7 @@ from happened.sim.simulation import Simulation
 from happened.sim.workload import Workload
 from happened.trace import TraceWriter
 from oracles.centralized import AcknowledgedMulticast
-
-NAMES = (
-    "acknowledged",
-    "agreed",
-    "causal-total",
-    "cbcast",
-    "flooding",
-    "histories",
-    "phased",
-    "psync",
-    "sequencer",
-    "topological",
-    "zoned-ks",
-)
+from oracles.reactive import NAMES
 
 
 def pattern_for(name):

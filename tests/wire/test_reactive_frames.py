@@ -12,20 +12,8 @@ from happened.core.effects import Send
 from happened.core.errors import RemoteProtocolError
 from happened.ordering import create, protocols
 from happened.wire.primitives import write_number
+from oracles.reactive import NAMES
 
-NAMES = (
-    "acknowledged",
-    "agreed",
-    "causal-total",
-    "cbcast",
-    "flooding",
-    "histories",
-    "phased",
-    "psync",
-    "sequencer",
-    "topological",
-    "zoned-ks",
-)
 KINDS = {
     "acknowledged": {"AcknowledgedMessage", "Acknowledgement"},
     "agreed": {"AgreedMessage", "AgreedProposal", "AgreedFinal"},

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .analyze import add_options, run_on_spark
+from .analyze import add_options, run_on_spark, show_totals
 from .terminal import print_json
 
 JOBS = {
@@ -66,7 +66,5 @@ def _print(summary: dict[str, Any], arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(summary)
         return
-    for what, value in summary.items():
-        shown = "-" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
-        print(f"  {what.replace('_', ' '):34}{shown:>16}")
+    show_totals(summary)
     print(f"tables and summary.json are in {arguments.out}")

@@ -26,7 +26,7 @@ from ..causality.analysis import EVERYTHING, QUESTIONS, TABLES, TIMESTAMPS
 from ..core.errors import CausalityError, TraceFormatError
 from .events import fault, local_files, read_events
 from .large import WHOLE_EVENTS, LargeComputation, Progress
-from .storage import whole_directory, write_part
+from .storage import whole_directory, write_part, write_rows
 from .whole import Sizes, Whole, analyse_whole
 
 ALWAYS = ("events", "processes", "computations", "quarantined")
@@ -146,8 +146,5 @@ def _turn_away(rows: DataFrame, folder: Path) -> int:
     )
     count = turned.count()
     if count:
-        turned.write.parquet(str(folder / "quarantine" / "rows"))
-        for part in (folder / "quarantine" / "rows").glob("*.parquet"):
-            part.rename(folder / "quarantine" / f"rows-{part.name}")
-        shutil.rmtree(folder / "quarantine" / "rows")
+        write_rows(turned, folder / "quarantine", "rows", folder / ".work" / "rows")
     return count

@@ -26,7 +26,7 @@ from .folds import FOLDS, fold
 from .layout import Layout, lay_out
 from .skew import Clocks, backwards, corrected_times
 from .stamp import stamp
-from .storage import write_part
+from .storage import write_part, write_rows
 from .total import count_disagreements
 from .verify_clocks import clock_faults
 from .violations import name_disagreements, name_violations
@@ -123,13 +123,7 @@ class LargeComputation:
         return Counter({"clocks_logged": logged.count(), **totals})
 
     def _write(self, rows: DataFrame, table: str) -> None:
-        """Write rows as parts of a table that other writers fill too."""
-        written = self.folder / ".work" / f"{self.part}-{table}"
-        rows.write.parquet(str(written))
-        (self.folder / table).mkdir(exist_ok=True)
-        for number, part in enumerate(sorted(written.glob("*.parquet"))):
-            part.rename(self.folder / table / f"{self.part}-{number:05d}.parquet")
-        shutil.rmtree(written)
+        write_rows(rows, self.folder / table, self.part, self.folder / ".work" / f"{self.part}-{table}")
 
     def _violations(self, layout: Layout) -> Counter[str]:
         self.progress("witnesses, and total order")

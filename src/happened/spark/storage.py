@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 
 from ..core.errors import CausalityError
 
@@ -23,6 +24,15 @@ def write_part(directory: Path, name: str, table: pa.Table, **options: Any) -> N
     directory.mkdir(parents=True, exist_ok=True)
     with _whole(directory / f"{name}.parquet") as unfinished:
         pq.write_table(table, unfinished, **options)
+
+
+def write_rows(rows: DataFrame, directory: Path, part: str, work: Path) -> None:
+    """Spark's rows as parts of a table that other writers fill too; `work` does not exist yet."""
+    rows.write.parquet(str(work))
+    directory.mkdir(parents=True, exist_ok=True)
+    for number, written in enumerate(sorted(work.glob("*.parquet"))):
+        written.rename(directory / f"{part}-{number:05d}.parquet")
+    shutil.rmtree(work)
 
 
 def write_arrays(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
