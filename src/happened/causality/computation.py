@@ -366,8 +366,12 @@ def _encode_names(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
 
 
 def _codes(*columns: pa.Array | pa.ChunkedArray) -> tuple[list[Ints], list[str]]:
-    """Several columns as codes into one list of names."""
+    """Several columns as codes into one sorted list of names: no answer depends on the order of the rows."""
     chunks = [column.chunks if isinstance(column, pa.ChunkedArray) else [column] for column in columns]
     codes, names = _encode_names(pa.chunked_array([chunk for of in chunks for chunk in of], type=pa.string()))
     ends = np.cumsum([len(column) for column in columns])[:-1]
-    return np.split(codes, ends), names.to_pylist()
+    known = names.to_pylist()
+    order = sorted(range(len(known)), key=known.__getitem__)
+    rank = np.empty(len(known), np.int64)
+    rank[order] = np.arange(len(known))
+    return np.split(rank[codes], ends), [known[i] for i in order]

@@ -115,7 +115,8 @@ def window_gaps(source: Ints, target: Ints, window: Ints, gap: Ints) -> tuple[In
 def solve_drifts(n: int, source: Ints, target: Ints, window: Ints, gap: Ints, width: float) -> Ints | None:
     """How much faster each clock runs than the average, from the smallest gaps of pairs per window.
 
-    None where no pair was seen in two windows.
+    None where no pair was seen in two windows. The last bits depend on the order of the processes: both
+    callers number them by name.
     """
     least: dict[tuple[int, int], dict[int, int]] = {}
     for s, t, w, g in zip(source.tolist(), target.tolist(), window.tolist(), gap.tolist(), strict=True):
@@ -141,4 +142,4 @@ def solve_drifts(n: int, source: Ints, target: Ints, window: Ints, gap: Ints, wi
     equations[rows, [t for _, t in ends]] += weights
     equations[rows, [s for s, _ in ends]] -= weights
     drifts = np.linalg.lstsq(equations, np.array(slopes) * weights, rcond=None)[0]
-    return np.round(drifts, 12)  # so that the order of the processes does not show in the last bits
+    return np.round(drifts, 12)  # the last bits are the solver's, not the clocks'
