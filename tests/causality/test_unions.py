@@ -103,7 +103,7 @@ def test_one_broken_among_many_is_found_by_halving(seed, monkeypatch):
 def test_processes_are_numbered_by_name_whatever_the_order_of_the_rows(seed):
     """Estimates in floating point (drift) depend on that order in their last bits."""
     dice = random.Random(seed)
-    rows = traces.causal(dice)
+    rows = traces.number(traces.causal(dice))
     for _ in range(5):
         dice.shuffle(rows)
         (c,) = encode(traces.table(rows))
