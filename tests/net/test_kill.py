@@ -42,23 +42,21 @@ def test_nothing_is_lost_repeated_or_misordered_by_kills_and_partitions(tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", CLAIM)
-def test_every_protocol_survives_kills_and_partitions(tmp_path, seed, protocol):
-    survive(tmp_path, seed, protocol, 400, duration=15, every=0.6, pace=0.03, timeout=300)
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_messages_survive(tmp_path, seed):
+def test_a_hundred_thousand_messages_survive(tmp_path, seed, protocol):
+    """Kills and partitions for the first minute and a half; then Spark judges."""
     more = {"limits": {"first_retry": 0.02, "last_retry": 0.3, "heartbeat": 1.0, "compaction": 2_000_000}}
-    trace = survive(tmp_path, seed, "ks", 20_000, duration=120, every=2.0, pace=0.005, timeout=1800, **more)
+    more |= {"duration": 90, "every": 2.0, "pace": 0.003, "timeout": 3600}
+    trace = survive(tmp_path, seed, protocol, 20_000, **more)
     command = [sys.executable, "-m", "happened", "analyze", str(tmp_path / "trace")]
     command += ["--out", str(tmp_path / "answers"), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode <= 1, done.stderr  # 1: some order is violated, which this protocol may not claim
     summary = json.loads(done.stdout)
     print(summary)
     assert (summary["events"], summary["messages"]) == (trace.num_rows, 100_000)
-    assert summary["deliveries_judged"] > 200_000
-    for fault in ("causal_violations", "lost", "duplicated", "misdelivered", "never_sent"):
+    assert summary["deliveries_judged"] >= 100_000
+    violations = [f"{order}_violations" for order in protocols()[protocol].order.split("-")]
+    for fault in (*violations, "lost", "duplicated", "misdelivered", "never_sent"):
         assert summary[fault] == 0, fault
 
 
