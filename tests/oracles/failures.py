@@ -1,8 +1,10 @@
 """Every schedule of a small routed system in which a router is killed at any point, and succeeded.
 
-A state is the machines' snapshots, the packets in flight, and the truth about application messages as sets
-of events (`happened.sim.truth`). A step is a send, an arrival, the kill, or the succession, which a `Plan`
-allows once the dead router's channels are flushed. Breadth-first: a violation has a shortest schedule.
+A state is the machines' snapshots, the packets in flight, and the truth as sets of events: about application
+messages (`happened.sim.truth`), and about the hop messages they travel in (`Hops`). A step is a send, an
+arrival, the kill, or the succession, which a `Plan` allows once the dead router's channels are flushed.
+Judged: order at both levels, that nothing is lost, and that whatever the dead router's history named, its
+successor's names, or a later message to the same process. Breadth-first: a violation has a shortest schedule.
 """
 
 import pickle
@@ -13,8 +15,8 @@ from happened.core.destinations import pack
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
 from happened.ordering.causal.succession import succeed
-from happened.ordering.causal.topological import Topological
 from happened.sim.truth import Messages, Truth
+from oracles.walks import Observed, unpacked
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,62 @@ class Plan:
     flush: bool = True  # whether the succession waits for the channels
     await_reports: bool = True  # whether it waits for what is on its way to the witness
     adopt: bool = True  # whether the successor learns anything
-    machine: type = Topological
+    judge_histories: bool = True  # or only what comes of them
+
+
+class Hops(NamedTuple):
+    """What happened to hop messages, by (relay, hop)."""
+
+    past: tuple[frozenset, ...]  # of each process, all events before its next
+    before: frozenset  # (message, processes it is for, the events before it was sent)
+    delivered: frozenset  # (message, process)
+
+    def send(self, p, name, to):
+        past = (*self.past[:p], self.past[p] | {name}, *self.past[p + 1 :])
+        return self._replace(past=past, before=self.before | {(name, to, self.past[p])})
+
+    def overtaken(self, p, name):
+        """Messages to p that were sent before this one and are not delivered there."""
+        earlier = next(before for other, _, before in self.before if other == name)
+        return [
+            other
+            for other, to, _ in self.before
+            if other in earlier and p in to and (other, p) not in self.delivered
+        ]
+
+    def deliver(self, p, name):
+        earlier = next(before for other, _, before in self.before if other == name)
+        past = (*self.past[:p], self.past[p] | earlier | {name}, *self.past[p + 1 :])
+        return self._replace(past=past, delivered=self.delivered | {(name, p)})
+
+    def learn(self, p, sources):
+        """From now on, p's events come after all that these processes know."""
+        past = frozenset().union(self.past[p], *(self.past[source] for source in sources))
+        return self._replace(past=(*self.past[:p], past, *self.past[p + 1 :]))
+
+    def forgotten(self, entries, ours, exempt):
+        """(message, process) of the entries of which ours name neither it nor a later one to that process."""
+        before = {name: earlier for name, _, earlier in self.before}
+        return [
+            (name, d)
+            for name, dests in entries
+            for d in unpacked(dests)
+            if d not in exempt
+            and (name, d) not in self.delivered
+            and not any(to >> d & 1 and (other == name or name in before[other]) for other, to in ours)
+        ]
+
+
+def hop_events(machine):
+    """(kind, name, processes it is for) of the hop messages it sent and delivered in this step."""
+    return tuple(
+        (kind, (message.relay, message.hop), frozenset(unpacked(message.address)))
+        for kind, message in machine.hop_events
+    )
+
+
+def entries_of(machine):
+    return tuple(((e.sender, e.clock), e.dests) for e in machine.history())
 
 
 class State(NamedTuple):
@@ -39,6 +96,8 @@ class State(NamedTuple):
     killed: bool
     succeeded: bool
     truth: Truth
+    hops: Hops
+    named: tuple = ()  # what the dead router's history named when it was killed
 
 
 @dataclass
@@ -60,14 +119,17 @@ class FailureSearch:
         self.found = Found()
 
     def run(self, most=200_000):
-        machines = [self.plan.machine(p, self.n, place=place) for p, place in enumerate(self.plan.places)]
+        machines = [Observed(p, self.n, place=place) for p, place in enumerate(self.plan.places)]
         snapshots = tuple(m.snapshot() for m in machines) + (None,) * (len(self.plan.after) - self.n)
-        start = State(snapshots, (), (0,) * len(self.sends), False, False, Truth.beginning(self.messages))
+        hops = Hops((frozenset(),) * len(snapshots), frozenset(), frozenset())
+        truth = Truth.beginning(self.messages)
+        start = State(snapshots, (), (0,) * len(self.sends), False, False, truth, hops)
         self.reached = {start: None}
         frontier = [start]
         while frontier and not self.found.faults:
             following = []
             for state in frontier:
+                self.at = state
                 actions = list(self.enabled(state))
                 if not actions:
                     self.quiescent(state)
@@ -111,16 +173,17 @@ class FailureSearch:
         if kind == "kill":
             kept = state.in_flight
             machines = list(state.machines)
+            named = entries_of(self.restore(what, machines[what]))
             if self.plan.how != "journal":  # a journal's machine takes what still arrives
                 kept = tuple(packet for packet in kept if packet[1] != what)
                 machines[what] = None
-            return state._replace(killed=True, in_flight=kept, machines=tuple(machines))
+            return state._replace(killed=True, in_flight=kept, machines=tuple(machines), named=named)
         if kind == "succeed":
             return self.succeed(state)
         if kind == "send":
             p, to = self.sends[what]
             to = [d for d in to if not (state.succeeded and d == self.plan.dead)]
-            after, effects, clock = self.step(state.machines[p], p, ("send", tuple(to)))
+            after, hops, effects, clock = self.step(state.machines[p], p, ("send", tuple(to)))
             truth = state.truth.send(self.messages, p, what)
             clocks = (*state.clocks[:what], clock, *state.clocks[what + 1 :])
             state = state._replace(truth=truth, clocks=clocks)
@@ -131,9 +194,9 @@ class FailureSearch:
             state = state._replace(in_flight=tuple(in_flight))
             if state.machines[p] is None:
                 return state  # sent to the dead
-            after, effects, _ = self.step(state.machines[p], p, ("receive", number))
+            after, hops, effects, _ = self.step(state.machines[p], p, ("receive", number))
         machines = (*state.machines[:p], after, *state.machines[p + 1 :])
-        return self.apply(state._replace(machines=machines), action, p, effects)
+        return self.apply(state._replace(machines=machines), action, p, hops, effects)
 
     def step(self, snapshot, p, what):
         key = (snapshot, what)
@@ -141,11 +204,12 @@ class FailureSearch:
             machine = self.restore(p, snapshot)
             kind, value = what
             effects = machine.multicast(value, b"") if kind == "send" else machine.receive(self.values[value])
-            self.steps[key] = machine.snapshot(), tuple(map(self.plain, effects)), machine.clock
+            plain = tuple(map(self.plain, effects))
+            self.steps[key] = machine.snapshot(), hop_events(machine), plain, machine.clock
         return self.steps[key]
 
     def restore(self, p, snapshot):
-        machine = self.plan.machine(p, len(self.plan.after))
+        machine = Observed(p, len(self.plan.after))
         machine.restore(snapshot)
         return machine
 
@@ -158,8 +222,15 @@ class FailureSearch:
             return "send", effect.to, number
         return "deliver", effect.sender, effect.clock
 
-    def apply(self, state, action, p, effects):
-        in_flight, truth = list(state.in_flight), state.truth
+    def apply(self, state, action, p, hop_events, effects):
+        in_flight, truth, hops = list(state.in_flight), state.truth, state.hops
+        for kind, name, to in hop_events:
+            if kind == "send":
+                hops = hops.send(p, name, to)
+                continue
+            if overtaken := hops.overtaken(p, name):
+                return self.fault(f"hop {name} is out of order with {overtaken} at {p}", action)
+            hops = hops.deliver(p, name)
         for kind, a, b in effects:
             if kind == "send":
                 if not (a == self.plan.dead and state.killed and self.plan.how != "journal"):
@@ -167,11 +238,11 @@ class FailureSearch:
                 continue
             m = next(i for i, (q, _) in enumerate(self.sends) if q == a and state.clocks[i] == b)
             if overtaken := self.overtaken(truth, p, m):
-                return self.fault(f"{p} delivers {m} out of order with {overtaken}", state, action)
+                return self.fault(f"{p} delivers {m} out of order with {overtaken}", action)
             if truth.is_delivered(self.messages, p, m):
-                return self.fault(f"{p} delivers {m} twice", state, action)
+                return self.fault(f"{p} delivers {m} twice", action)
             truth = truth.deliver(self.messages, p, m)
-        return state._replace(in_flight=tuple(sorted(in_flight)), truth=truth)
+        return state._replace(in_flight=tuple(sorted(in_flight)), truth=truth, hops=hops)
 
     def overtaken(self, truth, p, m):
         if self.plan.how != "collection":
@@ -194,7 +265,7 @@ class FailureSearch:
         if plan.how == "witness":
             successor = witness
         else:
-            successor = self.plan.machine(self.n, self.n + 1)
+            successor = Observed(self.n, self.n + 1)
         if not plan.adopt:
             successor.adopt = lambda entries: None
         places = {p: place for p, place in enumerate(plan.after) if place is not None}
@@ -204,8 +275,18 @@ class FailureSearch:
             assert not (plan.flush and plan.await_reports)
             return None
         snapshots = tuple(machines[p].snapshot() if p in machines else None for p in range(len(plan.after)))
-        after = state._replace(machines=snapshots, succeeded=True)
-        return self.apply(after, ("succeed", plan.dead), successor.me, tuple(map(self.plain, effects)))
+        sources = [plan.dead] if journal else [plan.witness] if witness else machines
+        hops = state.hops.learn(successor.me, sources)
+        after = state._replace(machines=snapshots, succeeded=True, named=(), hops=hops)
+        action = "succeed", plan.dead
+        after = self.apply(
+            after, action, successor.me, hop_events(successor), tuple(map(self.plain, effects))
+        )
+        if after is not None and plan.judge_histories:
+            names = entries_of(successor)
+            if forgotten := after.hops.forgotten(state.named, names, (plan.dead, successor.me)):
+                return self.fault(f"history incomplete: {forgotten} forgotten", action)
+        return after
 
     def quiescent(self, state):
         lost = [
@@ -224,8 +305,8 @@ class FailureSearch:
         if lost or held:
             self.found.faults.append((f"never delivered: {lost}, held: {held}", self.schedule(state)))
 
-    def fault(self, reason, state, action):
-        self.found.faults.append((reason, [str(action)]))
+    def fault(self, reason, action):
+        self.found.faults.append((reason, [*self.schedule(self.at), str(action)]))
 
     def schedule(self, state):
         lines = []

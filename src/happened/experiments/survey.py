@@ -16,7 +16,7 @@ from ..causality import Computation, check_delivery, check_order, encode
 from ..causality.linearization import Ints
 from ..causality.stamps import stamp_computation
 from ..ordering import protocols
-from ..wire import MAX_PROCESSES
+from ..wire import most_processes
 from .recording import Recording, arrivals, recordings
 
 MOST_GROUPS = 32
@@ -154,8 +154,10 @@ def refusal(protocol: str, counts: Counts) -> str | None:
         return f"{protocol} needs serialized sends; {unknowing} were sent without knowing the one before"
     if protocol == "bss-groups" and counts["groups"] > MOST_GROUPS:
         return f"{counts['groups']:,} different groups; more than {MOST_GROUPS} are no fixed ones"
-    if counts["processes"] > MAX_PROCESSES:
-        return f"{counts['processes']:,} processes in one computation; messages can name {MAX_PROCESSES:,}"
+    if counts["processes"] > (most := most_processes(protocol)):
+        return (
+            f"{counts['processes']:,} processes in one computation; messages of {protocol} can name {most:,}"
+        )
     return None
 
 

@@ -34,7 +34,7 @@ from ..core.effects import Deliver, Send
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
 from ..core.roster import Roster
 from ..ordering import Held, Machine, create, sent_clock
-from ..wire import MAX_PROCESSES, decode, encode_multicast
+from ..wire import decode, encode_multicast, most_processes
 from .errors import EngineFault
 from .handshake import check_name
 from .link import Inbox, Outbox
@@ -93,6 +93,9 @@ class Engine:
     ) -> None:
         self.name = name
         self.protocol = protocol
+        self._most = most_processes(protocol)
+        if len(members) > self._most:
+            raise LocalProtocolError(f"{len(members)} members; messages of {protocol} can name {self._most}")
         self.roster = Roster(members)
         self.me = self.roster.index(name)
         self.addresses: dict[str, str] = {}  # of those who joined at run time
@@ -182,8 +185,8 @@ class Engine:
             )
         if name in self.roster:
             raise LocalProtocolError(f"{name!r} is a member already")
-        if len(self.roster) >= MAX_PROCESSES:
-            raise LocalProtocolError(f"there were {MAX_PROCESSES} members already, which is the limit")
+        if len(self.roster) >= self._most:
+            raise LocalProtocolError(f"there were {self._most} members already, which is the limit")
         return self._join(name, address)
 
     def leave(self, name: str) -> None:
@@ -306,7 +309,7 @@ class Engine:
                 self.farewells.add(link)
             elif index not in self._gone:
                 self._leave(index, staged=False)
-        elif kind == JOIN and index == len(self.roster) < MAX_PROCESSES and name not in self.roster:
+        elif kind == JOIN and index == len(self.roster) < self._most and name not in self.roster:
             self._join(name, address, staged=False)
         elif kind != JOIN or not 0 <= index < len(self.roster) or self.roster.name(index) != name:
             raise RemoteProtocolError(

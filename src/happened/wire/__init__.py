@@ -2,8 +2,8 @@
 
 A frame is a version byte, a protocol byte, the length of the rest, and the rest: the message's address,
 its control information, its payload. Decoding hostile bytes raises RemoteProtocolError and nothing else,
-in time and memory linear in the bytes given (and, for the log of a message, in the square of the number
-of processes it declares, which `max_processes` bounds).
+in time and memory linear in the bytes given, but for a bound of its own (and, for the log of a message, in
+the square of the number of processes it declares): sets may come to `primitives.EXPANDED` bytes a frame.
 
 One file per protocol; each has MESSAGES (the types it encodes), `encode(messages of one multicast)` and
 `decode(reader, max_processes)`, which takes the payload too.
@@ -42,6 +42,7 @@ from . import (
 from .primitives import Encoded, Reader, write_number
 
 __all__ = [
+    "MANY_PROCESSES",
     "MAX_FRAME",
     "MAX_PROCESSES",
     "VERSION",
@@ -50,6 +51,7 @@ __all__ = [
     "decode",
     "encode",
     "encode_multicast",
+    "most_processes",
 ]
 
 VERSION = 1
@@ -85,6 +87,17 @@ MAX_FRAME = 16 << 20
 """Bytes; a longer frame is refused when its length is read."""
 
 MAX_PROCESSES = 1024
+"""Of a computation whose messages may carry a vector or a row about everybody."""
+
+MANY_PROCESSES = 65_536
+"""Of one whose messages carry entries about the few that matter: zones, separators."""
+
+_LOCAL = {60: "histories", 61: "topological", 70: "zoned-ks"}
+
+
+def most_processes(protocol: str) -> int:
+    """How many processes the messages of an ordering protocol can tell apart."""
+    return MANY_PROCESSES if protocol in _LOCAL.values() else MAX_PROCESSES
 
 
 def encode(message: Any) -> bytes:
@@ -133,9 +146,12 @@ def _parts(messages: Sequence[Any]) -> list[Encoded]:
     return [parts for message in messages for parts in _parts([message])]
 
 
-def decode(data: bytes, *, max_processes: int = MAX_PROCESSES, max_frame: int = MAX_FRAME) -> tuple[Any, int]:
-    """The message at the beginning of `data`, and how many bytes it took."""
-    usual = _decode_usual(data, max_processes, max_frame)
+def decode(data: bytes, *, max_processes: int | None = None, max_frame: int = MAX_FRAME) -> tuple[Any, int]:
+    """The message at the beginning of `data`, and how many bytes it took.
+
+    `max_processes` is the protocol's own unless given.
+    """
+    usual = _decode_usual(data, max_processes or MAX_PROCESSES, max_frame)
     if usual is not None:
         return usual
     reader = Reader(data)
@@ -148,6 +164,8 @@ def decode(data: bytes, *, max_processes: int = MAX_PROCESSES, max_frame: int = 
     if length > reader.left:
         raise RemoteProtocolError(f"a frame of {length} bytes is announced and {reader.left} are there")
     end = reader.end_after(length)
+    if max_processes is None:
+        max_processes = MANY_PROCESSES if protocol in _LOCAL else MAX_PROCESSES
     return CODECS[protocol].decode(reader, max_processes), end
 
 

@@ -25,6 +25,9 @@ class Encoded(NamedTuple):
 SMALL_SETS = 200
 LIST, COMPLEMENT, BITMAP = 200, 201, 202
 
+EXPANDED = 64 << 20
+"""Bytes of memory for the sets of one frame that are written as lists."""
+
 
 @lru_cache(maxsize=16)
 def _small_sets(n: int) -> tuple[list[int], dict[int, int]]:
@@ -88,15 +91,17 @@ def write_set(out: bytearray, members: int, n: int) -> None:
 class Reader:
     """Takes values off bytes that a peer sent; whatever is wrong is a RemoteProtocolError.
 
-    No count is believed further than the bytes that are there, so time and memory are linear in them.
+    No count is believed further than the bytes that are there, so time and memory are linear in them; but a
+    set of few, or of all but few, has n bits in memory, so all of one frame's may come to EXPANDED bytes.
     """
 
-    __slots__ = ("_data", "_end", "_position")
+    __slots__ = ("_data", "_end", "_expanded", "_position")
 
     def __init__(self, data: bytes, position: int = 0, end: int | None = None) -> None:
         self._data = data
         self._position = position
         self._end = len(data) if end is None else end
+        self._expanded = 0
 
     @property
     def left(self) -> int:
@@ -165,10 +170,14 @@ class Reader:
             return members
         if tag not in (LIST, COMPLEMENT):
             raise RemoteProtocolError(f"{tag} does not begin a set")
-        members, member = 0, -1
+        bits, member = bytearray((n + 7) // 8), -1
+        self._expanded += len(bits)
+        if self._expanded > EXPANDED:
+            raise RemoteProtocolError(f"the sets of one frame take more than {EXPANDED} bytes of memory")
         for _ in range(self.number(min(n, self.left) + 1)):
             member += 1 + self.number(n)
             if member >= n:
                 raise RemoteProtocolError(f"a set names a process beyond the {n} there are")
-            members |= 1 << member
+            bits[member >> 3] |= 1 << (member & 7)
+        members = int.from_bytes(bits, "little")
         return members if tag == LIST else members ^ (1 << n) - 1

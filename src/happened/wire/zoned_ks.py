@@ -14,6 +14,9 @@ from .primitives import Encoded, Reader
 
 MESSAGES = (ZonedMessage,)
 
+MAX_ZONE = 1024
+"""Members of one zone: the log of a hop may be as large as the square of their number."""
+
 
 def encode(messages: Iterable[Any]) -> list[Encoded]:
     messages = list(messages)
@@ -27,4 +30,4 @@ def encode(messages: Iterable[Any]) -> list[Encoded]:
 def decode(reader: Reader, max_processes: int) -> ZonedMessage:
     address = read_only(reader, max_processes)
     relay = reader.number(address.n)
-    return ZonedMessage(*address, relay, ks.decode(reader, address.n))
+    return ZonedMessage(*address, relay, ks.decode(reader, min(address.n, MAX_ZONE)))

@@ -90,9 +90,13 @@ def succeed(
     if successor.me not in machines:
         for machine in machines.values():
             machine.join(successor.me)
-    for known in (source,) if source is not None else tuple(machines.values()):
-        if known is not successor:
-            successor.adopt(known.history())
+    if source is None:
+        # What the dead router sent and nobody has delivered yet is known only to those who hold it.
+        for known in machines.values():
+            if known is not successor:
+                successor.adopt((*known.history(), *known.overdue()))
+    elif source is not successor:
+        successor.adopt(source.history())
     left = witness.unforwarded(dead) if witness is not None else ()
     machines[successor.me] = successor
     for machine in machines.values():

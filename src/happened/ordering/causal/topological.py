@@ -76,8 +76,9 @@ class Topological:
         self._parking: Parking[_Hop] = Parking(self._lacks)
         self._unforwarded: dict[int, dict[Name, Unforwarded]] = {}  # per forwarder, in order
         self._alone = place is None
-        self._stand(alone(me, n))
-        if place is not None:
+        if place is None:
+            self._stand(alone(me, n))
+        else:
             self.move(place)
 
     @property
@@ -186,6 +187,18 @@ class Topological:
     def history(self) -> tuple[Entry, ...]:
         """The hop messages that precede the next one to be sent, with their carbon copies."""
         return tuple(self._history)
+
+    def overdue(self) -> tuple[Entry, ...]:
+        """The hop messages that arrived and wait for others, and those they name: not yet in our history."""
+        held = [hop.message for hop, _, _ in self._parking.pending(lambda hop: ())]
+        return tuple(
+            entry
+            for message in held
+            for entry in (
+                *message.entries,
+                Entry(message.relay, message.hop, message.address, 1 << message.relay),
+            )
+        )
 
     def log_size(self) -> tuple[int, int]:
         return size_of(self.history())
