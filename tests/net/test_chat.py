@@ -41,14 +41,14 @@ class Chat:
         self.process.stdin.write(line.encode() + b"\n")
 
     async def sees(self, line, where="lines"):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while line not in getattr(self, where):
                 self._news.clear()
                 await self._news.wait()
 
     async def leave(self):
         self.process.stdin.close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             code = await self.process.wait()
             await asyncio.gather(*self._readers)
         return code

@@ -37,13 +37,13 @@ def test_a_scraper_gets_them_and_others_get_an_answer():
         base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
         def fetch():
-            with urllib.request.urlopen(base + "/metrics", timeout=5) as response:
+            with urllib.request.urlopen(base + "/metrics", timeout=30) as response:
                 assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
                 text = response.read().decode()
             with pytest.raises(urllib.error.HTTPError, match="404"):
-                urllib.request.urlopen(base + "/", timeout=5)
+                urllib.request.urlopen(base + "/", timeout=30)
             with pytest.raises(urllib.error.HTTPError, match="405"):
-                urllib.request.urlopen(base + "/metrics", data=b"x", timeout=5)
+                urllib.request.urlopen(base + "/metrics", data=b"x", timeout=30)
             return text
 
         async with server:
@@ -61,7 +61,7 @@ def test_a_request_without_end_is_cut_off(request_bytes, monkeypatch):
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writer.write(request_bytes)
             try:
-                answer = await asyncio.wait_for(reader.read(), 5)
+                answer = await asyncio.wait_for(reader.read(), 30)
             except ConnectionError:
                 answer = b""
             writer.close()

@@ -15,7 +15,7 @@ from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.net import JournalError, Limits, Node, NodeClosed, NodeError, NodeFull, Plaintext
 from happened.trace import read
 
-TIMEOUT = 30
+TIMEOUT = 90
 
 
 def run(test):

@@ -78,6 +78,20 @@ def test_lines_are_sent_delivered_and_judged(configs, capsys):
     assert "3 deliveries examined" in capsys.readouterr().out
 
 
+def test_bytes_that_are_no_text_are_answered_and_do_not_hang(configs):
+    command = [sys.executable, "-m", "happened", "node", "--config", str(configs / "a.toml")]
+    said = b'\xff\xfe\n{"show": "members"}\n'
+    done = subprocess.run(command, input=said, capture_output=True, timeout=30)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert "error" in answers[0] and answers[1] == {"members": ["a", "b"]} and done.returncode == 0
+
+
+def test_without_stdin_the_node_ends(configs):
+    command = f'exec "{sys.executable}" -m happened node --config "{configs / "a.toml"}" <&-'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+
+
 def test_with_manual_ack_a_message_comes_again_until_it_is_acknowledged(configs):
     a, b = Command(configs / "a.toml", "--stay"), Command(configs / "b.toml", "--manual-ack")
     a.say(to="b", text="1")

@@ -10,8 +10,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import sys
-import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from ..core.errors import CausalityError, LocalProtocolError
 from ..net import Message, Node, Plaintext, identity
 from ..net.transport import Guard, Transport
 from ..ordering import DEFAULT, protocols
-from .terminal import note
+from .terminal import note, stdin_lines
 
 HELP = """\
 /re N TEXT       answer line N
@@ -170,7 +168,7 @@ class Screen:
 
 
 async def _say(node: Node, peers: list[str], screen: Screen) -> None:
-    lines = _lines()
+    lines = stdin_lines()
     while (line := await lines.get()) is not None:
         text = line.strip()
         command, _, rest = text.partition(" ") if text.startswith("/") else ("", "", text)
@@ -236,21 +234,3 @@ def _read(message: Message) -> dict[str, Any]:
 def _printable(text: str) -> str:
     """Nobody's words may move our cursor."""
     return "".join(each if each.isprintable() else "�" for each in text)
-
-
-def _lines() -> "asyncio.Queue[str | None]":
-    """The lines of stdin, None at its end; read by a thread, since a file cannot be waited for otherwise.
-
-    Bounded: a thread that reads ahead waits for the chat to have sent.
-    """
-    queue: asyncio.Queue[str | None] = asyncio.Queue(16)
-    loop = asyncio.get_running_loop()
-
-    def read() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is gone
-            for line in sys.stdin:
-                asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
-            asyncio.run_coroutine_threadsafe(queue.put(None), loop)
-
-    threading.Thread(target=read, daemon=True, name="stdin").start()
-    return queue

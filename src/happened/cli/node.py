@@ -7,12 +7,11 @@ import json
 import logging
 import signal
 import sys
-import threading
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import CausalityError
+from .terminal import stdin_lines
 
 DESCRIPTION = """\
 Run a node from its configuration file. What it delivers is printed, one JSON object a line; what is written
@@ -136,7 +135,7 @@ class _Session:
                 await message.ack()
 
     async def _obey(self) -> None:
-        lines = _stdin_lines()
+        lines = stdin_lines()
         while (line := await lines.get()) is not None:
             if line.strip():
                 try:
@@ -178,19 +177,3 @@ class _Session:
 
 def _print(said: dict[str, Any]) -> None:
     print(json.dumps(said, ensure_ascii=False), flush=True)
-
-
-def _stdin_lines() -> "asyncio.Queue[str | None]":
-    """What comes on stdin, whatever that is, and None at its end; read no faster than it is used."""
-    lines: asyncio.Queue[str | None] = asyncio.Queue(maxsize=100)
-    loop = asyncio.get_running_loop()
-
-    def read() -> None:
-        for line in chain(sys.stdin, [None]):
-            try:
-                asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
-            except (RuntimeError, asyncio.CancelledError):
-                return  # the loop has ended
-
-    threading.Thread(target=read, daemon=True).start()
-    return lines

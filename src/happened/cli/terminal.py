@@ -1,14 +1,19 @@
 """Talking to a person: progress on stderr, results on stdout."""
 
+import asyncio
+import io
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from tqdm import tqdm
 
 SECONDS_BEFORE_PROGRESS = 1.0
+LINES_AHEAD = 100
 
 
 @contextmanager
@@ -33,3 +38,24 @@ def print_json(value: Any) -> None:
 def note(text: str) -> None:
     """For the person, not for the pipe."""
     print(text, file=sys.stderr)
+
+
+def stdin_lines() -> "asyncio.Queue[str | None]":
+    """What comes on stdin, line by line, and None at its end; read no faster than it is used.
+
+    By a thread, since a file cannot be waited for otherwise. Bytes that are no text become U+FFFD.
+    """
+    lines: asyncio.Queue[str | None] = asyncio.Queue(LINES_AHEAD)
+    loop = asyncio.get_running_loop()
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
+
+    def read() -> None:
+        for line in chain(sys.stdin or (), [None]):  # there is none where it was closed
+            try:
+                asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
+            except (RuntimeError, asyncio.CancelledError):
+                return  # the loop has ended
+
+    threading.Thread(target=read, daemon=True, name="stdin").start()
+    return lines
