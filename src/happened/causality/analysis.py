@@ -196,6 +196,7 @@ def _without_absent_causes(table: pa.Table, analysis: Analysis) -> pa.Table:
     for row in rows:
         present = []
         for cause in row["causes"] or ():
+            cause = cause or {"process": None, "seq": None}
             if (row["computation"], cause["process"], cause["seq"]) in known:
                 present.append(cause)
                 continue

@@ -85,7 +85,7 @@ def estimate(owner: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> 
 def with_drifts(n: int, source: Ints, target: Ints, sent: Ints, gap: Ints) -> tuple[Skew, int] | None:
     """The correction of one computation's clocks with drift, and how many edges it leaves backwards."""
     windows = window_of(sent, sent.max())
-    drifts = solve_drifts(n, *window_gaps(source, target, windows, gap), sent.max() / WINDOWS)
+    drifts = solve_drifts(n, *window_gaps(source, target, windows, gap), window_width(sent.max()))
     if drifts is None:
         return None
     left = gap - removed(drifts, source, target, sent, gap)
@@ -95,7 +95,12 @@ def with_drifts(n: int, source: Ints, target: Ints, sent: Ints, gap: Ints) -> tu
 
 
 def window_of(sent: Ints, last: int) -> Ints:
-    return np.minimum(sent * WINDOWS // max(int(last), 1), WINDOWS - 1)
+    return sent // window_width(last)
+
+
+def window_width(last: int) -> int:
+    """Such that `last` is in the last window; times are never multiplied, for they may need all 64 bits."""
+    return int(last) // WINDOWS + 1
 
 
 def removed(drifts: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> Ints:

@@ -28,7 +28,7 @@ def read_events(spark: SparkSession, path: Path) -> DataFrame:
     else:
         place = _parquet(path)
         for part in [place] if place.is_file() else sorted(place.rglob("*.parquet")):
-            if not part.name.startswith((".", "_")):
+            if part == place or _is_part(part.relative_to(place)):
                 open_part(part)
         events = spark.read.schema(TRACE).parquet(str(place))
     return events.fillna({"computation": "", "relevant": False})
@@ -37,7 +37,7 @@ def read_events(spark: SparkSession, path: Path) -> DataFrame:
 def _parquet(path: Path) -> Path:
     inside = path / "trace"
     for place in (inside, path):
-        if place.is_file() or any(p for p in place.rglob("*.parquet") if not p.name.startswith(".")):
+        if place.is_file() or any(_is_part(p.relative_to(place)) for p in place.rglob("*.parquet")):
             return place
     raise TraceFormatError(
         "no trace here: give a directory of .parquet parts (or with a trace/ inside), one .parquet file, or "
@@ -46,12 +46,22 @@ def _parquet(path: Path) -> Path:
     )
 
 
+def _is_part(inside: Path) -> bool:
+    """Whether Spark reads the file: it lies at the top, or in directories that are partitions, name=value."""
+    return not inside.name.startswith((".", "_")) and all("=" in folder for folder in inside.parts[:-1])
+
+
 def local_files(events: DataFrame) -> list[str]:
     """The Parquet files that the rows come from, as paths; none if they come from anything else."""
     paths = [
         unquote(urlparse(uri).path) for uri in events.inputFiles() if urlparse(uri).scheme in ("", "file")
     ]
-    return sorted(paths) if paths and all(path.endswith(".parquet") for path in paths) else []
+    # Of a file in a directory column=value only Spark knows that column.
+    partitioned = any(
+        folder.partition("=")[0] in TRACE.names for path in paths for folder in Path(path).parts
+    )
+    whole = paths and not partitioned and all(path.endswith(".parquet") for path in paths)
+    return sorted(paths) if whole else []
 
 
 def fault(rows: DataFrame) -> Column:
@@ -68,4 +78,5 @@ def fault(rows: DataFrame) -> Column:
         )
         .when((kind != "internal") & message.isNull(), F.concat(kind, F.lit(" without a message")))
         .when((kind == "send") & F.col("to").isNull(), "send without destinations")
+        .when(F.exists("to", lambda name: name.isNull()), "to holds a null")
     )

@@ -38,7 +38,7 @@ from ..trace.importing import (
     write_summary,
 )
 from ..trace.readers import FORMATS, QUARANTINE, Draft, Options, Quarantined, Source, open_source
-from ..trace.readers.draft import DRAFTS, Row, draft_table, drafts_of, table_of
+from ..trace.readers.draft import DRAFTS, Row, draft_table, drafts_of, storable, table_of
 from ..trace.readers.source import beginning, is_compressed, lines_begun, open_piece
 from ..trace.schema import SCHEMA
 from ..trace.writer import table_from_rows
@@ -100,11 +100,11 @@ def _cut(files: Sequence[Path], name: str, options: Options, piece_bytes: int) -
             raise TraceFormatError("no such file; give the logs to import", file=str(path))
         size = path.stat().st_size
         if not reader.line_by_line or size <= piece_bytes or is_compressed(path):
-            pieces.append(Piece(len(pieces), path, computation))
+            pieces.append(Piece(len(pieces), path.absolute(), computation))
             continue
         for begin in range(0, size, piece_bytes):
             end = min(begin + piece_bytes, size)
-            pieces.append(Piece(len(pieces), path, computation, begin, end))
+            pieces.append(Piece(len(pieces), path.absolute(), computation, begin, end))
     return pieces
 
 
@@ -147,7 +147,7 @@ def _parse(name: str, options: Options, work: Path, quarantine: Path, piece: Pie
     try:
         with _parquet(work / "drafts" / part, DRAFTS) as write:
             batch: list[Draft] = []
-            for parsed in reader.parse(source, options):
+            for parsed in storable(reader.parse(source, options)):
                 if isinstance(parsed, Quarantined):
                     left_out.append(parsed)
                     continue

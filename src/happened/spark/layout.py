@@ -34,6 +34,9 @@ FINE_SLOTS = 400_000
 """Processes x fine slots of time that reach the driver to place the cuts."""
 
 
+MOST_UNEVEN = 4
+"""An epoch by time may be so many times larger than asked for; else cuts by seq are tried."""
+
 MOST_NAMED = 1000
 """Causes that are no events; more are only counted."""
 
@@ -99,13 +102,22 @@ def lay_out(
     earliest = events.agg(F.min("time")).first()[0]
     edges = spark.read.parquet(str(store / "edges")).where("target_seq is not null")
     clocks = estimate(edges, len(names), earliest) if earliest is not None else None
-    offsets = clocks.skew.offsets if clocks is not None else np.zeros(len(names), np.int64)
+    offsets = clocks.skew.offsets if clocks is not None else None
     pairs = _pairs(edges, clocks)
     totals["receives_before_sends"] = sum(row["before"] for row in pairs)
     totals["receives_before_sends_corrected"] = sum(row["after"] for row in pairs)
-    cuts = _propose(events, index, names, counts, offsets, math.ceil(counts.sum() / per_epoch))
+    epochs = math.ceil(counts.sum() / per_epoch)
     shares = sorted(str(path) for path in (store / "edges").glob("*.parquet"))
-    cuts, rounds = make_consistent(cuts, lambda proposed: _look(spark, shares, proposed, counts))
+
+    def cut(ahead: Ints | None) -> tuple[Ints, int]:
+        proposed = _propose(events, index, names, counts, ahead, epochs)
+        return make_consistent(proposed, lambda cuts: _look(spark, shares, cuts, counts))
+
+    cuts, rounds = cut(offsets)
+    if offsets is not None and _largest(cuts) > MOST_UNEVEN * per_epoch:
+        # One time far from all others (a clock that showed 1970) leaves all others in one slot.
+        by_seq, more = cut(None)
+        cuts, rounds = min(cuts, by_seq, key=_largest), rounds + more
     totals |= {"events": int(counts.sum()), "processes": len(names), "rounds": rounds, "quarantined": absent}
     relevant = _relevant(events, index, store)
     _scatter(spark, shares, relevant, cuts, counts, store)
@@ -214,20 +226,27 @@ def _pairs(edges: DataFrame, clocks: Clocks | None) -> list[Row]:
 
 
 def _propose(
-    events: DataFrame, index: DataFrame, names: tuple[str, ...], counts: Ints, offsets: Ints, epochs: int
+    events: DataFrame,
+    index: DataFrame,
+    names: tuple[str, ...],
+    counts: Ints,
+    offsets: Ints | None,
+    epochs: int,
 ) -> Ints:
+    """By corrected time, given offsets and a time for every event; else by the share of each process."""
     if epochs <= 1 or not counts.sum():
         return counts[None]
     spark = events.sparkSession
-    numbers = [(i, int(counts[i]), int(offsets[i])) for i in range(len(names))]
+    ahead = np.zeros(len(names), np.int64) if offsets is None else offsets
+    numbers = [(i, int(counts[i]), int(ahead[i])) for i in range(len(names))]
     chains = spark.createDataFrame(numbers, "p int, length long, ahead long")
     of = (
         events.select("process", "seq", "time")
         .join(F.broadcast(index), "process")
         .join(F.broadcast(chains), "p")
     )
-    untimed = of.where(F.col("time").isNull()).isEmpty()
-    place = F.col("time") - F.col("ahead") if untimed else F.col("seq") / F.col("length")
+    timed = offsets is not None and of.where(F.col("time").isNull()).isEmpty()
+    place = F.col("time") - F.col("ahead") if timed else F.col("seq") / F.col("length")
     of = of.select("p", "seq", place.cast("double").alias("place"))
     low, high = of.agg(F.min("place"), F.max("place")).first()
     slots = max(2 * epochs, min(64 * epochs, FINE_SLOTS // max(len(names), 1)))
@@ -242,6 +261,11 @@ def _propose(
         first[row["p"], row["slot"]] = row["first"]
         count[row["slot"]] += row["events"]
     return propose(first, count, counts, epochs)
+
+
+def _largest(cuts: Ints) -> int:
+    """Events of the largest epoch."""
+    return int(np.diff(cuts.sum(axis=1), prepend=0).max(initial=0))
 
 
 class _Edges:

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from ..causality.linearization import Ints
-from ..causality.skew import WINDOWS, Skew, correct, solve_drifts
+from ..causality.skew import Skew, correct, solve_drifts, window_width
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ def _offsets(edges: DataFrame, n: int, gap: Column) -> Skew:
 
 def _drifts(edges: DataFrame, n: int) -> Ints | None:
     last = edges.agg(F.max("since")).first()[0]
-    window = F.least(F.expr(f"since * {WINDOWS} div {max(last, 1)}"), F.lit(WINDOWS - 1)).alias("window")
+    window = F.expr(f"since div {window_width(last)}").alias("window")
     least = edges.groupBy("source", "target", window).agg(F.min("gap").alias("gap")).collect()
-    return solve_drifts(n, *_columns(least, "source", "target", "window", "gap"), last / WINDOWS)
+    return solve_drifts(n, *_columns(least, "source", "target", "window", "gap"), window_width(last))
 
 
 def _backwards(edges: DataFrame, skew: Skew) -> int:

@@ -59,6 +59,7 @@ def _whole(path: Path) -> Iterator[Path]:
 @contextmanager
 def whole_directory(out: Path) -> Iterator[Path]:
     """A directory to fill that becomes `out` only if all goes well."""
+    out = out.absolute()  # tasks write there too, and executors have working directories of their own
     if out.exists():
         raise CausalityError(f"{out} exists already; name another directory, or remove it first")
     out.parent.mkdir(parents=True, exist_ok=True)

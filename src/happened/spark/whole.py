@@ -7,7 +7,6 @@ Cost  one scan by tasks that read the files themselves; what lies across pieces 
 """
 
 import json
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -36,9 +36,9 @@ class Whole:
     timestamps: str
     questions: Sequence[str]
 
-    def analyse(self, table: pa.Table) -> Counter[str]:
+    def analyse(self, table: pa.Table, part: str) -> Counter[str]:
+        """`part` is the same whenever a task runs again: what it wrote before is replaced, not doubled."""
         analysis: Analysis = analyse(table, timestamps=self.timestamps, questions=self.questions)
-        part = f"whole-{uuid.uuid4().hex}"
         for name in TABLES:
             if analysis.tables[name]:
                 write_part(self.out / name, part, analysis.table(name))
@@ -47,8 +47,11 @@ class Whole:
     def shuffled(self, events: DataFrame, partitions: int) -> Counter[str]:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             totals: Counter[str] = Counter()
-            for table in _whole_computations(batches):
-                totals += self.analyse(table.select(SCHEMA.names).cast(SCHEMA))
+            context = TaskContext.get()
+            assert context is not None
+            for number, table in enumerate(_whole_computations(batches)):
+                part = f"shuffled-{context.partitionId():05d}-{number:05d}"
+                totals += self.analyse(table.select(SCHEMA.names).cast(SCHEMA), part)
             yield pa.RecordBatch.from_pydict({"totals": [json.dumps(totals)]})
 
         grouped = events.repartition(partitions, "computation").sortWithinPartitions("computation")
@@ -62,7 +65,7 @@ class Whole:
             table = pieces[number].read()
             theirs = pq.read_table(others)["computation"]
             mine = table.filter(pc.invert(pc.is_in(table["computation"], value_set=theirs)))
-            return self.analyse(mine)
+            return self.analyse(mine, f"whole-{number:06d}")
 
         return sum(map(Counter, on_tasks(spark, len(pieces), run)), Counter())
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ..core.errors import TraceFormatError
 from .readers import FORMATS, Assembly, Draft, Format, Options, Quarantined, open_source
 from .readers.detection import detect
-from .readers.draft import table_of
+from .readers.draft import storable, table_of
 from .writer import TraceWriter
 
 AUTO = "auto"
@@ -104,7 +104,7 @@ def _parse(
         source = open_source(path, computation)
         of_file: list[Draft] = []
         left_out: list[Quarantined] = []
-        for parsed in reader.parse(source, options):
+        for parsed in storable(reader.parse(source, options)):
             if isinstance(parsed, Draft):
                 of_file.append(parsed)
             else:

@@ -108,6 +108,8 @@ def event_from_json(text: bytes, file: str, line: int, needs: Collection[str] = 
         cut = "the file ends inside it: " if not text.endswith(b"\n") else ""
         reason = f"not a JSON object ({cut}{error.msg} at column {error.colno}); repair or remove the line"
         raise TraceFormatError(reason, file=file, line=line) from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or nesting without end
+        raise TraceFormatError(f"not an event ({error}); remove the line", file=file, line=line) from error
     if not isinstance(event, dict):
         raise TraceFormatError("not a JSON object; each line holds one event", file=file, line=line)
     for name, value in event.items():

@@ -138,4 +138,4 @@ def _time(record: dict[str, Any]) -> int | None:
             return int(datetime.fromisoformat(value).timestamp()) * 1_000_000_000
         except ValueError:
             return None
-    return int(value) * 1_000_000_000 if isinstance(value, int | float) else None
+    return int(value) * 1_000_000_000 if isinstance(value, int | float) and abs(value) < 1 << 63 else None

@@ -18,7 +18,7 @@ def document_or_lines(source: Source) -> Iterator[tuple[int | None, Any]]:
     try:
         yield None, json.loads(text)
         return
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         lines = text.splitlines(keepends=True)
         if len(lines) < 2 or not _is_json(lines[0]):
             if text.strip():
@@ -30,11 +30,11 @@ def document_or_lines(source: Source) -> Iterator[tuple[int | None, Any]]:
 def _is_json(text: str) -> bool:
     try:
         return isinstance(json.loads(text), dict | list)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
-def _not_json(file: str, text: str, error: ValueError) -> Quarantined:
+def _not_json(file: str, text: str, error: Exception) -> Quarantined:
     line = error.lineno if isinstance(error, json.JSONDecodeError) else None
     at = error.pos if isinstance(error, json.JSONDecodeError) else 0
     # Python reports an unterminated string where it begins, anything else that lacks an end at the end.

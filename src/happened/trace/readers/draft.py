@@ -148,6 +148,37 @@ class Options:
     lanes: bool = False  # spans: only recorded causes order the spans of one service
 
 
+def storable(parsed: Parsed) -> Parsed:
+    """What a reader gives, but for what no table can hold: times beyond 64 bits, text that is no Unicode."""
+    for each in parsed:
+        if isinstance(each, Draft):
+            for name in ("time", "end"):
+                value = getattr(each, name)
+                if value is not None and not -(1 << 63) <= value < 1 << 63:
+                    each = Quarantined(
+                        each.file, each.line, name, "in nanoseconds is beyond 64 bits", each.label
+                    )
+                    break
+        if not _is_unicode(each):
+            reason = "holds half a character (a lone surrogate); write it as UTF-8"
+            each = Quarantined(each.file, each.line, None, reason)
+        yield each
+
+
+def _is_unicode(each: Draft | Quarantined) -> bool:
+    try:
+        "".join(_texts(each) if isinstance(each, Draft) else (each.reason, each.text or "")).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _texts(draft: Draft) -> Iterator[str]:
+    yield from (draft.computation, draft.process, draft.label or "", draft.message or "", draft.id or "")
+    yield from (*(draft.to or ()), *draft.parents, *draft.links, *(draft.clock or ()))
+    yield from (*draft.attributes, *draft.attributes.values())
+
+
 def draft_table(drafts: Iterable[Draft]) -> pa.Table:
     return pa.Table.from_pylist([asdict(draft) for draft in drafts], schema=DRAFTS)
 

@@ -76,7 +76,8 @@ def _draft(source: Source, number: int, services: dict[str, str], span: Any) -> 
 def _references(trace: str, span: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     parents: list[str] = []
     links: list[str] = []
-    for reference in span.get("references") or ():
+    references = span.get("references")
+    for reference in references if isinstance(references, list) else ():
         if isinstance(reference, dict):
             id = span_id(str(reference.get("traceID", trace)), str(reference.get("spanID")))
             (links if reference.get("refType") == "FOLLOWS_FROM" else parents).append(id)

@@ -17,7 +17,7 @@ def objects(source: Source, *, exact: bool = False) -> Iterator[tuple[int, Objec
     for number, text in source.lines():
         try:
             record = json.loads(text, parse_float=fraction)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             cut = "; the file may have been cut here" if text.lstrip()[:1] == "{" else ""
             yield number, Quarantined(source.file, number, None, f"is not JSON ({error}){cut}", excerpt(text))
             continue

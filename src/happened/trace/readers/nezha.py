@@ -5,7 +5,6 @@ Times are nanoseconds.
 """
 
 import csv
-from collections.abc import Iterator
 
 from .draft import Draft, Options, Parsed, Quarantined, excerpt
 from .source import Source
@@ -27,14 +26,12 @@ NEEDED = ("TraceID", "SpanID", "PodName", "StartTimeUnixNano", "EndTimeUnixNano"
 
 def parse(source: Source, options: Options) -> Parsed:
     columns: tuple[str, ...] = COLUMNS
-    number = 0
-
-    def texts() -> Iterator[str]:
-        nonlocal number
-        for number, text in source.lines():  # noqa: B007  the reader below asks for the number
-            yield text
-
-    for fields in csv.reader(texts()):
+    for number, text in source.lines():  # each by itself: an open quote must not swallow the rest of the file
+        try:
+            (fields,) = csv.reader([text], strict=True)
+        except csv.Error as error:
+            yield Quarantined(source.file, number, None, f"is not CSV ({error})", excerpt(text))
+            continue
         if "TraceID" in fields:
             columns = tuple(fields)
         else:

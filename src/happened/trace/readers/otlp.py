@@ -73,10 +73,10 @@ def _draft(source: Source, number: int, process: str, span: Any) -> Draft | Quar
         return rejected("service.name", "is missing from the resource; it names the process")
     try:
         start, end = int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return rejected("startTimeUnixNano", "start and end are not nanoseconds since 1970")
     trace, parent, kind = str(span["traceId"]), span.get("parentSpanId"), _kind(span.get("kind"))
-    links = [link for link in span.get("links") or () if isinstance(link, dict)]
+    links = [link for link in _list(span, "links") or () if isinstance(link, dict)]
     return Draft(
         source.file,
         number,

@@ -159,7 +159,7 @@ def _draft(match: re.Match[str], log: _Log, computation: str) -> Draft | Quarant
         return rejected("host", "is empty; every event belongs to a host")
     try:
         clock = json.loads(groups.pop("clock", ""))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return rejected("clock", f"is not JSON: {error}")
     problem = clock_problem(host, clock)
     if problem is not None:
