@@ -164,7 +164,7 @@ class Screen:
         print(f"[{self._count}] {sender}{about}{alone}: {_printable(said['text'])}", flush=True)
 
     def name(self, number: str) -> str | None:
-        return self._names.get(int(number)) if number.isdigit() else None
+        return next((name for each, name in self._names.items() if str(each) == number), None)
 
 
 async def _say(node: Node, peers: list[str], screen: Screen) -> None:

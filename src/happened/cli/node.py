@@ -94,9 +94,9 @@ class _Session:
 
     async def run(self, config: dict[str, Any]) -> int:
         loop = asyncio.get_running_loop()
-        for which in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(which, self._stop.set)
         async with self._node as node:
+            for which in (signal.SIGINT, signal.SIGTERM):  # until here they end it at once
+                loop.add_signal_handler(which, self._stop.set)
             metrics = await self._metrics(config)
             jobs = [asyncio.create_task(job) for job in (self._deliver(), self._obey(), self._stop.wait())]
             done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
@@ -114,10 +114,15 @@ class _Session:
     async def _metrics(self, config: dict[str, Any]) -> Any:
         if "metrics" not in config:
             return None
+        from ..net.errors import NodeError
         from ..net.metrics import serve_metrics
         from ..net.tcp import split_address
 
-        return await serve_metrics(split_address(config["metrics"]), self._node.stats, node=self._node.name)
+        where = split_address(config["metrics"])
+        try:
+            return await serve_metrics(where, self._node.stats, node=self._node.name)
+        except OSError as error:
+            raise NodeError(f"metrics: cannot listen on {config['metrics']}: {error}") from error
 
     async def _deliver(self) -> None:
         node = self._node
@@ -140,7 +145,7 @@ class _Session:
             if line.strip():
                 try:
                     _print(await self._command(json.loads(line)))
-                except (CausalityError, ValueError, TypeError, KeyError) as error:
+                except (CausalityError, ValueError, TypeError, KeyError, RecursionError) as error:
                     _print({"error": str(error) or repr(error), "line": line.strip()[:200]})
         if self._stay:
             await self._stop.wait()

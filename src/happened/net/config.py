@@ -92,6 +92,12 @@ def _check(path: Path, config: dict[str, Any]) -> None:
     for key, value in config.get("security", {}).items():
         _typed(path, f"security.{key}", value, str, "a string")
     _known(path, "nats.", config.get("nats", {}), ("servers", "stream", "replicas"))
+    nats = config.get("nats", {})
+    servers = nats.get("servers", "")
+    for server in servers if isinstance(servers, list) else [servers]:
+        _typed(path, "nats.servers", server, str, "a URL, or a list of them")
+    _typed(path, "nats.stream", nats.get("stream", ""), str, "a string")
+    _typed(path, "nats.replicas", nats.get("replicas", 1), int, "a number of servers")
     _known(path, "limits.", config.get("limits", {}), [field.name for field in fields(Limits)])
 
 

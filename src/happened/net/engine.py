@@ -109,7 +109,9 @@ class Engine:
         self.sent = 0  # multicasts
         self.delivered = 0  # the number of the last delivery
         self.unacknowledged: dict[int, Delivery] = {}
+        self.unacknowledged_bytes = 0
         self._gone: set[int] = set()
+        self.has_left = False  # or was expelled: nobody takes our messages any more
         self.farewells: set[int] = set()  # the links on which nothing more will come, since we have left
         self.held = dict.fromkeys(self.outboxes, 0)
         self._counts_held = protocol in WAITS_FOR_PAST
@@ -125,6 +127,8 @@ class Engine:
 
     def multicast(self, to: Sequence[int], payload: bytes) -> int:
         """Returns the clock that names the message."""
+        if self.has_left:
+            raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
         effects = self.machine.multicast(to, payload)
         clock = sent_clock(self.machine, effects)
         dests = pack(to)
@@ -163,10 +167,17 @@ class Engine:
 
     def acknowledge(self, number: int) -> bool:
         """The application is done with a delivery. False: it was before."""
-        if self.unacknowledged.pop(number, None) is None:
+        if not self.forget(number):
             return False
         self._stage(TAKEN, number)
         return True
+
+    def forget(self, number: int) -> bool:
+        """The same where nothing is kept for after a crash."""
+        delivery = self.unacknowledged.pop(number, None)
+        if delivery is not None:
+            self.unacknowledged_bytes -= len(delivery.payload)
+        return delivery is not None
 
     def free(self, link: int, number: int) -> bool:
         """A peer has our frames up to this link number. False: we knew."""
@@ -183,18 +194,20 @@ class Engine:
             raise LocalProtocolError(
                 f"{self.roster.name(self.registrar)!r} admits new members, so that all are numbered alike"
             )
-        if name in self.roster:
-            raise LocalProtocolError(f"{name!r} is a member already")
+        if name in self._names_ever():
+            raise LocalProtocolError(f"{name!r} is or was a member: a process that joins needs a new name")
         if len(self.roster) >= self._most:
             raise LocalProtocolError(f"there were {self._most} members already, which is the limit")
         return self._join(name, address)
 
     def leave(self, name: str) -> None:
         index = self.roster.index(name)
-        if index == self.me and len(self.roster) - len(self._gone) > 1:
-            for link in self.present_links():  # last of all on every link; the machine itself goes on
-                self._put(link, _leave_frame(index))
-            self._stage(LEFT, index)
+        if index == self.me:
+            if not self.has_left:
+                for link in self.present_links():  # last of all on every link; the machine itself goes on
+                    self._put(link, _leave_frame(index))
+                self.has_left = True
+                self._stage(LEFT, index)
             return
         self._leave(index)
 
@@ -207,6 +220,9 @@ class Engine:
     @property
     def registrar(self) -> int:
         return min(set(range(len(self.roster))) - self._gone)
+
+    def _names_ever(self) -> set[str]:
+        return {self.roster.name(index) for index in range(len(self.roster))}
 
     def present_links(self) -> list[int]:
         return [link for link in self.outboxes if link not in self._gone]
@@ -287,6 +303,7 @@ class Engine:
         sender, clock, payload = effect
         delivery = Delivery(self.delivered, sender, clock, payload)
         self.unacknowledged[self.delivered] = delivery
+        self.unacknowledged_bytes += len(payload)
         self._fresh.append(delivery)
         if self._counts_held and sender != self.me:
             self.held[sender] -= 1
@@ -302,14 +319,15 @@ class Engine:
                 raise ValueError("wrong types")
             if kind == JOIN:
                 check_name(name)
-        except (ValueError, TypeError, LocalProtocolError) as error:
+        except (ValueError, TypeError, RecursionError, LocalProtocolError) as error:
             raise RemoteProtocolError(f"not a change of members: {error}") from error
         if kind == LEAVE and 0 <= index < len(self.roster):
             if index == self.me:
                 self.farewells.add(link)
+                self.has_left = True
             elif index not in self._gone:
                 self._leave(index, staged=False)
-        elif kind == JOIN and index == len(self.roster) < self._most and name not in self.roster:
+        elif kind == JOIN and index == len(self.roster) < self._most and name not in self._names_ever():
             self._join(name, address, staged=False)
         elif kind != JOIN or not 0 <= index < len(self.roster) or self.roster.name(index) != name:
             raise RemoteProtocolError(
@@ -387,6 +405,7 @@ class Engine:
             "members": [self.roster.name(index) for index in range(len(self.roster))],
             "gone": sorted(self._gone),
             "farewells": sorted(self.farewells),
+            "left": self.has_left,
             "addresses": self.addresses,
             "incarnations": {link: each.hex() for link, each in self.incarnations.items()},
             "events": self.events,
@@ -412,6 +431,7 @@ class Engine:
 
         self.roster = Roster(head["members"])
         self._gone, self.farewells = set(head["gone"]), set(head["farewells"])
+        self.has_left = head.get("left", False)
         for index in head["gone"]:
             self.roster.leave(self.roster.name(index))
         self.addresses = head["addresses"]
@@ -426,6 +446,7 @@ class Engine:
             number: Delivery(number, sender, clock, take(length))
             for number, sender, clock, length in head["unacknowledged"]
         }
+        self.unacknowledged_bytes = sum(len(each.payload) for each in self.unacknowledged.values())
         self.held = dict.fromkeys(self.outboxes, 0)
         if self._counts_held:
             for held in self.machine.pending():

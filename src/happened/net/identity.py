@@ -143,7 +143,10 @@ def make_authority(directory: Path, *, name: str = "happened authority", days: i
     """Write ca.pem and ca.key into a directory that has neither."""
     from . import certificates
 
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise IdentityError(f"{directory}: cannot be made: {error.strerror}") from None
     _refuse_existing(directory / AUTHORITY_CERTIFICATE, directory / AUTHORITY_KEY)
     certificate, key = certificates.authority(name, days)
     _write_private(directory / AUTHORITY_KEY, key)
@@ -193,7 +196,11 @@ def _refuse_exposed(path: Path) -> None:
 
 def _refuse_existing(*paths: Path) -> None:
     for path in paths:
-        if path.exists():
+        try:
+            exists = path.exists()
+        except OSError as error:  # a name that is too long for a file
+            raise IdentityError(f"{path}: cannot be written: {error.strerror}") from None
+        if exists:
             raise IdentityError(f"{path}: exists, and keys are never overwritten; move it away first")
 
 

@@ -28,6 +28,8 @@ from typing import Any, NamedTuple
 from .errors import JournalError
 
 FORMAT = 1
+MAX_SNAPSHOT = 900_000_000
+"""Bytes; SQLite takes a thousand million in one row."""
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -19,6 +19,8 @@ class Limits:
     """Messages that arrived and wait for others; above it, only links that may release them are read."""
     undelivered: int = 10_000
     """Messages the application has not acknowledged; above it, no link is read."""
+    undelivered_bytes: int = 256 << 20
+    """Bytes of their payloads; above it, no link is read."""
     staged: int = 8 << 20
     """Bytes of inputs that wait for the journal; above it, no link is read and `multicast` waits."""
     strangers: int = 64

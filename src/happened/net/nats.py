@@ -47,6 +47,9 @@ REDELIVERY_SECONDS = 3.0
 long for what its predecessor had in hand."""
 RETRY_SECONDS = 0.5
 DUPLICATES_SECONDS = 120.0
+GAP_SECONDS = 10.0
+"""A frame that is missing for so long, with later ones in hand, is told about: the broker has lost it, or the
+journal has lost that it came."""
 HELLO = "Happened-Hello"
 EXPIRED = "408"
 """The status of a request for which nothing more came; others mean that the consumer is gone or has moved."""
@@ -133,6 +136,9 @@ class NatsTransport:
         if self._host is not None:
             self._host.disconnected("the broker", True, str(error) or type(error).__name__)
 
+    def check_address(self, peer: str, address: str) -> None:
+        pass
+
     def add_peer(self, peer: str, address: str) -> None:
         """The address does not matter: everyone is at the broker."""
         self._peers.add(peer)
@@ -195,6 +201,7 @@ class _Link:
         self._met = ""
         # Arrived and not journaled: by first link number, (last link number, frames, the broker's message).
         self._in_hand: dict[int, tuple[int, list[tuple[int, bytes]], Any]] = {}
+        self._awaited = (0, 0.0)  # the frame that is next, and since when
         self._journaled = asyncio.Event()
         self.tasks = [
             asyncio.create_task(self._keep(act)) for act in (self._publish, self._pull, self._acknowledge)
@@ -340,7 +347,20 @@ class _Link:
             self._met = ""
             host.disconnected(peer, False, str(error))
             return
+        self._look_for_gap()
         self.durable()
+
+    def _look_for_gap(self) -> None:
+        now, expected = asyncio.get_running_loop().time(), self._host.expects(self._peer)
+        if expected != self._awaited[0]:
+            self._awaited = (expected, now)
+        elif self._in_hand and min(self._in_hand) > expected and now - self._awaited[1] > GAP_SECONDS:
+            self._host.disconnected(
+                self._peer,
+                False,
+                f"frame {expected} is missing, and later ones are here: the broker has lost it, or our "
+                "journal is an old copy. Restore what was lost, or join under a new name",
+            )
 
     def _next(self, expected: int) -> list[tuple[int, bytes]]:
         """The frames from the expected one on, as far as they are in hand."""

@@ -35,7 +35,7 @@ from ..ordering import DEFAULT, protocols
 from .engine import Batch, Delivery, Engine
 from .errors import EngineFault, JournalError, NodeClosed, NodeError, NodeFull, PeerRefused
 from .handshake import check_name
-from .journal import Identity, Journal
+from .journal import MAX_SNAPSHOT, Identity, Journal
 from .limits import Limits
 from .link import Outbox
 from .tcp import TcpTransport
@@ -44,7 +44,8 @@ from .transport import Guard, Hello, Transport
 log = logging.getLogger("happened.node")
 
 LOGGED_REASONS = 1000
-"""Different troubles that are logged once each; beyond them, only counted."""
+"""Different troubles that are logged once each, with each peer and with all strangers together; beyond them,
+only counted."""
 
 
 class Message:
@@ -165,7 +166,7 @@ class Node:
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._paused: set[int] = set()
         self._snapshot_bytes = 0
-        self._told: dict[tuple[str, str], int] = {}
+        self._told: dict[str, dict[tuple[str, str], int]] = {}  # by peer; "" for strangers
         self._counts = dict.fromkeys(("frames_received", "frames_duplicate", "commits", "refused"), 0)
         self._connected: dict[bool, set[str]] = {True: set(), False: set()}
 
@@ -194,7 +195,7 @@ class Node:
             for peer, address in {**self._peers, **engine.addresses}.items():
                 index = self._index.get(peer)
                 if index is not None and not (engine.is_gone(index) and not engine.outboxes[index]):
-                    self.transport.add_peer(peer, address)
+                    self._add_peer(peer, address, is_joined=peer in engine.addresses)
             self._ready.extend(engine.unacknowledged.values())
             if self._ready:
                 self._news.set()
@@ -216,9 +217,12 @@ class Node:
             self._incarnation = self._journal.open(identity)
         else:
             self._incarnation = os.urandom(8)
-        self._engine = Engine(
-            self.name, self._first_members, self._protocol, options, journaled=self._journal is not None
-        )
+        try:
+            self._engine = Engine(
+                self.name, self._first_members, self._protocol, options, journaled=self._journal is not None
+            )
+        except TypeError as error:
+            raise LocalProtocolError(f"these are no options of {self._protocol!r}: {error}") from error
         if self._trace_directory is not None:
             from .recording import TraceRecorder
 
@@ -236,6 +240,7 @@ class Node:
                 f"{self._trace_directory} has a trace of {self.name!r}; without a journal it cannot go on"
             )
         self._number_members()
+        self._began_with = {link: outbox.last for link, outbox in self._engine.outboxes.items()}
 
     def _replay(self, journal: Journal) -> None:
         try:
@@ -249,6 +254,12 @@ class Node:
                 self._engine.replay(entries, when)
                 if self._recorder is not None:
                     self._recorder.keep(self._recorder.cut())
+            if self._recorder is not None and self._recorder.written > self._engine.events:
+                raise NodeError(
+                    f"{self._trace_directory} has {self._recorder.written} events of {self.name!r} and "
+                    f"{journal.path} knows of {self._engine.events}: it is an old copy or a new journal. "
+                    "Restore the newest, or give another directory"
+                )
         except (ValueError, KeyError, RemoteProtocolError, LocalProtocolError) as error:
             raise JournalError(
                 f"{journal.path}: cannot be replayed ({error}); was it written by another version?"
@@ -265,21 +276,25 @@ class Node:
         if self._state in ("closed", "new"):
             self._state = "closed"
             return
-        if self._state == "running":
-            self._state = "closing"  # links are still read: peers that close now need our acknowledgements
-            with contextlib.suppress(TimeoutError, NodeClosed):
-                await asyncio.wait_for(self._drained(), self._limits.linger)
-        await self.transport.close()
         try:
+            try:
+                if self._state == "running":
+                    # Links are still read: peers that close now need our acknowledgements.
+                    self._state = "closing"
+                    with contextlib.suppress(TimeoutError, NodeClosed):
+                        await asyncio.wait_for(self._drained(), self._limits.linger)
+            finally:
+                await self.transport.close()
             if self._state == "closing":
-                await self.flush()
-                self._state = "closed"
+                self._state = "closed"  # the application may acknowledge until here
+                await self._settled()
                 await self._put_away()
-        except (NodeClosed, JournalError) as error:
+        except (NodeClosed, NodeError) as error:
             self._fail(error)
-        self._state = "closed"
-        self._wake_everybody()
-        self._release_files()
+        finally:
+            self._state = "closed"
+            self._wake_everybody()
+            self._release_files()
         log.info("closed", extra={"node": self.name, "events": self._engine.events})
 
     async def _drained(self) -> None:
@@ -298,6 +313,8 @@ class Node:
         """A last snapshot, so that the next start has nothing to replay."""
         if self._journal is not None:
             state = self._engine.snapshot()
+            if len(state) > MAX_SNAPSHOT:
+                return
             run = self._loop.run_in_executor
             after = await run(self._pool, self._journal.append, time.time_ns(), b"", state)
             if self._recorder is not None:
@@ -307,7 +324,10 @@ class Node:
     def _release_files(self) -> None:
         self._pool.shutdown(wait=True)
         if self._recorder is not None:
-            self._recorder.flush()
+            try:
+                self._recorder.flush()
+            except NodeError as error:
+                log.error("trace", extra={"node": self.name, "error": str(error)})
         if self._journal is not None:
             try:
                 self._journal.close()
@@ -392,6 +412,9 @@ class Node:
     async def flush(self) -> None:
         """Wait until everything so far is journaled, and may be seen by others."""
         self._check_running(closing=True)
+        await self._settled()
+
+    async def _settled(self) -> None:
         if self._durable == self._cuts and not self._engine.is_dirty:
             return
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -420,7 +443,7 @@ class Node:
     def _next(self) -> Message:
         delivery = self._ready.popleft()
         if self._journal is None:  # nothing to be delivered again after
-            self._engine.unacknowledged.pop(delivery.number, None)
+            self._engine.forget(delivery.number)
             if self._paused:
                 self._regulate()
         return Message(self, delivery, self._names[delivery.sender])
@@ -479,6 +502,7 @@ class Node:
         check_name(name)
         if len(self._engine.present_links()) >= self._limits.peers:
             raise LocalProtocolError(f"there are {self._limits.peers} peers, which is the limit")
+        self.transport.check_address(name, address)  # before everybody hears of it, for ever
         self._stamp()
         self._engine.join(name, address)
         self._number_members()
@@ -502,7 +526,8 @@ class Node:
             await asyncio.sleep(0.01)
 
     async def expel(self, name: str) -> None:
-        """A process will not come back: nothing more is addressed to it, and nobody waits for it."""
+        """A process will not come back: nothing more is addressed to it, and no outbox waits for it. What it
+        had sent to some of us and not to others stays awaited where it is missing: see `pending`."""
         self._check_running()
         self._stamp()
         self._engine.leave(name)
@@ -589,20 +614,39 @@ class Node:
     def outbox(self, peer: str) -> Outbox:
         return self._engine.outboxes[self._index[peer]]
 
+    def resumes(self, peer: str, number: int) -> None:
+        link = self._index[peer]
+        # It never says less than on an earlier connection, unless it has forgotten.
+        if number < (before := self._engine.outboxes[link].acknowledged):
+            raise PeerRefused(
+                f"{peer!r} had {before} frames of {self.name!r} and now has {number}: its journal is an old "
+                "copy, or has lost its end. Restore the newest, or let it join under a new name"
+            )
+        # Nor more, the first time, than our journal had when we started: what we have numbered since then,
+        # it cannot have. If it does, those are others under the same numbers, and ours would be dropped.
+        if number > self._began_with.get(link, number):
+            self._refuse_old_copy(peer, number, self._began_with[link])
+        self._began_with.pop(link, None)
+        self.acknowledged(peer, number)
+
+    def _refuse_old_copy(self, peer: str, number: int, known: int) -> None:
+        raise PeerRefused(
+            f"{peer!r} has {number} frames of {self.name!r}, whose journal knows {known}: it is an old copy, "
+            "or has lost its end. Restore the newest one, or join under a new name"
+        )
+
     def acknowledged(self, peer: str, number: int) -> None:
         if self.failure is not None:
             return
         link = self._index[peer]
         if number > self._engine.outboxes[link].released:
-            raise PeerRefused(
-                f"{peer!r} has {number} frames of {self.name!r}, whose journal knows "
-                f"{self.outbox(peer).released}: it is an old copy, or has lost its end. Restore the newest "
-                "one, or join under a new name"
-            )
+            self._refuse_old_copy(peer, number, self._engine.outboxes[link].released)
         self._stamp()
         if self._engine.free(link, number):
             self._schedule()
             self._measure()
+            if self._paused:
+                self._regulate()
             if self._engine.is_gone(link) and not self._engine.outboxes[link]:
                 self._loop.call_soon(self.transport.remove_peer, peer)  # it has had our farewell
 
@@ -648,10 +692,16 @@ class Node:
         self._number_members()
         for index in range(known, len(self._engine.roster)):
             name = self._engine.roster.name(index)
-            try:
-                self.transport.add_peer(name, self._engine.addresses[name])
-            except NodeError as error:
-                log.error("cannot call", extra={"node": self.name, "peer": name, "error": str(error)})
+            self._add_peer(name, self._engine.addresses[name], is_joined=True)
+
+    def _add_peer(self, name: str, address: str, *, is_joined: bool) -> None:
+        """An address that another admitted must not stop us, now or at the next start."""
+        try:
+            self.transport.add_peer(name, address)
+        except NodeError as error:
+            if not is_joined:
+                raise
+            log.error("cannot call", extra={"node": self.name, "peer": name, "error": str(error)})
 
     def connected(self, peer: str, outgoing: bool) -> None:
         self._connected[outgoing].add(peer)
@@ -664,13 +714,14 @@ class Node:
         if not reason:
             return
         key = (peer, reason)
-        if key not in self._told and len(self._told) < LOGGED_REASONS:
+        told = self._told.setdefault(peer if peer in self._index else "", {})
+        if key not in told and len(told) < LOGGED_REASONS:
             log.warning(
                 "disconnected",
                 extra={"node": self.name, "peer": peer, "outgoing": outgoing, "reason": reason},
             )
-        if key in self._told or len(self._told) < LOGGED_REASONS:
-            self._told[key] = self._told.get(key, 0) + 1
+        if key in told or len(told) < LOGGED_REASONS:
+            told[key] = told.get(key, 0) + 1
 
     # Commits.
 
@@ -698,6 +749,8 @@ class Node:
         self._committing = True
         due = self._journal.bytes > self._limits.compaction + 2 * self._snapshot_bytes
         snapshot = self._engine.snapshot() if due else None
+        if snapshot is not None and len(snapshot) > MAX_SNAPSHOT:  # too much is on its way: later
+            self._snapshot_bytes, snapshot = len(snapshot), None
         future = self._loop.run_in_executor(
             self._pool, self._journal.append, batch.time, batch.entries, snapshot
         )
@@ -712,6 +765,8 @@ class Node:
         if self._state == "failed":
             return
         self._committed(batch, rows)
+        if self.failure is not None:
+            return
         if snapshot is not None:
             self._snapshot_bytes = len(snapshot)
             self._compact(done.result())
@@ -723,7 +778,11 @@ class Node:
         if self._journal is None:
             return
         if self._recorder is not None:
-            self._recorder.flush()
+            try:
+                self._recorder.flush()
+            except NodeError as error:
+                self._fail(error)
+                return
         self._committing = True
         future = self._loop.run_in_executor(self._pool, self._journal.forget, after)
         future.add_done_callback(self._compacted)
@@ -743,7 +802,11 @@ class Node:
         self._counts["commits"] += 1
         engine.release(batch)
         if self._recorder is not None:
-            self._recorder.keep(rows)
+            try:
+                self._recorder.keep(rows)
+            except NodeError as error:  # the journal has them: the next start makes the rows again
+                self._fail(error)
+                return
         name = engine.roster.name
         for link in batch.released:
             self.transport.wake(name(link))
@@ -773,10 +836,23 @@ class Node:
         elif not self._space.is_set():
             self._space.set()
 
+    def _relays_too_much(self) -> bool:
+        """A sequencer sends what others multicast: only unread links make them wait for a peer that is away.
+        Twice the limit, which our own multicasts never reach: two nodes must not wait for each other."""
+        return self._protocol == "sequencer" and any(
+            outbox.bytes > 2 * self._limits.outbox + self._limits.frame and not self._engine.is_gone(link)
+            for link, outbox in self._engine.outboxes.items()
+        )
+
     def _regulate(self) -> None:
         """Which links to read."""
         engine, limits = self._engine, self._limits
-        if len(engine.unacknowledged) > limits.undelivered or engine.staged > limits.staged:
+        if (
+            len(engine.unacknowledged) > limits.undelivered
+            or engine.unacknowledged_bytes > limits.undelivered_bytes
+            or engine.staged > limits.staged
+            or self._relays_too_much()
+        ):
             wanted = set(engine.outboxes)
         elif sum(engine.held.values()) > limits.held:
             wanted = {link for link, held in engine.held.items() if held}

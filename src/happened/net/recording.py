@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..trace import TraceWriter
@@ -30,9 +31,14 @@ class TraceRecorder:
         self._computation = computation
         file = _file_name(process)
         parts = sorted(directory.glob(f"{file}@*.parquet")) if directory.is_dir() else []
-        self.written = sum(pq.ParquetFile(part).metadata.num_rows for part in parts)
         self._directory = directory
-        self._writer = TraceWriter(directory, batch_rows=PART_ROWS, prefix=f"{file}@{self.written + 1:012d}")
+        try:
+            self.written = sum(pq.ParquetFile(part).metadata.num_rows for part in parts)
+            prefix = f"{file}@{self.written + 1:012d}"
+            self._writer = TraceWriter(directory, batch_rows=PART_ROWS, prefix=prefix)
+        except (OSError, pa.ArrowException) as error:
+            raise NodeError(f"{directory}: cannot hold the trace of {process!r}: {error}") from error
+        self._has_failed = False  # a part was lost: those after it would leave a gap
         self._staged: list[dict[str, Any]] = []
 
     def continues(self, events: int) -> None:
@@ -80,11 +86,26 @@ class TraceRecorder:
 
     def keep(self, rows: Iterable[dict[str, Any]]) -> None:
         """These rows' inputs are durable."""
-        for row in rows:
-            self._writer.append(row)
+        try:
+            for row in rows:
+                self._writer.append(row)
+        except OSError as error:
+            raise self._failed(error) from error
 
     def flush(self) -> None:
-        self._writer.flush()
+        if self._has_failed:
+            return
+        try:
+            self._writer.flush()
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> NodeError:
+        self._has_failed = True
+        return NodeError(
+            f"{self._directory}: the trace cannot be written: {error}; make room and start the node again, "
+            "what is missing is made again from the journal"
+        )
 
 
 def _file_name(process: str) -> str:

@@ -112,7 +112,7 @@ def hello_from_json(said: Any) -> Hello:
 
 
 def number_in(said: dict[str, Any], key: str) -> int:
-    number = said[key]
+    number = said.get(key)
     if type(number) is not int or number < 0:
         raise RemoteProtocolError(f"{key!r} is {number!r}, not a link number")
     return number

@@ -21,7 +21,7 @@ from typing import Any
 
 from ..core.errors import RemoteProtocolError
 from .accepting import Listener, open_listener
-from .errors import NodeError, PeerRefused
+from .errors import NodeError
 from .handshake import HandshakeError, Reason
 from .limits import Limits
 from .records import (
@@ -85,9 +85,13 @@ class TcpTransport:
         for peer in self._addresses:
             self._call(peer)
 
-    def add_peer(self, peer: str, address: str) -> None:
-        where, port = split_address(address)
+    def check_address(self, peer: str, address: str) -> None:
+        where, _ = split_address(address)
         self._check_local(where, f"calls {peer!r} at")
+
+    def add_peer(self, peer: str, address: str) -> None:
+        self.check_address(peer, address)
+        where, port = split_address(address)
         self._addresses[peer] = (where, port)
         if self._server is not None and peer not in self._callers:
             self._call(peer)
@@ -105,7 +109,7 @@ class TcpTransport:
 
     def durable(self, peer: str, number: int) -> None:
         if peer in self._called:
-            self._called[peer].say(have=number)
+            self._called[peer].acknowledge(number)
 
     def pause(self, peer: str) -> None:
         self._paused.add(peer)
@@ -329,6 +333,20 @@ class _Called(_Connection):
 
     def __init__(self, owner: TcpTransport) -> None:
         super().__init__(owner, None)
+        self._unsaid: int | None = None
+
+    def acknowledge(self, number: int) -> None:
+        """To a caller that does not read, only the last one, once it does."""
+        if self._may_write:
+            self.say(have=number)
+        else:
+            self._unsaid = number
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unsaid is not None:
+            number, self._unsaid = self._unsaid, None
+            self.say(have=number)
 
     def _introduced(self) -> None:
         pass  # the caller speaks first
@@ -377,14 +395,7 @@ class _Outgoing(_Connection):
             elif "hello" in said and not self._agreed:
                 host.meet(self.peer, hello_from_json(said["hello"]))
                 self._sent = number_in(said, "have")
-                # It never says less than on an earlier connection, unless it has forgotten.
-                if self._sent < (before := host.outbox(self.peer).acknowledged):
-                    raise PeerRefused(
-                        f"{self.peer!r} had {before} frames of {host.name!r} and now has {self._sent}: its "
-                        "journal is an old copy, or has lost its end. Restore the newest, or let it join "
-                        "under a new name"
-                    )
-                host.acknowledged(self.peer, self._sent)
+                host.resumes(self.peer, self._sent)
                 self._agree()
                 self.pump()
             elif self._agreed:
@@ -443,7 +454,9 @@ class _Caller:
             )
             _, connection = await asyncio.wait_for(made, limits.handshake)
             self._connection = connection if not connection._ended else None
-        except (OSError, TimeoutError) as error:
+            if self._stopped:  # before Python 3.12 `wait_for` can lose a cancellation
+                connection.end("")
+        except (OSError, TimeoutError, UnicodeError) as error:  # the last: no host name, says IDNA
             self._owner.host.disconnected(self._peer, True, str(error) or "no answer in time")
             self._again()
 
@@ -478,7 +491,7 @@ class _Caller:
 def split_address(address: str) -> tuple[str, int]:
     """ "host:port"; an IPv6 host in brackets."""
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise NodeError(f"{address!r} is no address: write host:port, such as 127.0.0.1:7001 or [::1]:7001")
     return host.removeprefix("[").removesuffix("]"), int(port)
 

@@ -53,6 +53,10 @@ class Host(Protocol):
     def outbox(self, peer: str) -> Outbox:
         """The frames for a peer that may leave now, and are not acknowledged."""
 
+    def resumes(self, peer: str, number: int) -> None:
+        """A connection begins, and the peer says that it has our frames up to this link number. Raises
+        PeerRefused if one of us has forgotten what it knew."""
+
     def acknowledged(self, peer: str, number: int) -> None:
         """Our frames up to this link number are durable elsewhere. Less than before changes nothing."""
 
@@ -76,6 +80,9 @@ class Host(Protocol):
 class Transport(Protocol):
     async def start(self, host: Host) -> None:
         """Returns when peers can reach us; raises if that cannot be."""
+
+    def check_address(self, peer: str, address: str) -> None:
+        """Raises NodeError if `add_peer` would."""
 
     def add_peer(self, peer: str, address: str) -> None:
         """A process that we may talk with from now on; before `start` or after it."""

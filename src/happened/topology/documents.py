@@ -233,7 +233,8 @@ def _parse(text: str, source: str) -> Any:
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark is not None else ""
         raise TopologyError(f"{source}{line}: not YAML I can read: {error.problem}") from error
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
+        # PyYAML looks no further at what a tag claims: `!!int ""`, `!!bool x`, `!!timestamp x`, `!!map [a]`.
         raise TopologyError(f"{source}: not YAML I can read: {error}") from error
     except RecursionError as error:
         raise TopologyError(f"{source}: nested too deeply") from error

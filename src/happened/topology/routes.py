@@ -22,7 +22,7 @@ from itertools import combinations
 import networkx as nx
 
 from ..core.destinations import pack, unpack
-from ..core.places import Branch, Place, Watch
+from ..core.places import Branch, Place, Watch, reach
 from ..core.places import Separator as Cut
 from ..core.places import check as check_place
 from .communication import Topology, TopologyError
@@ -54,17 +54,27 @@ class Routes:
 
 
 def derive(
-    topology: Topology, *, filter_at: Iterable[Collection[str]] | None = None, report: bool = True
+    topology: Topology,
+    *,
+    filter_at: Iterable[Collection[str]] | None = None,
+    report: bool = True,
+    names: Sequence[str] | None = None,
 ) -> Routes:
     """Routes for a connected topology.
 
     filter_at   the separators at which histories are filtered; by default all useful ones
     report      whether a forwarder tells its witnesses what it forwards, so that one of them can step in;
                 without, witnesses only get the copies of what is addressed to it
+    names       of the processes by their indices; by default in the order of the topology. After a join or a
+                failure, the names so far and then the newcomers: who joined keeps its index, and those of
+                the names that the topology no longer has are given a place that leads nowhere
     """
     graph = topology.graph
     if not graph or not nx.is_connected(graph):
         raise TopologyError("only a connected graph can be routed")
+    names = tuple(graph) if names is None else tuple(names)
+    if len(set(names)) < len(names) or not set(graph) <= set(names):
+        raise TopologyError("names are those of all processes, each given once")
     filters = useful(topology)
     claimed = {frozenset(separator.members) for separator in filters}
     known = [*filters, *(s for s in large_gateways(topology) if frozenset(s.members) not in claimed)]
@@ -72,11 +82,11 @@ def derive(
     root = _middle(carriers)
     blocks = _hypertree(carriers, root)
     blocks += [(forwarder, w) for w, forwarder in _first_forwarder(witnesses).items()]
-    places = _Placing(graph, blocks, witnesses, report).places(
+    places = _Placing(graph, names, blocks, witnesses, report).places(
         filters if filter_at is None else _chosen(known, filter_at)
     )
-    routes = Routes(tuple(graph), places, root, tuple(blocks), witnesses, tuple(unwitnessed))
-    verify(graph, places)
+    routes = Routes(names, places, root, tuple(blocks), witnesses, tuple(unwitnessed))
+    verify(graph, places, names)
     return routes
 
 
@@ -179,13 +189,15 @@ class _Placing:
     def __init__(
         self,
         graph: "nx.Graph[str]",
+        names: Sequence[str],
         blocks: Sequence[tuple[str, ...]],
         witnesses: Mapping[str, tuple[str, ...]],
         report: bool,
     ) -> None:
         self._graph = graph
-        self._index = {name: i for i, name in enumerate(graph)}
-        self._everybody = (1 << len(graph)) - 1
+        self._names = names
+        self._index = {name: i for i, name in enumerate(names)}
+        self._everybody = pack(self._index[name] for name in graph)
         self._witnesses = witnesses
         self._report = report
         self._blocks_of: dict[str, list[int]] = {name: [] for name in graph}
@@ -197,7 +209,7 @@ class _Placing:
 
     def _count_below(self) -> dict[str, int]:
         """Of each vertex: itself and everybody farther from the root through it."""
-        below = {name: 1 << i for name, i in self._index.items()}
+        below = {name: 1 << self._index[name] for name in self._graph}
         # Blocks nearer to the root come first, those of witnesses last: backwards, what is below is complete.
         for block in reversed(self._blocks):
             for name in block[1:]:
@@ -207,7 +219,9 @@ class _Placing:
     def places(self, separators: Iterable[Separator]) -> tuple[Place, ...]:
         cuts: dict[str, list[Cut]] = {name: [] for name in self._graph}
         for separator in separators:
-            cut = Cut(self._bits(separator.members), tuple(map(self._bits, separator.parts)))
+            departed = ((1 << len(self._names)) - 1) & ~self._everybody
+            sides = (*map(self._bits, separator.parts), *((departed,) if departed else ()))
+            cut = Cut(self._bits(separator.members), sides)
             for name in separator.members:
                 cuts[name].append(cut)
         branches = {name: self._branches(name) for name in self._graph}
@@ -223,7 +237,9 @@ class _Placing:
                 self._bits(self._witnesses.get(name, ())) if self._report else 0,
                 tuple(Watch(self._index[f], branches[f]) for f in watched[name]),
             )
-            for name in self._graph
+            if name in self._graph
+            else Place(0, ())
+            for name in self._names
         )
 
     def _branches(self, name: str) -> tuple[Branch, ...]:
@@ -249,19 +265,22 @@ class _Placing:
         return pack(self._index[name] for name in names)
 
 
-def verify(graph: "nx.Graph[str]", places: Sequence[Place]) -> None:
+def verify(graph: "nx.Graph[str]", places: Sequence[Place], names: Sequence[str] = ()) -> None:
     """Raise TopologyError unless these places make one hypertree over the links of the graph.
 
     Two things suffice, both local: the branches of each process share out all others, and whatever is behind
     a branch is, from the neighbour's point of view, itself and all behind its branches of other blocks. A
     cycle would have to put somebody behind two branches.
     """
-    names = list(graph)
+    names = names or list(graph)
     n = len(names)
     index = {name: i for i, name in enumerate(names)}
-    everybody = (1 << n) - 1
+    everybody = pack(index[name] for name in graph)
     block_towards = [{b.towards: b.block for b in place.branches} for place in places]
+    beside = [_beside(place) for place in places]
     for me, place in enumerate(places):
+        if names[me] not in graph:
+            continue
         check_place(place, me, n)
         if place.neighbours != pack(index[name] for name in graph[names[me]]):
             raise _unroutable(names[me], "is not placed among its neighbours")
@@ -271,16 +290,22 @@ def verify(graph: "nx.Graph[str]", places: Sequence[Place]) -> None:
             there = branch.towards
             if me not in block_towards[there]:
                 raise _unroutable(names[me], f"sends to {names[there]}, which has no way back")
-            onward = 1 << there
-            for next_branch in places[there].branches:
-                if next_branch.block != block_towards[there][me]:
-                    onward |= next_branch.behind
+            onward = 1 << there | beside[there][block_towards[there][me]]
             if onward != branch.behind:
                 lost = ", ".join(names[i] for i in unpack(onward ^ branch.behind))
                 raise _unroutable(names[me], f"and {names[there]} do not agree on the way to {lost}")
             _verify_witnesses(names, places, me, branch)
         if reached != everybody:
             raise _unroutable(names[me], "does not reach everybody")
+
+
+def _beside(place: Place) -> dict[int, int]:
+    """By block, everybody behind the branches of other blocks."""
+    behind: dict[int, int] = {}
+    for branch in place.branches:
+        behind[branch.block] = behind.get(branch.block, 0) | branch.behind
+    everybody = reach(place)
+    return {block: everybody & ~reached for block, reached in behind.items()}
 
 
 def _verify_witnesses(names: Sequence[str], places: Sequence[Place], me: int, branch: Branch) -> None:

@@ -93,6 +93,11 @@ class Histories:
         return self._process.clock
 
     @property
+    def gone(self) -> int:
+        """Bit set: those who have left."""
+        return self._process.gone
+
+    @property
     def place(self) -> Place:
         """Without a topology, everybody is a neighbour."""
         return self._place if self._place is not None else alone(self.me, self.n)

@@ -7,9 +7,9 @@ everybody who stays. A router that fails stays failed; whoever succeeds it is an
 (i)   A newcomer that changes no separator, and (ii) one that connects parts never connected before: `admit`
       finds no separator that stopped being one, so there is nothing to learn. Messages name their
       destinations one by one: a group's name, read after the newcomer is in it, would block others.
-(iii) A newcomer or a new link that leads past a separator: what was left out of messages there can now be
-      needed on the other side. `admit` gives the histories of all members of every separator that stops
-      being one to the newcomer, or to both ends of the link, which must have delivered what these name.
+(iii) A newcomer or a new link that leads past a separator, one of this graph or of an earlier one: what was
+      left out of messages there can now be needed on the other side. `admit` gives the histories of all to
+      the newcomer, or to both ends of the link, which must have delivered what these name.
       Where the way between two processes changes, what they sent each other must have arrived: on the
       new way, later messages do not follow it.
 (iv)  A router that was the only way: `succeed` with its journal, with a witness, or with everybody's history.
@@ -19,12 +19,12 @@ everybody who stays. A router that fails stays failed; whoever succeeds it is an
       had; if it is to have some, `admit` them next.
 """
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import TypeVar
 
 from ...core.destinations import unpack
 from ...core.errors import LocalProtocolError
-from ...core.places import Place, check
+from ...core.places import Branch, Place, Watch, check
 from ..machine import Effect
 from .histories import Histories
 from .topological import Topological
@@ -40,25 +40,52 @@ def admit(machines: MutableMapping[int, M], places: Mapping[int, Place], newcome
     everybody: dict[int, M] = {**machines, **({newcomer.me: newcomer} if newcomer is not None else {})}
     _check_all(places, list(everybody.values()))
     before = {p: machine.place for p, machine in machines.items()}
-    told = [
-        entry for p in unpack(invalidated(before, places)) if p in before for entry in machines[p].history()
-    ]
-    learning = [newcomer] if newcomer is not None else []
+    # Not only the members of separators that stop being one now: what was left out at one that an earlier
+    # change has led past is known to those who learnt it then, and to no one else behind them.
+    told = [entry for machine in machines.values() for entry in machine.history()]
+    learning = [newcomer] if newcomer is not None and _leads_past(before, places[newcomer.me]) else []
     for p, machine in machines.items():
         # A newcomer's own neighbours need nothing: whatever takes the new way passes the newcomer.
         if places[p].neighbours & ~before[p].neighbours & ~_bit(newcomer):
             learning.append(machine)
     for machine in learning:
         if missing := machine.awaits(told):
-            names = ", ".join(f"M{name}" for name in missing)
+            names = ", ".join(f"M{name}" for name in dict.fromkeys(missing))
             raise LocalProtocolError(f"process {machine.me} must deliver {names} before it gets a new link")
     for machine in machines.values():
         if newcomer is not None:
             machine.join(newcomer.me)
     for machine in learning:
         machine.adopt(told)
-    machines.update(everybody)
     _move(machines, places)
+    if newcomer is not None:
+        _tell_who_left(newcomer, machines.values())
+        newcomer.move(places[newcomer.me])
+    machines.update(everybody)
+
+
+def _tell_who_left(newcomer: M, others: Iterable[M]) -> None:
+    gone = 0
+    for machine in others:
+        gone |= machine.gone
+    for process in unpack(gone & ~newcomer.gone):
+        newcomer.leave(process)
+
+
+def _leads_past(before: Mapping[int, Place], place: Place) -> bool:
+    """Whether a newcomer at this place connects processes that were connected before."""
+    met = 0
+    for neighbour in unpack(place.neighbours):
+        if met >> neighbour & 1:
+            return True
+        around, met = 1 << neighbour, met | 1 << neighbour
+        while around:
+            near = 0
+            for p in unpack(around):
+                near |= before[p].neighbours if p in before else 0
+            around = near & ~met
+            met |= near
+    return False
 
 
 def _bit(machine: M | None) -> int:
@@ -79,6 +106,8 @@ def succeed(
     The successor, new or the witness itself, knows what the journal's machine or the witness knows; without
     either, what all others know together. That keeps the order, but what only the dead router had is lost.
     """
+    if witness is not None and all(watch.forwarder != dead for watch in witness.place.watches):
+        raise LocalProtocolError(f"process {witness.me} is no witness of process {dead}")
     source = journal or witness
     if source is not None and source.pending():
         held = ", ".join(f"M{held.message.sender, held.message.clock}" for held in source.pending())
@@ -98,10 +127,16 @@ def succeed(
     elif source is not successor:
         successor.adopt(source.history())
     left = witness.unforwarded(dead) if witness is not None else ()
-    machines[successor.me] = successor
     for machine in machines.values():
         machine.leave(dead)
-    _move(machines, places)
+    stood = source.place if source is not None else places[successor.me]
+    if journal is not None:
+        stood = Place(0, (), watches=(Watch(dead, stood.branches),))
+    _move(machines, places, dead, successor.me)
+    if successor.me not in machines:
+        _tell_who_left(successor, machines.values())
+        successor.move(_inherited(places[successor.me], stood, successor.me, dead, successor.me))
+        machines[successor.me] = successor
     return successor.forward(left)
 
 
@@ -142,6 +177,37 @@ def _check_all(places: Mapping[int, Place], machines: Sequence[M]) -> None:
         check(places[machine.me], machine.me, n)
 
 
-def _move(machines: Mapping[int, M], places: Mapping[int, Place]) -> None:
+def _move(
+    machines: Mapping[int, M], places: Mapping[int, Place], dead: int | None = None, heir: int | None = None
+) -> None:
     for p, machine in machines.items():
-        machine.move(places[p])
+        machine.move(_inherited(places[p], machine.place, p, dead, heir))
+
+
+def _inherited(place: Place, before: Place, me: int, dead: int | None, heir: int | None) -> Place:
+    """What those who left sent may still be on its way: it comes from where they were, or their heir is."""
+    watched = {heir if f == dead and heir is not None else f: branches for f, branches in before.watches}
+    old = watched.get(me, before.branches)  # a witness that succeeds stands where its forwarder stood
+    return place._replace(
+        branches=_with_the_lost(me, place.branches, old, heir),
+        watches=tuple(Watch(f, _with_the_lost(f, its, watched.get(f, ()), heir)) for f, its in place.watches),
+    )
+
+
+def _with_the_lost(
+    me: int, now: tuple[Branch, ...], before: tuple[Branch, ...], heir: int | None
+) -> tuple[Branch, ...]:
+    branches = {branch.towards: branch for branch in now}
+    reached = 1 << me
+    for branch in now:
+        reached |= branch.behind
+    for old in before:
+        lost = old.behind & ~reached
+        around = [old.towards, *(b.towards for b in before if b.block == old.block)]
+        heirs = [branches[p] for p in around if p in branches]
+        if heir is not None and old.towards not in branches:
+            heirs = [b for b in branches.values() if b.behind >> heir & 1] or heirs
+        if lost and heirs:
+            towards = heirs[0].towards
+            branches[towards] = branches[towards]._replace(behind=branches[towards].behind | lost)
+    return tuple(branches.values())

@@ -94,6 +94,11 @@ class Topological:
         return self._process.clock
 
     @property
+    def gone(self) -> int:
+        """Bit set: those who have left."""
+        return self._process.gone
+
+    @property
     def place(self) -> Place:
         return self._place
 
@@ -112,7 +117,8 @@ class Topological:
         self._check(message)
         hop = _Hop(message)
         duplicate = message.hop <= self._history.last(message.relay) or hop in self._parking
-        if not duplicate and not self._reached >> message.sender & 1:
+        known = self._reached | self._process.gone  # whoever was a leaf here and has left comes from nowhere
+        if not duplicate and not known >> message.sender & 1:
             raise refusal(message, "comes from where we have no route to: move() to a new place first")
         since = self._process.arrival()
         if duplicate:
@@ -170,9 +176,15 @@ class Topological:
         return [Send(d, message) for d in unpack(message.address)]
 
     def _note(self, onto: int, carried: Carried) -> None:
-        """As a witness, keep what a forwarder got and has to forward."""
+        """As a witness, keep what a forwarder got and has to forward.
+
+        Not to those who got it in the same hop: then it was sent by the one that this forwarder succeeded.
+        """
         for forwarder, branches in self._place.watches:
-            if onto >> forwarder & 1 and (due := onward(branches, carried.sender, carried.dests)):
+            if not onto >> forwarder & 1:
+                continue
+            after = onward(branches, carried.sender, carried.dests)
+            if due := [branch for branch in after if not onto >> branch.towards & 1]:
                 mine = carried.dests >> self.me & any(branch.behind >> self.me & 1 for branch in due)
                 left = self._unforwarded.setdefault(forwarder, {})
                 left[carried.sender, carried.clock] = Unforwarded(carried, bool(mine))

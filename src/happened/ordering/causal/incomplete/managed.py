@@ -149,6 +149,11 @@ class ManagedHistories:
         dests = self._process.destinations(to, payload)
         if not isinstance(priority, int) or not -PRIORITIES // 2 <= priority < PRIORITIES // 2:
             raise LocalProtocolError(f"a priority is a whole number of 32 bits, not {priority!r:.50}")
+        for cause in history:
+            if cause.sender >= self.n or cause.dests >> self.n:
+                raise LocalProtocolError(
+                    f"the history has M({cause.sender}, {cause.clock}) of processes that have not joined here"
+                )
         clock = self._process.next_clock()
         causes = self._stamp(history, dests)
         sends = []
