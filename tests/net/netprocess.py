@@ -33,19 +33,19 @@ def destinations(plan, name, number):
 
 
 async def send(node, plan):
-    dice = Random()
-    while node.sent < (0 if node.name in plan.get("silent", ()) else plan["messages"]):
-        number = node.sent + 1
-        payload = f"{node.name}/{number}".encode().ljust(plan.get("size", 32), b".")
-        to = destinations(plan, node.name, number)
-        if plan["pace"]:
-            await node.multicast(to, payload)
-            await asyncio.sleep(dice.expovariate(1 / plan["pace"]))
-        else:
+    """`burst` messages, one commit, and a pause; without a pace, as fast as there is room."""
+    dice, burst = Random(), plan.get("burst", 1) if plan["pace"] else 16
+    quota = 0 if node.name in plan.get("silent", ()) else plan["messages"]
+    while node.sent < quota:
+        for number in range(node.sent + 1, min(node.sent + burst, quota) + 1):
+            payload = f"{node.name}/{number}".encode().ljust(plan.get("size", 32), b".")
             await node.room()
-            node.multicast_nowait(to, payload)
-            if number % 16 == 0:
-                await asyncio.sleep(0)
+            node.multicast_nowait(destinations(plan, node.name, number), payload)
+        if plan["pace"]:
+            await node.flush()
+            await asyncio.sleep(dice.expovariate(1 / (burst * plan["pace"])))
+        else:
+            await asyncio.sleep(0)
 
 
 async def take(node, plan, acknowledged):

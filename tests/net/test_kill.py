@@ -43,9 +43,9 @@ def test_nothing_is_lost_repeated_or_misordered_by_kills_and_partitions(tmp_path
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", CLAIM)
 def test_a_hundred_thousand_messages_survive(tmp_path, seed, protocol):
-    """Kills and partitions for the first minute and a half; then Spark judges."""
+    """Kills and partitions while they are sent, about forty; then Spark judges."""
     more = {"limits": {"first_retry": 0.02, "last_retry": 0.3, "heartbeat": 1.0, "compaction": 2_000_000}}
-    more |= {"duration": 90, "every": 2.0, "pace": 0.003, "timeout": 3600}
+    more |= {"duration": 60, "every": 1.5, "pace": 0.003, "burst": 10, "timeout": 3600}
     trace = survive(tmp_path, seed, protocol, 20_000, **more)
     command = [sys.executable, "-m", "happened", "analyze", str(tmp_path / "trace")]
     command += ["--out", str(tmp_path / "answers"), "--json"]
