@@ -4,6 +4,8 @@ Exit codes: 0 holds or done, 1 violated, 2 bad usage or input, 3 undecided.
 """
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -45,11 +47,11 @@ COMMANDS = (
 
 EPILOG = """\
 a first look:
-  happened simulate --processes 5 --messages 1000 --out run    run a protocol, record what happened
-  happened check run --necessary                               judge it from the trace alone
-  happened explore --processes 3 --messages 2                  every interleaving of every small program
-  happened compare --protocols ks,rst,sequencer                what each protocol costs on the same schedule
-  happened advise run                                          what each would have cost on a recorded trace
+  happened simulate --messages 1000 --units --out run    run a protocol, record what happened
+  happened check run --necessary                         judge it from the trace alone
+  happened explore --processes 3 --messages 2            every interleaving of every small program
+  happened compare --protocols ks,rst,sequencer          what each protocol costs on the same schedule
+  happened advise run                                    what each would have cost on a recorded trace
 
 exit codes: 0 holds, 1 violated (a witness is printed), 2 bad usage or input, 3 undecided
 """
@@ -67,18 +69,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_parser(subparsers)
-    arguments = parser.parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        try:
+            arguments = parser.parse_args(argv)
+            return int(arguments.run(arguments))
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where a failure can be told, and not at the interpreter's end
     except CausalityError as error:
         print(f"happened: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader of our output has seen enough
-        sys.stderr.close()
-        return 0
+    except BrokenPipeError:  # the reader of our output has seen enough; nobody has seen a verdict
+        _discard_output()
+        return 141  # as by SIGPIPE: neither "holds" nor "violated"
+    except OSError as error:
+        _discard_output()
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print(f"happened: {where}{error.strerror or error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("happened: interrupted", file=sys.stderr)
         return 130
+
+
+def _discard_output() -> None:
+    """What is still buffered has nowhere to go: the interpreter must not try again when it ends."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

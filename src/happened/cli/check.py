@@ -110,6 +110,7 @@ def _necessary_report(needed: Necessary, audit: Audit) -> Iterator[str]:
     yield f"necessary information: {mean:.2f} units per message edge, at most {most}, over {edges:,} edges"
     if audit.holds is None:
         yield "  what the messages carried was not recorded: no receive has attributes.units"
+        yield "  (`happened simulate --units` records them)"
     elif audit.holds:
         yield f"  carried exactly that on all {audit.recorded:,} recorded transmissions"
     else:

@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json([_as_json(summary) for summary in summaries])
     else:
-        _print(summaries)
+        _print(summaries, several=arguments.seeds > 1)
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
         write_rows(rows, arguments.out / "compare.parquet")
@@ -107,7 +107,7 @@ def _as_json(summary: Summary) -> dict[str, Any]:
     return {**summary._asdict(), "estimates": estimates}
 
 
-def _print(summaries: Sequence[Summary]) -> None:
+def _print(summaries: Sequence[Summary], *, several: bool) -> None:
     wide = max(len(summary.protocol) for summary in summaries)
     for n in dict.fromkeys(summary.processes for summary in summaries):
         print(f"{n} processes")
@@ -118,7 +118,7 @@ def _print(summaries: Sequence[Summary]) -> None:
             if summary.not_applicable is not None:
                 print(f"{summary.protocol:<{wide}} not applicable: {summary.not_applicable}")
                 continue
-            cells = (_cell(summary.estimates.get(measure.name)) for measure in MEASURES)
+            cells = (_cell(summary.estimates.get(measure.name), several) for measure in MEASURES)
             print(f"{summary.protocol:<{wide}}", *(f"{cell:>16}" for cell in cells))
             if summary.undelivered:
                 print(f"{'':<{wide}} {summary.undelivered:,} messages were never delivered")
@@ -127,11 +127,12 @@ def _print(summaries: Sequence[Summary]) -> None:
         print(f"{measure.title:<12} {measure.meaning}")
 
 
-def _cell(estimate: Estimate | None) -> str:
+def _cell(estimate: Estimate | None, several: bool) -> str:
     if estimate is None:
         return "-"
     digits = 0 if estimate.mean >= 1000 else 1 if estimate.mean >= 10 else 2
-    return f"{estimate.mean:,.{digits}f} ±{estimate.error:,.{digits}f}"
+    spread = f" ±{estimate.error:,.{digits}f}" if several else ""  # one run says nothing of the next
+    return f"{estimate.mean:,.{digits}f}{spread}"
 
 
 def _plot(summaries: Sequence[Summary], out: Path) -> None:

@@ -101,24 +101,32 @@ def run(arguments: argparse.Namespace) -> int:
 def _print(settings: Study, rows: list[Row]) -> None:
     print(
         f"pattern {settings.pattern}, {settings.relevant:g} relevant, {settings.messages} messages a "
-        f"process, {settings.seeds} seeds from {settings.seed}; means per message ± 95 %"
+        f"process, {_seeds(settings)}"
     )
     print(
         f"{'protocol':<22} {'n':>4} {'entries':>15} {'max':>5} {'bits':>16} {'model bits':>16} "
         f"{'null events':>16} {'memory, B':>10}"
     )
+    several = settings.seeds > 1
     for row in rows:
         m = row.measures
         print(
-            f"{row.protocol:<22} {row.processes:>4} {_spread(m['entries'], 2):>15} "
-            f"{m['most_entries'].mean:>5.0f} {_spread(m['bits'], 1):>16} {_spread(m['model_bits'], 1):>16} "
-            f"{_spread(m['null_events'], 3):>16} {m['memory'].mean:>10,.0f}"
+            f"{row.protocol:<22} {row.processes:>4} {_spread(m['entries'], 2, several):>15} "
+            f"{m['most_entries'].mean:>5.0f} {_spread(m['bits'], 1, several):>16} "
+            f"{_spread(m['model_bits'], 1, several):>16} {_spread(m['null_events'], 3, several):>16} "
+            f"{m['memory'].mean:>10,.0f}"
         )
 
 
-def _spread(estimate: tuple[float, float], digits: int) -> str:
+def _seeds(settings: Study) -> str:
+    if settings.seeds == 1:
+        return f"seed {settings.seed}; means per message"
+    return f"{settings.seeds} seeds from {settings.seed}; means per message ± 95 %"
+
+
+def _spread(estimate: tuple[float, float], digits: int, several: bool) -> str:
     mean, half_width = estimate
-    return f"{mean:.{digits}f} ±{half_width:.{digits}f}"
+    return f"{mean:.{digits}f} ±{half_width:.{digits}f}" if several else f"{mean:.{digits}f}"
 
 
 def _as_json(settings: Study, rows: list[Row]) -> dict[str, Any]:

@@ -103,9 +103,15 @@ class Assumption(NamedTuple):
 def assumptions(counts: Counts) -> list[Assumption]:
     messages, copies = counts["messages"], counts["copies"]
     return [
-        Assumption("unicast only", counts["unicasts"] == messages, _share(counts["unicasts"], messages)),
         Assumption(
-            "broadcast only", counts["broadcasts"] == messages, _share(counts["broadcasts"], messages)
+            "unicast only",
+            counts["unicasts"] == messages,
+            f"{_share(counts['unicasts'], messages)} have one destination",
+        ),
+        Assumption(
+            "broadcast only",
+            counts["broadcasts"] == messages,
+            f"{_share(counts['broadcasts'], messages)} go to everybody",
         ),
         Assumption(
             "fixed groups",

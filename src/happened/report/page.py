@@ -336,7 +336,8 @@ def _cost(summary: dict[str, Any]) -> str:
     of = "" if summary["computations"] == 1 else f", at {compact(processes)} processes to a computation"
     return (
         f'<h2>What causal order would have cost</h2><table class="cost">{body}</table><p class="aside">'
-        f"Entries of control information per transmission, on average{of}. Table: <code>necessary</code>.</p>"
+        f"Units, or numbers of a vector or matrix, per transmission, on average{of}. "
+        f"Table: <code>necessary</code>.</p>"
     )
 
 

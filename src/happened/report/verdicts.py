@@ -49,7 +49,8 @@ def rows_were(count: int) -> str:
 def _total(violations: int) -> Verdict:
     """Not a fault where it is broken: causal order leaves concurrent messages in any order."""
     if violations:
-        return Verdict(None, f"Total order is not kept: {violations:,} deliveries; causal order allows that.")
+        found = f"{violations:,} disagreements between two processes"
+        return Verdict(None, f"Total order is not kept: {found}; causal order allows that.")
     return Verdict(True, "No two processes disagree on the order of what they both delivered.")
 
 

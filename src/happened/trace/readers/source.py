@@ -39,7 +39,12 @@ class Source:
 
 def open_source(path: Path, computation: str = "") -> Source:
     if not path.is_file():
-        raise TraceFormatError("no such file; give the logs to import", file=str(path))
+        reason = (
+            "is a directory; give the files in it"
+            if path.is_dir()
+            else "no such file; give the logs to import"
+        )
+        raise TraceFormatError(reason, file=str(path))
     faults: list[Quarantined] = []
     return Source(str(path), _decoded(path, faults), computation, faults)
 
