@@ -28,6 +28,8 @@ def test_out_gets_the_rows_and_a_plot_of_each_measure(tmp_path, capsys):
         *(f"{measure.name}.svg" for measure in MEASURES),
     }
     assert f"written to {out}" in capsys.readouterr().err
+    assert main([*SMALL, "--protocols", "ks", "--out", str(out)]) == 2
+    assert "has compare.parquet already" in capsys.readouterr().err
 
 
 def test_json_gives_means_and_errors(capsys):

@@ -66,6 +66,15 @@ def test_a_directory_with_something_in_it_is_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+def test_a_run_that_is_interrupted_leaves_nothing_that_looks_like_one(tmp_path):
+    def interrupt(done):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(Parameters(seed=1, processes=3, messages=10_000), tmp_path / "run", progress=interrupt)
+    assert not [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+
+
 def test_force_replaces_a_run_and_nothing_else(tmp_path):
     simulate(PARAMETERS, tmp_path)
     (tmp_path / "notes.txt").write_text("mine")

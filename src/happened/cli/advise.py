@@ -12,7 +12,7 @@ from ..core.errors import LocalProtocolError
 from ..experiments.advise import Advice, Finding, Optimality, advise, write_advice
 from ..ordering import protocols
 from .compare import protocol_names
-from .terminal import note, print_json, progress
+from .terminal import note, print_json, progress, refuse_earlier
 
 DONE, NOT_OPTIMAL, NOTHING_SENT = 0, 1, 3
 IN_PROCESS_EVENTS = 50_000
@@ -63,8 +63,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     out: Path | None = arguments.out
-    if out is not None and out.is_file():
-        raise LocalProtocolError(f"{out} is a file; name a directory to write to")
+    refuse_earlier(out, "advice.parquet")
     if arguments.master is None and (arguments.local or trace.count(arguments.trace) <= IN_PROCESS_EVENTS):
         with progress("replaying", len(arguments.protocols), "protocols") as bar:
             advice = advise(trace.read(arguments.trace), arguments.protocols, bar.update)

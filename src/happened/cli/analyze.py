@@ -1,11 +1,13 @@
 """`happened analyze`: what caused what in a trace of any size, on Spark."""
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 from typing import Any
 
 from ..causality.analysis import TIMESTAMPS
+from ..core.errors import LocalProtocolError, TraceFormatError
 from .terminal import note, print_json
 
 DESCRIPTION = """\
@@ -51,7 +53,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
+def refuse_early(given: Path, out: Path) -> None:
+    """What can be said before Spark is started, which takes a while."""
+    if not given.exists():
+        raise TraceFormatError("no such file or directory", file=str(given))
+    if out.exists():
+        raise LocalProtocolError(f"{out} exists already; name another directory, or remove it first")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would tell of every interrupt with a traceback
+
+
 def run_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str, Any]:
+    refuse_early(arguments.trace, arguments.out)
     from ..spark.analyze import analyze
     from ..spark.session import session
 

@@ -67,6 +67,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     peers = dict(_peer(text, arguments.nats) for text in arguments.peer)
+    if arguments.name in peers:
+        raise LocalProtocolError(f"--peer {arguments.name}: that is you; name the others")
     node = Node(
         arguments.name,
         peers=peers,

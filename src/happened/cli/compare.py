@@ -11,7 +11,7 @@ from ..experiments.compare import MEASURES, Comparison, Estimate, Summary, compa
 from ..ordering import protocols
 from ..sim.network import DELAYS, Network, parse_delay
 from ..sim.workload import PATTERNS, Workload
-from .terminal import note, print_json, progress
+from .terminal import note, print_json, progress, refuse_earlier
 
 DESCRIPTION = """\
 Feed the same schedule to every protocol: the same sends at the same times, and the same delays for what a
@@ -85,8 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     except ValueError as error:
         raise LocalProtocolError(str(error)) from error
-    if arguments.out is not None and arguments.out.is_file():
-        raise LocalProtocolError(f"{arguments.out} is a file; name a directory to write to")
+    refuse_earlier(arguments.out, "compare.parquet")
     with progress("comparing", comparison.runs * comparison.messages, "messages") as bar:
         rows = list(compare(comparison, progress=bar.update))
     summaries = summarise(rows)

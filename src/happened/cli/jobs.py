@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .analyze import add_options, run_on_spark, show_totals
+from .analyze import add_options, refuse_early, run_on_spark, show_totals
 from .terminal import print_json
 
 JOBS = {
@@ -45,6 +45,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _rebuild(arguments: argparse.Namespace) -> int:
+    refuse_early(arguments.stamps, arguments.out)
     from ..spark.rebuild import rebuild
     from ..spark.session import session
 

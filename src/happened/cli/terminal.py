@@ -8,9 +8,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
+
+from ..core.errors import LocalProtocolError
 
 SECONDS_BEFORE_PROGRESS = 1.0
 LINES_AHEAD = 100
@@ -38,6 +41,14 @@ def print_json(value: Any) -> None:
 def note(text: str) -> None:
     """For the person, not for the pipe."""
     print(text, file=sys.stderr)
+
+
+def refuse_earlier(out: Path | None, name: str) -> None:
+    """Results go to a directory that has none of this name yet."""
+    if out is not None and out.is_file():
+        raise LocalProtocolError(f"{out} is a file; name a directory to write to")
+    if out is not None and (out / name).exists():
+        raise LocalProtocolError(f"{out} has {name} already; name another directory, or remove it first")
 
 
 def stdin_lines() -> "asyncio.Queue[str | None]":

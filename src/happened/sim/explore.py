@@ -5,6 +5,7 @@ workers and adds up what they found.
 """
 
 import multiprocessing
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ _worker: "Explorer"  # each worker process has its own, and with it its own tran
 
 def _start_worker(factory: Factory, processes: int, order: str, fifo: bool, optimal: bool | None) -> None:
     global _worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who started us tells us to end
     _worker = Explorer(factory, processes, order=order, fifo=fifo, optimal=optimal)
 
 

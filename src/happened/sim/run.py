@@ -107,11 +107,15 @@ def simulate(
     if out is None:
         return _run(parameters, Ledger(), None, progress)
     claim(out, force=force)
-    with (
-        Ledger(out / "ledger" / "transmissions.parquet") as ledger,
-        TraceWriter(out / "trace") as writer,
-    ):
-        summary = _run(parameters, ledger, Recorder(writer, units=units), progress)
+    try:
+        with (
+            Ledger(out / "ledger" / "transmissions.parquet") as ledger,
+            TraceWriter(out / "trace") as writer,
+        ):
+            summary = _run(parameters, ledger, Recorder(writer, units=units), progress)
+    except BaseException:
+        _clear(out)  # half a run would look like one in which messages were lost
+        raise
     (out / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
     return summary
 
@@ -166,7 +170,11 @@ def claim(out: Path, *, force: bool) -> None:
             raise LocalProtocolError(
                 f"{out} is not empty; choose another directory, or replace the run in it with --force"
             )
-        for pattern in OURS:
-            for file in out.glob(pattern):
-                file.unlink()
+        _clear(out)
     out.mkdir(parents=True, exist_ok=True)
+
+
+def _clear(out: Path) -> None:
+    for pattern in OURS:
+        for file in out.glob(pattern):
+            file.unlink()
