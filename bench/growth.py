@@ -8,7 +8,6 @@ most of the time, minutes; `rst` is its formula. Numbers and what they mean: doc
 
 import argparse
 import sys
-from math import log10
 from pathlib import Path
 
 from happened.experiments.chart import Line, Point, draw
@@ -57,10 +56,10 @@ def extrapolated(last: Growth) -> str:
 
 def curves(rows: dict[str, list[Growth]]) -> str:
     lines = [
-        Line(protocol, [Point(log10(row.processes), row.per_message, 0.0) for row in found])
+        Line(protocol, [Point(row.processes, row.per_message, 0.0) for row in found])
         for protocol, found in rows.items()
     ]
-    return draw("Mean entries per application message", "processes, as a power of ten", lines)
+    return draw("Mean entries per application message", "processes", lines)
 
 
 if __name__ == "__main__":

@@ -121,6 +121,10 @@ def test_a_chart_of_values_far_apart_has_a_logarithmic_axis():
     )
     heights = [float(circle.get("cy")) for circle in shapes(svg, "circle")]
     assert heights[1] - heights[2] == pytest.approx(2 * (heights[0] - heights[1]), abs=0.2)
+    svg = draw("", "processes", [Line("a", [Point(10, 1, 0), Point(100, 1, 0), Point(1000, 1, 0)])])
+    across = [float(circle.get("cx")) for circle in shapes(svg, "circle")]
+    assert across[1] - across[0] == pytest.approx(across[2] - across[1], abs=0.2)
+    assert {"10", "100", "1000"} <= {text.text for text in shapes(svg, "text")}
 
 
 def test_a_chart_of_one_point_or_of_zeros_is_drawn_and_of_nothing_is_not():

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError
-from ..report.curves import Point, svg
+from ..experiments.chart import Line, Point, draw
 from ..sim.tracking_study import MEASURES, Row, Study, is_fifo, study
 from ..sim.workload import PATTERNS, parse_pattern
 from ..tracking import protocols
@@ -152,7 +152,7 @@ def _draw(settings: Study, rows: list[Row], out: Path) -> None:
             mean, half_width = row.measures[measure]
             series.setdefault(row.protocol, []).append(Point(row.processes, mean, half_width))
         title = f"{UNITS[measure]}: {settings.pattern}, {settings.relevant:g} relevant"
-        picture = svg(series, title=title, x="processes", y=UNITS[measure])
+        picture = draw(title, "processes", [Line(*each) for each in series.items()])
         name = f"{settings.pattern.replace(':', '-')}-{measure.replace('_', '-')}.svg"
         (out / name).write_text(picture)
 

@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
 
 class _Scale(NamedTuple):
-    """Values onto pixels; `log` for values that are all positive and spread over more than two decades."""
+    """Values onto pixels; `log` for values that are all positive and spread over two decades."""
 
     low: float
     high: float
@@ -51,7 +51,8 @@ def draw(title: str, x_title: str, lines: Sequence[Line]) -> str:
     if not lines:
         raise ValueError(f"nothing to draw for {title!r}")
     points = [point for line in lines for point in line.points]
-    x = _scale([point.x for point in points], LEFT, WIDTH - RIGHT, log=False)
+    across = [point.x for point in points]
+    x = _scale(across, LEFT, WIDTH - RIGHT, log=_is_spread(across))
     y = _vertical(points)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
@@ -66,9 +67,13 @@ def draw(title: str, x_title: str, lines: Sequence[Line]) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
+def _is_spread(values: Sequence[float]) -> bool:
+    return min(values) > 0 and max(values) / min(values) >= 100
+
+
 def _vertical(points: Sequence[Point]) -> _Scale:
     values = [point.y for point in points]
-    log = min(values) > 0 and max(values) / min(values) > 100
+    log = _is_spread(values)
     return _scale(values if log else [0.0, *values], HEIGHT - BOTTOM, TOP, log=log)
 
 
