@@ -54,14 +54,11 @@ def disagreements(message, dest_ends, first, chosen, messages, limit):  # type: 
 
 
 def total_order(c: Computation, limit: int) -> Verdict:
-    """Total order of one computation, or of a union. Processes are compared in the order of their names, so
-    that the count does not depend on how they came to be numbered."""
+    """Total order of one computation, or of a union."""
     slots = np.flatnonzero(c.slot_delivery >= 0)
     judged = slots.size
     slots = slots[np.diff(c.dest_offsets)[c.slot_message[slots]] > 1]
-    rank = np.empty(c.processes, np.int64)
-    rank[np.lexsort((np.array(c.process_names), c.owner))] = np.arange(c.processes)
-    dest = rank[c.slot_dest[slots]]
+    dest = c.slot_dest[slots]
     order = np.lexsort((c.slot_delivery[slots], dest))
     slots = slots[order]
     dest_ends = np.cumsum(np.bincount(dest, minlength=c.processes))
@@ -69,8 +66,7 @@ def total_order(c: Computation, limit: int) -> Verdict:
     comparable, count, pairs = disagreements(
         c.slot_message[slots].astype(np.int64), dest_ends, c.first, everyone, c.send.size, max(limit, 0)
     )
-    named = np.argsort(rank)
-    witnesses = tuple(_disagreement(c, slots, *pair[:2], named[pair[2]]) for pair in pairs)
+    witnesses = tuple(_disagreement(c, slots, *pair) for pair in pairs)
     return Verdict("total", count == 0 if comparable else None, judged, int(count), witnesses)
 
 

@@ -111,14 +111,16 @@ def show_totals(summary: dict[str, Any]) -> None:
         print(f"  {NAMED.get(name, name.replace('_', ' ')):34}{shown:>16}")
 
 
-def show(summary: dict[str, Any], out: Path) -> None:
+def verdict(summary: dict[str, Any]) -> str:
     judged, early = summary["deliveries_judged"], summary["causal_violations"]
     if not judged:
-        verdict = "causal order undecided: no deliveries to judge"
-    elif early:
-        verdict = f"causal order VIOLATED: {early:,} of {judged:,} deliveries came too early"
-    else:
-        verdict = f"causal order holds: {judged:,} deliveries examined, no violation"
-    print(verdict)
+        return "causal order undecided: no deliveries to judge"
+    if early:
+        return f"causal order VIOLATED: {early:,} of {judged:,} deliveries came too early"
+    return f"causal order holds: {judged:,} deliveries examined, no violation"
+
+
+def show(summary: dict[str, Any], out: Path) -> None:
+    print(verdict(summary))
     show_totals(summary)
     print(f"tables and summary.json are in {out}; look at {out / 'report.html'}")

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .analyze import add_options, refuse_early, run_on_spark, show_totals
+from .analyze import add_options, refuse_early, run_on_spark, show_totals, verdict
 from .terminal import print_json
 
 JOBS = {
@@ -67,5 +67,7 @@ def _print(summary: dict[str, Any], arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(summary)
         return
+    if "causal_violations" in summary:
+        print(verdict(summary))
     show_totals(summary)
     print(f"tables and summary.json are in {arguments.out}")
