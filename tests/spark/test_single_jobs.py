@@ -84,6 +84,7 @@ def test_the_commands(everything, tmp_path):
     assert done.returncode == 0, done.stderr[-4000:]
     assert json.loads(done.stdout.strip().splitlines()[-1]) == {"verify-clocks": 0, "order": 1}
     assert done.stdout.count("tables and summary.json are in") == 2
+    assert done.stdout.count("causal order VIOLATED") == 1
     for name in ("verify-clocks", "order"):
         tables = {*QUESTIONS[name].tables, "quarantine"}
         assert {path.name for path in (tmp_path / name).iterdir()} == {*tables, "summary.json"}
