@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from happened.causality.skew import correct, estimate, tightest
+from happened.causality.skew import WINDOWS, correct, estimate, tightest, window_of
 
 MS = 1_000_000
 
@@ -65,3 +65,16 @@ def test_computations_of_a_union_do_not_touch_each_other(seed):
     assert skew.feasible.tolist() == [False, False, True, True]
     alone = correct(np.zeros(2, np.int64), source[:2], target[:2], gap[:2])
     assert skew.offsets[:2].tolist() == alone.offsets.tolist()
+
+
+@pytest.mark.parametrize("last", [0, 1, WINDOWS - 1, WINDOWS, 1000, 2**62 - 1, 2**62, 2**63 - 1])
+def test_windows_part_all_times_that_64_bits_hold(last):
+    """In order, none beyond the last, and of equal width as far as whole numbers allow."""
+    sent = np.array([last * k // 64 for k in range(65)], np.int64)
+    windows = window_of(sent, last)
+    assert windows[0] == 0
+    assert (np.diff(windows) >= 0).all()
+    assert windows.max() <= WINDOWS - 1
+    if last >= 1000:
+        assert np.unique(windows).tolist() == list(range(WINDOWS))
+        assert np.bincount(windows).max() <= 2 * 64 // WINDOWS

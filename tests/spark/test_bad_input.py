@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,9 +22,11 @@ from happened.cli import main
 from happened.core.errors import TraceFormatError
 from happened.report.page import write_report
 from happened.spark.analyze import analyze
+from happened.spark.events import read_events
 from happened.spark.importing import run as import_on_spark
+from happened.trace import SCHEMA
 from happened.trace.readers import Options
-from spark.test_analyze import write
+from spark.test_analyze import same, write
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 MODES = {"whole": {}, "cut": {"whole_events": 20, "epoch_events": 10}}
@@ -244,6 +247,109 @@ def test_an_empty_trace_is_a_report_of_nothing(spark, tmp_path):
     assert "Causal order is undecided" in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_a_trace_that_is_partitioned_by_computation_has_all_its_events(spark, tmp_path):
+    """Of such files only Spark knows the computation, which is no column. Numbers stay the names they are."""
+    table = write(conversation("1") + conversation("01") + conversation("sound"), tmp_path / "plain")
+    folder = tmp_path / "trace"
+    read_events(spark, tmp_path / "plain").write.partitionBy("computation").parquet(str(folder))
+    assert not [*folder.glob("*.parquet")]
+    summary = analyze(spark, folder, tmp_path / "out", whole_events=20, epoch_events=10)
+    same(table, tmp_path / "out", summary)
+    assert (summary["events"], summary["computations"]) == (96, 3)
+
+
+def test_parts_in_plain_directories_are_no_trace(spark, tmp_path):
+    """Spark does not look there: the answer would be that of an empty trace."""
+    write(conversation("sound"), tmp_path / "monday")
+    with pytest.raises(TraceFormatError, match="no trace here"):
+        read_events(spark, tmp_path)
+
+
+def stored_as(path, **types):
+    """The same rows in one part, with columns of other types."""
+    table = pa.concat_tables([pq.read_table(part) for part in sorted(path.glob("*.parquet"))])
+    for name, type in types.items():
+        at = table.schema.get_field_index(name)
+        column = pa.nulls(len(table), type) if pa.types.is_null(type) else table[name].cast(type)
+        table = table.set_column(at, name, column)
+    for part in path.glob("*.parquet"):
+        part.unlink()
+    pq.write_table(table, path / "part-0.parquet")
+
+
+@pytest.mark.parametrize(
+    ("column", "type"),
+    [
+        ("time", pa.float64()),
+        ("time", pa.timestamp("us")),
+        ("time", pa.string()),
+        ("seq", pa.uint64()),
+        ("seq", pa.string()),
+        ("relevant", pa.int8()),
+        ("label", pa.int64()),
+        ("clock", pa.map_(pa.string(), pa.float64())),
+    ],
+    ids=str,
+)
+def test_a_column_of_another_type_is_named_before_anything_is_read(spark, tmp_path, column, type):
+    """No mode gets so far that it would matter."""
+    write(conversation("sound"), tmp_path / "trace")
+    stored_as(tmp_path / "trace", **{column: type})
+    found = rf"part-0\.parquet: field '{column}': is {re.escape(str(type).rstrip('>'))}.*, needs "
+    with pytest.raises(TraceFormatError, match=found + re.escape(str(SCHEMA.field(column).type))):
+        read_events(spark, tmp_path / "trace")
+
+
+def test_a_column_that_is_empty_in_some_parts_only_is_named(spark, tmp_path):
+    write(conversation("sound"), tmp_path / "trace")
+    rows = pq.read_table(tmp_path / "trace" / "part-1.parquet")
+    at = rows.schema.get_field_index("causes")
+    pq.write_table(rows.set_column(at, "causes", pa.nulls(len(rows))), tmp_path / "trace" / "part-1.parquet")
+    with pytest.raises(TraceFormatError, match=r"part-1\.parquet: field 'causes': is null in some parts"):
+        read_events(spark, tmp_path / "trace")
+
+
+def test_types_that_hold_the_same_values_are_read_whole_and_cut(spark, tmp_path):
+    """Narrow integers, dictionaries, columns without any value, and what nobody looks at."""
+    table = write(conversation("small", 8) + conversation("large"), tmp_path / "trace")
+    stored_as(
+        tmp_path / "trace",
+        seq=pa.int32(),
+        time=pa.timestamp("ns"),
+        process=pa.dictionary(pa.int32(), pa.string()),
+        message=pa.large_string(),
+        causes=pa.null(),
+        clock=pa.null(),
+        control_entries=pa.int64(),
+        control_bytes=pa.null(),
+    )
+    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", **MODES["cut"])
+    same(table, tmp_path / "out", summary)
+    assert (summary["events"], summary["computations"]) == (48, 2)
+
+
+def with_nulls():
+    """Inside what is a list: a cause that is none, and a destination that is none."""
+    rows = conversation("nulls")
+    event(rows, "p", 4)["causes"] = [None, {"process": "q", "seq": 1}]
+    aimless = {"process": "p", "seq": 17, "kind": "send", "message": "late", "to": [None, "q"]}
+    return rows, [*rows, {"computation": "nulls", **aimless}]
+
+
+def test_a_null_in_a_list_is_put_aside(spark, tmp_path):
+    rows, given = with_nulls()
+    no_cause = "p#4 names the cause None#None, which is not in the trace"
+    expected = analyse(traces.table(rows))
+    assert [row["reason"] for row in expected.table("quarantine").to_pylist()] == [no_cause]
+    write(given, tmp_path / "trace")
+    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", **MODES["cut"])
+    assert sorted(reasons(tmp_path / "out")["nulls"]) == ["p#17: to holds a null", no_cause]
+    assert (summary["events"], summary["quarantined"]) == (32, 2)
+    for name in ("stamps", "violations", "predecessors"):
+        found = traces.rows_of(pq.read_table(tmp_path / "out" / name), name)
+        assert found == traces.rows_of(expected.table(name), name), name
+
+
 LOGS = {
     "two processes share an identity": (
         'a {"a":1}\nsays\na {"a":2}\nasks\na {"a":2}\nshouts\na {"a":3}\nleaves\nb {"b":1, "a":2}\nhears\n',
@@ -338,5 +444,5 @@ def test_the_command_says_it_all_and_ends_with_a_code(tmp_path, bad_trace, damag
     assert "causal order undecided: no deliveries to judge" in done.stdout
     assert re.search(r"quarantined +\d{3}\n", done.stdout)
     assert "part-1.parquet" in done.stderr
-    assert "no trace here" in done.stderr
+    assert "nowhere-at-all: no such file or directory" in done.stderr
     assert "Traceback" not in done.stderr

@@ -98,11 +98,10 @@ def analyze_events(
     # Tasks may read the trace's own files only if every row of them is an event.
     files = [] if totals["quarantined"] else local_files(rows)
     progress("computations that fit a task")
-    sizes = Sizes(spark, events, files, folder / ".work" / "sizes")
-    large = sizes.larger_than(whole_events)
-    totals += analyse_whole(events, sizes, whole_events, Whole(folder, timestamps, questions))
+    sizes = Sizes(spark, events, files, folder / ".work" / "sizes", whole_events)
+    totals += analyse_whole(events, sizes, Whole(folder, timestamps, questions))
     sizes.close()
-    for number, (name, size) in enumerate(sorted(large.items())):
+    for number, (name, size) in enumerate(sorted(sizes.large.items())):
         progress(f"computation {name!r} of {size:,} events")
         of = events.where(F.col("computation") == name)
         job = LargeComputation(

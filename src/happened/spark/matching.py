@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from ..trace import SCHEMA
 from .cuts import Ints
 from .pieces import Piece, pieces_of
 from .storage import write_part
@@ -103,6 +104,8 @@ class _Part:
         file = pq.ParquetFile(piece.path)
         present = file.schema_arrow.names
         table = file.read_row_groups(piece.groups, columns=[name for name in COLUMNS if name in present])
+        types = [(name, SCHEMA.field(name).type) for name in table.column_names]
+        table = table.cast(pa.schema(types))  # other writers have narrower integers and dictionaries
         if "computation" in present:
             table = table.filter(pc.equal(pc.fill_null(table["computation"], ""), computation))
         self.table = table.combine_chunks()

@@ -3,7 +3,8 @@
 In    the early deliveries that stamping found, as integers (see stamp); the disagreements on total order
 Out   rows of causality.analysis.VIOLATIONS. The first MOST_PATHS early deliveries come with the causal path
       between the two sends
-Cost  two broadcast joins, the violations being few beside the events; see paths
+Cost  two joins of the violations with the sends, which Spark broadcasts or shuffles as the violations are few
+      or many; see paths
 """
 
 import pyarrow as pa
@@ -39,7 +40,7 @@ def name_violations(events: DataFrame, layout: Layout) -> DataFrame:
             F.col("seq").alias(f"{role}_sent"),
             F.col("message").alias(role),
         )
-        early = F.broadcast(early.join(sender, f"{role}_p")).join(sent, [f"{role}_process", f"{role}_sent"])
+        early = early.join(sender, f"{role}_p").join(sent, [f"{role}_process", f"{role}_sent"])
     here = F.broadcast(names.select(F.col("p").alias("dest"), F.col("name").alias("process")))
     orders = F.when(F.col("fifo") == 1, F.array(F.lit("fifo"), F.lit("causal"))).otherwise(
         F.array(F.lit("causal"))

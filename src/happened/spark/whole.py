@@ -7,6 +7,7 @@ Cost  one scan by tasks that read the files themselves; what lies across pieces 
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ from .storage import write_part
 from .tasks import on_tasks
 
 EVENTS_PER_BATCH = 200_000
+
+MOST_CELLS = 50_000_000
+"""Events x processes of a computation that is taken whole: at 10 bytes each, the kernel's peak, 500 MB."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,15 @@ class Whole:
 
 
 class Sizes:
-    """How large each computation is and over how many pieces it is spread; the names stay on disk."""
+    """How large each computation is and over how many pieces it is spread; the names stay on disk.
 
-    def __init__(self, spark: SparkSession, events: DataFrame, files: Sequence[str], store: Path) -> None:
+    `large` has the events of those that a task should not take whole, having more than `threshold` of them
+    or too many for their processes; few, by definition.
+    """
+
+    def __init__(
+        self, spark: SparkSession, events: DataFrame, files: Sequence[str], store: Path, threshold: int
+    ) -> None:
         self._spark, self._store = spark, store
         self.pieces = pieces_of(files)
         if self.pieces:
@@ -86,6 +96,12 @@ class Sizes:
             counts = events.groupBy("computation").agg(F.count(F.lit(1)).alias("events"))
             self._sizes = counts.withColumn("pieces", F.lit(2))
         self._sizes = self._sizes.persist()
+        self._is_large = F.col("events") > threshold
+        if wide := self._wide(events, threshold):
+            self._is_large |= F.col("computation").isin(wide)
+        self.large: dict[str, int] = {
+            row["computation"]: row["events"] for row in self._sizes.where(self._is_large).collect()
+        }
 
     def _count_in_files(self) -> None:
         pieces, store = self.pieces, self._store
@@ -99,19 +115,30 @@ class Sizes:
 
         on_tasks(self._spark, len(pieces), count)
 
-    def larger_than(self, threshold: int) -> dict[str, int]:
-        """The computations with more events than a task should take whole; few, by definition."""
-        rows = self._sizes.where(F.col("events") > threshold).collect()
-        return {row["computation"]: row["events"] for row in rows}
+    def _wide(self, events: DataFrame, threshold: int) -> list[str]:
+        """Those of at most `threshold` events that have too many processes for a task.
 
-    def crossing(self, threshold: int) -> DataFrame:
+        At most as many act as there are events, so processes are counted of few computations, if of any.
+        """
+        suspects = self._sizes.where(F.col("events").between(math.isqrt(MOST_CELLS) + 1, threshold))
+        if suspects.isEmpty():
+            return []
+        widths = (
+            events.join(suspects.select("computation"), "computation", "left_semi")
+            .groupBy("computation")
+            .agg(F.count(F.lit(1)).alias("events"), F.countDistinct("process").alias("processes"))
+        )
+        rows = widths.where(F.col("events") * F.col("processes") > MOST_CELLS).collect()
+        return [row["computation"] for row in rows]
+
+    def crossing(self) -> DataFrame:
         """The small computations that lie in several pieces."""
-        return self._sizes.where((F.col("events") <= threshold) & (F.col("pieces") > 1))
+        return self._sizes.where(~self._is_large & (F.col("pieces") > 1))
 
-    def not_in_place(self, threshold: int) -> Path:
+    def not_in_place(self) -> Path:
         """A file that names what cannot be taken whole from one piece."""
         path = self._store / "elsewhere"
-        rows = self._sizes.where((F.col("events") > threshold) | (F.col("pieces") > 1))
+        rows = self._sizes.where(self._is_large | (F.col("pieces") > 1))
         rows.select("computation").coalesce(1).write.mode("overwrite").parquet(str(path))
         return path
 
@@ -119,13 +146,13 @@ class Sizes:
         self._sizes.unpersist()
 
 
-def analyse_whole(events: DataFrame, sizes: Sizes, threshold: int, whole: Whole) -> Counter[str]:
-    """Every computation of at most `threshold` events."""
+def analyse_whole(events: DataFrame, sizes: Sizes, whole: Whole) -> Counter[str]:
+    """Every computation that is not large."""
     spark = events.sparkSession
     totals: Counter[str] = Counter()
     if sizes.pieces:
-        totals += whole.in_place(spark, sizes.pieces, sizes.not_in_place(threshold))
-    crossing = sizes.crossing(threshold)
+        totals += whole.in_place(spark, sizes.pieces, sizes.not_in_place())
+    crossing = sizes.crossing()
     count = crossing.agg(F.sum("events")).first()[0]
     if count:
         theirs = events.join(crossing.select("computation"), "computation", "left_semi")

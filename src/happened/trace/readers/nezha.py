@@ -55,8 +55,8 @@ def _draft(
             return rejected(name, "is missing")
     start, end = record["StartTimeUnixNano"], record["EndTimeUnixNano"]
     for name, value in (("StartTimeUnixNano", start), ("EndTimeUnixNano", end)):
-        if not value.isascii() or not value.isdigit():
-            return rejected(name, f"is {value!r}, not nanoseconds since 1970")
+        if not value.isascii() or not value.isdigit() or len(value) > 1000:
+            return rejected(name, f"is {excerpt(value)!r}, not nanoseconds since 1970")
     trace, parent = record["TraceID"], record.get("ParentID", "")
     return Draft(
         source.file,

@@ -1,0 +1,89 @@
+"""What tasks leave on disk: the same files when one runs twice, where the driver meant them to be."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from causality import traces
+from happened import trace
+from happened.causality.analysis import EVERYTHING, TABLES, analyse
+from happened.spark.events import read_events
+from happened.spark.importing import run as import_on_spark
+from happened.spark.pieces import pieces_of
+from happened.spark.storage import whole_directory, write_part
+from happened.spark.whole import MOST_CELLS, Sizes, Whole
+from spark.test_analyze import wild_rows, write
+
+
+def answers(out):
+    return {name: traces.rows_of(pq.read_table(out / name), name) for name in TABLES if (out / name).exists()}
+
+
+def test_a_task_that_runs_twice_leaves_one_set_of_rows(spark, tmp_path, seed):
+    """As Spark does after a lost executor, or with speculation: in pieces of files, and after a shuffle."""
+    table = write(wild_rows(seed, 9, computation="c", skew=50), tmp_path / "trace")
+    pq.write_table(table, tmp_path / "one.parquet")
+    pieces = pieces_of([str(tmp_path / "one.parquet")])
+    others = tmp_path / "others"
+    write_part(others, "none", table.select(["computation"]).slice(0, 0))
+    events = read_events(spark, tmp_path / "trace")
+    expected = analyse(table)
+    for way, run in {
+        "in_place": lambda whole: whole.in_place(spark, pieces, others),
+        "shuffled": lambda whole: whole.shuffled(events, 2),
+    }.items():
+        whole = Whole(tmp_path / way, "full", EVERYTHING)
+        first = run(whole)
+        once = answers(whole.out)
+        assert run(whole) == first == expected.totals, way
+        assert answers(whole.out) == once, way
+        assert once["stamps"] == traces.rows_of(expected.table("stamps"), "stamps")
+
+
+def test_a_directory_to_fill_is_the_same_from_every_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with whole_directory(Path("answers/run")) as folder:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert folder.is_absolute()
+        (folder / "part").touch()
+    assert [*(tmp_path / "answers").iterdir()] == [tmp_path / "answers" / "run"]
+    assert (tmp_path / "answers" / "run" / "part").exists()
+
+
+def test_relative_paths_are_those_of_the_driver(spark, tmp_path, monkeypatch):
+    """The workers of this session started elsewhere, as those of a cluster do. Whole files and pieces."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        event = f'{{"computation": "{name}", "process": "p", "seq": 1, "kind": "internal"}}\n'
+        Path(f"{name}.jsonl").write_text(event + "\n" * (100 if name == "b" else 0))
+    files = [Path("a.jsonl"), Path("b.jsonl")]
+    done = import_on_spark(spark, files, Path("out"), format="jsonl", piece_bytes=120)
+    assert (done.summary["events"], done.summary["quarantined"]) == (2, 0)
+    assert sorted(trace.read(tmp_path / "out")["computation"].to_pylist()) == ["a", "b"]
+
+
+def test_a_computation_too_wide_for_a_task_is_large(spark, tmp_path):
+    """7,100 processes of one event each need as much as 200,000 events of 250; 7,100 events of one do not."""
+    count = 7100
+    assert (count - 50) ** 2 < MOST_CELLS < count**2
+    shapes = {"wide": count, "narrow": 1, "small": count - 50}
+    rows = []
+    for name, processes in shapes.items():
+        events = count if name != "small" else processes
+        chains = {f"p{p}": [{"kind": "internal"}] * (events // processes) for p in range(processes)}
+        rows += traces.number(chains, name)
+    write(rows, tmp_path / "trace")
+    events = read_events(spark, tmp_path / "trace")
+    files = sorted(map(str, (tmp_path / "trace").glob("*.parquet")))
+    for way, given in {"files": files, "rows": []}.items():
+        sizes = Sizes(spark, events, given, tmp_path / way, 200_000)
+        assert sizes.large == {"wide": count}, way
+        crossing = {row["computation"] for row in sizes.crossing().collect()}
+        elsewhere = {*pq.read_table(sizes.not_in_place())["computation"].to_pylist()}
+        assert elsewhere == crossing | {"wide"}, way
+        assert "wide" not in crossing, way
+        sizes.close()
+    sizes = Sizes(spark, events, files, tmp_path / "low", count - 1)
+    assert sizes.large == {"wide": count, "narrow": count}
+    sizes.close()
