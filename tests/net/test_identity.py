@@ -223,13 +223,22 @@ def test_the_commands_make_what_tls_takes(tmp_path, capsys):
     [
         pytest.param(["ca", "issue", "--dir", "{}", "alice"], "ca.key: cannot be read", id="no authority"),
         pytest.param(["ca", "issue", "--dir", "{}", "a\nb"], "no name of a process", id="bad name"),
+        pytest.param(["ca", "init", "--dir", "/dev/null/x"], "/dev/null/x: cannot be made", id="no folder"),
         pytest.param(["keygen", "{}"], "exists", id="a directory is in the way"),
         pytest.param(["keygen", "{}/no/such/folder"], "cannot be written", id="nowhere to write"),
     ],
 )
 def test_the_commands_say_what_is_wrong(tmp_path, capsys, arguments, message):
     assert main([argument.format(tmp_path) for argument in arguments]) == 2
-    assert message in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert message in said and "Traceback" not in said
+
+
+def test_a_name_that_no_file_can_have_is_refused(pki, capsys):
+    name = "é" * 60  # a process may be called so; each letter is six of a file's name
+    assert main(["ca", "issue", "--dir", str(pki), name]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "cannot be written: File name too long" in said
 
 
 def test_without_cryptography_the_command_says_what_to_install(tmp_path):

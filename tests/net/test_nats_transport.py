@@ -12,6 +12,8 @@ import json
 import pytest
 from brokers import broker
 
+from happened.core.errors import LocalProtocolError
+from happened.net import Node
 from happened.net.errors import NodeError, PeerRefused
 from happened.net.link import Inbox, Outbox
 from happened.net.nats import IN_HAND, NatsTransport
@@ -284,6 +286,78 @@ def test_a_frame_the_broker_does_not_take_stays_and_is_told(one_server):
             assert {peer for peer, _ in alice.troubles} == {"bob"}
             assert "maximum payload" in alice.troubles[0][1]
             assert len(alice.outboxes["bob"]) == 1
+
+    asyncio.run(act())
+
+
+def test_a_payload_the_broker_would_not_take_is_refused(one_server):
+    """By default a node's limit is the server's, which counts what surrounds the payload, too."""
+
+    async def act():
+        peers = {"alice": "", "bob": ""}
+        alice, bob = (
+            Node(name, peers=peers, transport=NatsTransport(one_server.urls, stream="payload"))
+            for name in peers
+        )
+        async with alice, bob:
+            most = (1 << 20) * 15 // 16
+            for size in (1 << 20, most + 1):
+                with pytest.raises(LocalProtocolError, match=f"{size} bytes exceeds the limit of {most}"):
+                    await alice.multicast("bob", bytes(size))
+            await alice.multicast("bob", bytes(most))
+            async with asyncio.timeout(60):
+                assert len((await anext(bob)).payload) == most
+
+    asyncio.run(act())
+
+
+def test_a_frame_the_broker_has_lost_is_told(one_server, monkeypatch):
+    monkeypatch.setattr("happened.net.nats.GAP_SECONDS", 0.5)
+    monkeypatch.setattr("happened.net.nats.REDELIVERY_SECONDS", 0.5)
+
+    async def act():
+        alice, bob = Books("alice", ["alice", "bob"]), Books("bob", ["alice", "bob"])
+        async with running(alice, one_server.urls, stream="gap") as transport:
+            async with running(bob, one_server.urls, stream="gap"):
+                alice.put("bob", b"1")
+                await bob.until(lambda books: books.taken["alice"] == [b"1"])
+                await becomes_empty(transport, "gap")
+            alice.put("bob", b"2")
+            await alice.until(lambda books: not books.outboxes["bob"])
+            await transport._client.jetstream().purge_stream("gap")  # a mistake, or a broker's lost disk
+            alice.put("bob", b"3")
+            async with running(bob, one_server.urls, stream="gap"), asyncio.timeout(60):
+                while not bob.troubles:
+                    await asyncio.sleep(0.02)
+        assert bob.troubles[0][0] == "alice" and "frame 2 is missing" in bob.troubles[0][1]
+        assert bob.taken["alice"] == [b"1"]
+
+    asyncio.run(act())
+
+
+def test_a_frame_that_was_overtaken_after_a_long_silence_is_not_called_lost(one_server, monkeypatch):
+    monkeypatch.setattr("happened.net.nats.GAP_SECONDS", 1.0)
+
+    async def act():
+        names = ["alice", "bob"]
+        bob = Books("bob", names)
+        async with running(bob, one_server.urls, stream="silence") as transport:
+            jetstream = transport._client.jetstream()
+            hello = json.dumps(hello_to_json(Hello(incarnation("alice"), b"", "ks", tuple(names))))
+
+            async def publish(number):
+                body = frames_out([(number, b"%d" % number)])
+                await jetstream.publish("silence.bob.alice", body, headers={"Happened-Hello": hello})
+
+            await publish(1)
+            await bob.until(lambda books: books.taken["alice"] == [b"1"])
+            await asyncio.sleep(1.5)
+            await publish(3)
+            await asyncio.sleep(0.3)
+            await publish(2)
+            async with asyncio.timeout(60):
+                await bob.until(lambda books: books.taken["alice"] == [b"1", b"2", b"3"])
+        assert bob.troubles == []
 
     asyncio.run(act())
 

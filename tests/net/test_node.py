@@ -641,6 +641,36 @@ def test_closing_waits_until_what_was_sent_has_arrived():
     run(scenario())
 
 
+def test_a_node_closes_while_its_application_acknowledges(tmp_path):
+    async def scenario():
+        async with nodes("a", "b", tmp_path=tmp_path) as (a, b):
+            for _ in range(9000):
+                a.multicast_nowait(["b"], b"x")
+            await until(lambda: len(b._ready) == 9000)
+            done = 0
+
+            async def acknowledge():
+                nonlocal done
+                async for message in b:
+                    await asyncio.sleep(0.0001)
+                    try:
+                        message.ack_nowait()
+                    except NodeClosed:
+                        return
+                    done += 1
+
+            acknowledging = asyncio.create_task(acknowledge())
+            await until(lambda: done > 100)
+            await asyncio.wait_for(b.close(), 30)
+            await acknowledging
+            assert b.failure is None and done < 9000
+            where = {"a": a.transport.address, "b": "127.0.0.1:0"}
+            async with make("b", where, tmp_path) as b:
+                assert (await anext(b)).number == done + 1  # each that was acknowledged, and no other
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("journaled", [False, True], ids=["in memory", "journaled"])
 def test_nodes_that_close_at_the_same_time_do_not_wait_for_each_other(tmp_path, journaled):
     async def scenario():

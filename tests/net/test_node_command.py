@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,30 @@ def test_bytes_that_are_no_text_are_answered_and_do_not_hang(configs):
     assert "error" in answers[0] and answers[1] == {"members": ["a", "b"]} and done.returncode == 0
 
 
+def test_a_line_that_is_nested_too_deep_is_answered(configs):
+    a = Command(configs / "a.toml")
+    a.process.stdin.write("[" * 100_000 + "\n")
+    a.process.stdin.flush()
+    answer = a.hear()
+    assert "recursion" in answer["error"] and len(answer["line"]) == 200
+    a.say(show="members")
+    assert a.hear() == {"members": ["a", "b"]}
+    a.end()
+    assert a.process.returncode == 0
+
+
+def test_metrics_on_a_port_in_use_are_a_clear_error(configs):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = configs / "a.toml"
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        config.write_text(f'metrics = "{where}"\n{config.read_text()}')
+        command = [sys.executable, "-m", "happened", "node", "--config", str(config)]
+        done = subprocess.run(command, input="", capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    (said,) = (line for line in done.stderr.splitlines() if not line.startswith("{"))
+    assert f"metrics: cannot listen on {where}" in said
+
+
 def test_without_stdin_the_node_ends(configs):
     command = f'exec "{sys.executable}" -m happened node --config "{configs / "a.toml"}" <&-'
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30)
@@ -126,12 +151,26 @@ def test_with_manual_ack_a_message_comes_again_until_it_is_acknowledged(configs)
         ('name = "a"\n[security]\nplaintext = "loopback"\n[limits]\nheld = -1', "limit 'held' is -1"),
         ('name = "a"\n[security]\nplaintext = "loopback"\n[limits]\nhold = 1', "limits.hold is no setting"),
         ('name = "a"\nprotocol = "no"\n[security]\nplaintext = "loopback"', "no ordering protocol"),
+        ('name = "a"\n[nats]\nservers = 7', "nats.servers is 7, not a URL"),
+        ('name = "a"\n[nats]\nservers = [7]', "nats.servers is 7, not a URL"),
+        ('name = "a"\n[nats]\nstream = 7', "nats.stream is 7, not a string"),
+        ('name = "a"\n[nats]\nreplicas = "3"', "nats.replicas is '3', not a number"),
+        ('name = "a"\nlisten = "127.0.0.1:1²"\n[security]\nplaintext = "loopback"', "is no address"),
+        ('name = "a"\n[peers]\nb = "127.0.0.1:1²"\n[security]\nplaintext = "loopback"', "is no address"),
+        ('name = "a"\nmetrics = "127.0.0.1:1²"\n[security]\nplaintext = "loopback"', "is no address"),
+        ('name = "a"\n[options]\nx = 1\n[security]\nplaintext = "loopback"', "are no options of 'ks'"),
+        (
+            'name = "a"\ntrace = "node.toml/t"\n[security]\nplaintext = "loopback"',
+            "cannot hold the trace of 'a'",
+        ),
     ],
 )
 def test_a_wrong_configuration_says_what_and_where(tmp_path, capsys, text, why):
     (tmp_path / "node.toml").write_text(text)
     assert main(["node", "--config", str(tmp_path / "node.toml")]) == 2
-    assert why in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert why in said and "Traceback" not in said
+    assert len([line for line in said.splitlines() if not line.startswith("{")]) == 1  # besides the log
 
 
 def test_the_documented_example_is_a_configuration(tmp_path):

@@ -136,6 +136,11 @@ class NatsTransport:
         if self._host is not None:
             self._host.disconnected("the broker", True, str(error) or type(error).__name__)
 
+    @property
+    def max_payload(self) -> int:
+        """Of what the server takes, a sixteenth is for control information and headers."""
+        return MAX_FRAME if self._client is None else self._client.max_payload * 15 // 16
+
     def check_address(self, peer: str, address: str) -> None:
         pass
 
@@ -201,7 +206,7 @@ class _Link:
         self._met = ""
         # Arrived and not journaled: by first link number, (last link number, frames, the broker's message).
         self._in_hand: dict[int, tuple[int, list[tuple[int, bytes]], Any]] = {}
-        self._awaited = (0, 0.0)  # the frame that is next, and since when
+        self._awaited: tuple[int, float] | None = None  # a frame that later ones wait for, and since when
         self._journaled = asyncio.Event()
         self.tasks = [
             asyncio.create_task(self._keep(act)) for act in (self._publish, self._pull, self._acknowledge)
@@ -352,9 +357,11 @@ class _Link:
 
     def _look_for_gap(self) -> None:
         now, expected = asyncio.get_running_loop().time(), self._host.expects(self._peer)
-        if expected != self._awaited[0]:
+        if not any(first > expected for first in self._in_hand):
+            self._awaited = None
+        elif self._awaited is None or self._awaited[0] != expected:
             self._awaited = (expected, now)
-        elif self._in_hand and min(self._in_hand) > expected and now - self._awaited[1] > GAP_SECONDS:
+        elif now - self._awaited[1] > GAP_SECONDS:
             self._host.disconnected(
                 self._peer,
                 False,

@@ -378,10 +378,9 @@ class Node:
         self._check_running()
         if not self._space.is_set():
             raise NodeFull(f"{self.name!r} has too much that is not acknowledged; wait for room()")
-        if len(payload) > self._limits.payload:
-            raise LocalProtocolError(
-                f"a payload of {len(payload)} bytes exceeds the limit of {self._limits.payload}"
-            )
+        most = min(self._limits.payload, self.transport.max_payload)
+        if len(payload) > most:
+            raise LocalProtocolError(f"a payload of {len(payload)} bytes exceeds the limit of {most}")
         self._stamp()
         try:
             clock = self._engine.multicast(self._destinations(to), payload)

@@ -85,6 +85,10 @@ class TcpTransport:
         for peer in self._addresses:
             self._call(peer)
 
+    @property
+    def max_payload(self) -> int:
+        return self._limits.payload
+
     def check_address(self, peer: str, address: str) -> None:
         where, _ = split_address(address)
         self._check_local(where, f"calls {peer!r} at")

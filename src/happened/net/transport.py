@@ -81,6 +81,10 @@ class Transport(Protocol):
     async def start(self, host: Host) -> None:
         """Returns when peers can reach us; raises if that cannot be."""
 
+    @property
+    def max_payload(self) -> int:
+        """Bytes: a frame with a longer payload may never leave."""
+
     def check_address(self, peer: str, address: str) -> None:
         """Raises NodeError if `add_peer` would."""
 
