@@ -85,9 +85,10 @@ class Books:
         self.transport.wake(peer)
 
     async def until(self, condition):
-        while not condition(self):
-            self.changed.clear()
-            await asyncio.wait_for(self.changed.wait(), 90)
+        async with asyncio.timeout(90):  # in all: a message that is redelivered for ever changes things too
+            while not condition(self):
+                self.changed.clear()
+                await self.changed.wait()
 
 
 @contextlib.asynccontextmanager
