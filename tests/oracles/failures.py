@@ -2,7 +2,8 @@
 
 A state is the machines' snapshots, the packets in flight, and the truth as sets of events: about application
 messages (`happened.sim.truth`), and about the hop messages they travel in (`Hops`). A step is a send, an
-arrival, the kill, or the succession, which a `Plan` allows once the dead router's channels are flushed.
+arrival, the kill, or the succession, which a `Plan` allows once the dead router's channels are flushed. Then
+comes the next plan, if there is one.
 Judged: order at both levels, that nothing is lost, and that whatever the dead router's history named, its
 successor's names, or a later message to the same process. Breadth-first: a violation has a shortest schedule.
 """
@@ -25,13 +26,17 @@ class Plan:
 
     dead: int
     places: tuple  # before
-    after: tuple  # places after the succession, by index; None for the dead
+    after: tuple  # places after the succession, by index; those of the dead do not count
     how: str  # "journal", "witness", "newcomer from witness", "collection"
     witness: int | None = None
     flush: bool = True  # whether the succession waits for the channels
     await_reports: bool = True  # whether it waits for what is on its way to the witness
     adopt: bool = True  # whether the successor learns anything
     judge_histories: bool = True  # or only what comes of them
+    then: "Plan | None" = None  # who fails next
+
+    def chain(self):
+        return (self, *(self.then.chain() if self.then is not None else ()))
 
 
 class Hops(NamedTuple):
@@ -93,8 +98,8 @@ class State(NamedTuple):
     machines: tuple[bytes | None, ...]
     in_flight: tuple[tuple[int, int, int], ...]  # (source, destination, number of the message), sorted
     clocks: tuple[int, ...]  # per application message; 0: unsent
-    killed: bool
-    succeeded: bool
+    killed: int  # how many of the plans have killed somebody
+    succeeded: int
     truth: Truth
     hops: Hops
     named: tuple = ()  # what the dead router's history named when it was killed
@@ -110,20 +115,22 @@ class Found:
 class FailureSearch:
     def __init__(self, plan, sends):
         """`sends` are (process, destinations) in the order of each process."""
-        self.plan, self.sends = plan, sends
+        self.plans, self.sends = plan.chain(), sends
+        self.dead = [plan.dead for plan in self.plans]
         self.n = len(plan.places)
-        size = len(plan.after)
+        self.size = size = max(len(plan.after) for plan in self.plans)
         self.messages = Messages(size, [pack(to) for _, to in sends])
+        self.complete = all(plan.how != "collection" for plan in self.plans)  # that keeps the order only
         self.numbers, self.values = {}, []
         self.steps = {}
         self.found = Found()
 
     def run(self, most=200_000):
-        machines = [Observed(p, self.n, place=place) for p, place in enumerate(self.plan.places)]
-        snapshots = tuple(m.snapshot() for m in machines) + (None,) * (len(self.plan.after) - self.n)
+        machines = [Observed(p, self.n, place=place) for p, place in enumerate(self.plans[0].places)]
+        snapshots = tuple(m.snapshot() for m in machines) + (None,) * (self.size - self.n)
         hops = Hops((frozenset(),) * len(snapshots), frozenset(), frozenset())
         truth = Truth.beginning(self.messages)
-        start = State(snapshots, (), (0,) * len(self.sends), False, False, truth, hops)
+        start = State(snapshots, (), (0,) * len(self.sends), 0, 0, truth, hops)
         self.reached = {start: None}
         frontier = [start]
         while frontier and not self.found.faults:
@@ -146,23 +153,24 @@ class FailureSearch:
         return self.found
 
     def enabled(self, state):
-        plan = self.plan
+        killed = self.dead[: state.killed]
         for m, (p, _) in enumerate(self.sends):
             first = next(
                 i for i, (q, _) in enumerate(self.sends) if q == p and not (i < m and state.clocks[i])
             )
-            if not state.clocks[m] and first == m and not (p == plan.dead and state.killed):
+            if not state.clocks[m] and first == m and p not in killed:
                 yield "send", m
         for packet in dict.fromkeys(state.in_flight):
             yield "arrive", packet
-        if not state.killed:
-            yield "kill", plan.dead
-        elif not state.succeeded and self.ready(state):
-            yield "succeed", plan.dead
+        if state.succeeded < state.killed:
+            if self.ready(state):
+                yield "succeed", self.dead[state.succeeded]
+        elif state.killed < len(self.plans):
+            yield "kill", self.dead[state.killed]
 
     def ready(self, state):
         """Whether the channels of the dead router are flushed as far as this plan waits for it."""
-        plan = self.plan
+        plan = self.plans[state.succeeded]
         from_dead = any(source == plan.dead for source, _, _ in state.in_flight)
         to = plan.dead if plan.how == "journal" else plan.witness
         to_source = any(d == to for _, d, _ in state.in_flight)
@@ -174,15 +182,17 @@ class FailureSearch:
             kept = state.in_flight
             machines = list(state.machines)
             named = entries_of(self.restore(what, machines[what]))
-            if self.plan.how != "journal":  # a journal's machine takes what still arrives
+            if self.plans[state.killed].how != "journal":  # a journal's machine takes what still arrives
                 kept = tuple(packet for packet in kept if packet[1] != what)
                 machines[what] = None
-            return state._replace(killed=True, in_flight=kept, machines=tuple(machines), named=named)
+            return state._replace(
+                killed=state.killed + 1, in_flight=kept, machines=tuple(machines), named=named
+            )
         if kind == "succeed":
             return self.succeed(state)
         if kind == "send":
             p, to = self.sends[what]
-            to = [d for d in to if not (state.succeeded and d == self.plan.dead)]
+            to = [d for d in to if d not in self.dead[: state.succeeded]]
             after, hops, effects, clock = self.step(state.machines[p], p, ("send", tuple(to)))
             truth = state.truth.send(self.messages, p, what)
             clocks = (*state.clocks[:what], clock, *state.clocks[what + 1 :])
@@ -209,7 +219,7 @@ class FailureSearch:
         return self.steps[key]
 
     def restore(self, p, snapshot):
-        machine = Observed(p, len(self.plan.after))
+        machine = Observed(p, self.size)
         machine.restore(snapshot)
         return machine
 
@@ -224,6 +234,7 @@ class FailureSearch:
 
     def apply(self, state, action, p, hop_events, effects):
         in_flight, truth, hops = list(state.in_flight), state.truth, state.hops
+        deaf = [plan.dead for plan in self.plans[: state.killed] if plan.how != "journal"]
         for kind, name, to in hop_events:
             if kind == "send":
                 hops = hops.send(p, name, to)
@@ -233,7 +244,7 @@ class FailureSearch:
             hops = hops.deliver(p, name)
         for kind, a, b in effects:
             if kind == "send":
-                if not (a == self.plan.dead and state.killed and self.plan.how != "journal"):
+                if a not in deaf:
                     in_flight.append((p, a, b))
                 continue
             m = next(i for i, (q, _) in enumerate(self.sends) if q == a and state.clocks[i] == b)
@@ -245,7 +256,7 @@ class FailureSearch:
         return state._replace(in_flight=tuple(sorted(in_flight)), truth=truth, hops=hops)
 
     def overtaken(self, truth, p, m):
-        if self.plan.how != "collection":
+        if self.complete:
             return truth.overtaken(self.messages, p, m)
         # What was lost is never delivered: only what is delivered too late is out of order.
         return [
@@ -257,7 +268,8 @@ class FailureSearch:
         ]
 
     def succeed(self, state):
-        plan = self.plan
+        plan = self.plans[state.succeeded]
+        gone = self.dead[: state.killed]
         self.found.successions += 1
         machines = {p: self.restore(p, s) for p, s in enumerate(state.machines) if s is not None}
         journal = machines.get(plan.dead) if plan.how == "journal" else None
@@ -265,26 +277,27 @@ class FailureSearch:
         if plan.how == "witness":
             successor = witness
         else:
-            successor = Observed(self.n, self.n + 1)
+            n = max(machine.n for machine in machines.values())
+            successor = Observed(n, n + 1)
         if not plan.adopt:
             successor.adopt = lambda entries: None
-        places = {p: place for p, place in enumerate(plan.after) if place is not None}
+        places = {p: place for p, place in enumerate(plan.after) if p not in gone}
         try:
             effects = succeed(machines, plan.dead, places, successor, journal=journal, witness=witness)
         except LocalProtocolError:  # only what waits for something shows that the channels are not flushed
             assert not (plan.flush and plan.await_reports)
             return None
-        snapshots = tuple(machines[p].snapshot() if p in machines else None for p in range(len(plan.after)))
+        snapshots = tuple(machines[p].snapshot() if p in machines else None for p in range(self.size))
         sources = [plan.dead] if journal else [plan.witness] if witness else machines
         hops = state.hops.learn(successor.me, sources)
-        after = state._replace(machines=snapshots, succeeded=True, named=(), hops=hops)
+        after = state._replace(machines=snapshots, succeeded=state.succeeded + 1, named=(), hops=hops)
         action = "succeed", plan.dead
         after = self.apply(
             after, action, successor.me, hop_events(successor), tuple(map(self.plain, effects))
         )
         if after is not None and plan.judge_histories:
             names = entries_of(successor)
-            if forgotten := after.hops.forgotten(state.named, names, (plan.dead, successor.me)):
+            if forgotten := after.hops.forgotten(state.named, names, (*gone, successor.me)):
                 return self.fault(f"history incomplete: {forgotten} forgotten", action)
         return after
 
@@ -292,14 +305,14 @@ class FailureSearch:
         lost = [
             (m, d)
             for m, d in state.truth.missing(self.messages)
-            if d != self.plan.dead and not (self.sends[m][0] == self.plan.dead and not state.clocks[m])
+            if d not in self.dead and not (self.sends[m][0] in self.dead and not state.clocks[m])
         ]
-        if self.plan.how == "collection":  # keeps the order only
+        if not self.complete:
             lost = []
         held = [
             (p, held.waits_for)
             for p, s in enumerate(state.machines)
-            if s is not None and p != self.plan.dead
+            if s is not None and p not in self.dead
             for held in self.restore(p, s).pending()
         ]
         if lost or held:
@@ -314,19 +327,3 @@ class FailureSearch:
             state, action = self.reached[state]
             lines.append(str(action))
         return lines[::-1]
-
-
-def inherited(places, dead, successor):
-    """The dead router's own messages come from where its successor is."""
-    gained = 1 << dead
-    return tuple(
-        None
-        if p == dead
-        else place._replace(
-            branches=tuple(
-                b._replace(behind=b.behind | gained) if b.behind >> successor & 1 else b
-                for b in place.branches
-            )
-        )
-        for p, place in enumerate(places)
-    )

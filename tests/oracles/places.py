@@ -1,6 +1,6 @@
 """Small communication graphs and the places of their processes, by brute force over plain sets."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 from happened.core.destinations import pack
 from happened.core.places import Branch, Place, Separator, Watch
@@ -122,3 +122,27 @@ def two_gateways():
     edges = sides + [(d, p) for d in (2, 3) for p in (0, 1, 4, 5)] + [(2, 3)]
     tree = [(0, 1, 2), (2, 4, 5), (2, 3)]
     return Graph(6, edges), tree, {2: {3}}
+
+
+def zones_in_a_row(n, zones, gateways):
+    """Broadcast networks with a list of gateways between each two: the first forwards, the others witness.
+
+    Whoever is in none of these is linked with nobody.
+    """
+    edges, blocks = [], []
+    for i, zone in enumerate(zones):
+        beside = gateways[max(i - 1, 0) : i + 1]
+        edges += combinations(zone, 2)
+        edges += [(g, p) for gates in beside for g in gates for p in zone]
+        edges += [link for sides in combinations(beside, 2) for link in product(*sides)]
+        blocks.append((*zone, *(gates[0] for gates in beside)))
+    for forwarder, *watching in gateways:
+        edges += combinations((forwarder, *watching), 2)
+        blocks += [(forwarder, w) for w in watching]
+    graph = Graph(n, edges)
+    return routed_places(
+        graph,
+        [block for block in blocks if len(block) > 1],
+        witnesses={forwarder: set(watching) for forwarder, *watching in gateways if watching},
+        separators=[tuple(gates) for gates in gateways if len(graph.components(gates)) > 1],
+    )

@@ -5,6 +5,7 @@
 
 from happened import wire
 from happened.core.effects import Send
+from happened.ordering.causal.succession import admit, retire, succeed
 from happened.ordering.causal.topological import Topological
 from oracles.history import History
 
@@ -88,6 +89,75 @@ class Walk:
         self.drain(dice)
         assert not self.application.undelivered()
         assert not any(machine.pending() for machine in self.machines)
+
+
+class ChangingWalk(Walk):
+    """Processes join, leave and fail on the way. `places(n)` are the new ones, of the n there have been."""
+
+    def __init__(self, n, places, **options):
+        self.places, self.gone, self.options = places, set(), options
+        self.unplaced = None
+        super().__init__(Observed(p, n, place=place, **options) for p, place in enumerate(places(n)))
+
+    def living(self):
+        return {p: machine for p, machine in enumerate(self.machines) if p not in self.gone}
+
+    def after(self):
+        return {p: place for p, place in enumerate(self.places(len(self.machines))) if p not in self.gone}
+
+    def stroll(self, dice, steps):
+        for _ in range(steps):
+            if not self.in_flight or dice.random() < 0.45:
+                members = list(self.living())
+                to = dice.sample(members, dice.randint(1, min(3, len(members))))
+                self.multicast(dice.choice(members), to)
+            else:
+                self.arrive(dice.randrange(len(self.in_flight)), duplicate=dice.random() < 0.05)
+
+    def flush(self, dice, wanted):
+        """All that goes from s to d where wanted(s, d) arrives, and what comes of it."""
+        while found := [i for i, (s, d, _) in enumerate(self.in_flight) if wanted(s, d)]:
+            self.arrive(dice.choice(found))
+
+    def perform(self, p, effects):
+        super().perform(p, effects)
+        self.in_flight = [packet for packet in self.in_flight if packet[1] not in self.gone]
+
+    def kill(self, p):
+        self.gone.add(p)
+        self.in_flight = [packet for packet in self.in_flight if packet[1] != p]
+
+    def newcomer(self):
+        """A process that has no place yet: it is to `join`, or to succeed somebody."""
+        n = len(self.machines)
+        self.unplaced = Observed(n, n + 1, **self.options)
+        self.machines.append(self.unplaced)
+        return self.unplaced
+
+    def join(self):
+        machines = self.living()
+        machines.pop(self.unplaced.me)
+        admit(machines, self.after(), self.unplaced)
+        self.unplaced = None
+
+    def leave(self, p):
+        self.kill(p)
+        retire(self.living(), p, self.after())
+
+    def succeed(self, dead, successor, **source):
+        """Of one that was killed, or whose machine its journal has brought up to date."""
+        self.kill(dead)
+        machines = self.living()
+        if successor is self.unplaced:
+            machines.pop(successor.me)
+            self.unplaced = None
+        self.perform(successor.me, succeed(machines, dead, self.after(), successor, **source))
+
+    def finish(self, dice):
+        self.drain(dice)
+        lost = [(name, d) for name, d in self.application.undelivered() if d not in self.gone]
+        assert not lost, lost
+        assert not any(machine.pending() for machine in self.living().values())
 
 
 def unpacked(bits):

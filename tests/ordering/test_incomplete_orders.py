@@ -127,6 +127,17 @@ def test_a_history_may_travel_by_other_means():
     assert [d.payload for d in two.receive(sent.message)] == [b"zero", b"one"]
 
 
+@pytest.mark.parametrize(("sender", "to"), [(5, [1]), (1, [5])], ids=["sent by", "sent to"])
+def test_a_history_of_processes_that_have_not_joined_is_refused(sender, to):
+    """Nobody could read such a message."""
+    _, history = ManagedHistories(sender, 9).send(to, b"")
+    machine = ManagedHistories(0, 3)
+    before = machine.snapshot()
+    with pytest.raises(LocalProtocolError, match=rf"M\({sender}, 1\) of processes that have not joined"):
+        machine.send([2], b"", history)
+    assert machine.snapshot() == before
+
+
 def test_what_all_were_told_of_leaves_histories():
     """Round after round between two processes, histories and what is kept of deliveries stay small."""
     machines, history = [ManagedHistories(p, 2) for p in range(2)], NOTHING

@@ -1,6 +1,7 @@
 """`zoned-ks`: order end to end in every interleaving of small worlds, the necessary information in each zone,
 and what breaks without each part of the argument."""
 
+import random
 from pathlib import Path
 
 import pytest
@@ -259,6 +260,112 @@ def test_a_newcomer_joins_a_zone_or_begins_one(dice):
         walk.zones = [tuple(sorted(zone)) for zone in grown]
         walk.inside += [type(walk.application)() for _ in range(len(grown) - len(walk.inside))]
     walk.wander(dice, 40)
+
+
+def nested_zones(dice, levels):
+    """A zone whose members each lead to one of the next level, as often as there are levels, or to none."""
+    made, n = [], dice.randint(2, 3)
+    made.append(tuple(range(n)))
+    above = list(range(n))
+    for _ in range(levels):
+        below = []
+        for gateway in above:
+            new = dice.randint(0 if below else 1, 3)
+            if new:
+                made.append((gateway, *range(n, n + new)))
+                below += range(n, n + new)
+                n += new
+        above = below
+    return made
+
+
+class GrowingWalk(Walk):
+    """Processes join zones or begin some, leave and restart while messages are on their way."""
+
+    def __init__(self, zones, kind):
+        at = places(zones)
+        super().__init__((kind(p, len(at), place=place) for p, place in enumerate(at)), zones)
+        self.gone, self.kind = set(), kind
+
+    def join(self, dice):
+        n = len(self.machines)
+        members = [p for p in range(n) if p not in self.gone]
+        if dice.random() < 0.5:
+            self.zones[dice.randrange(len(self.zones))] += (n,)
+        else:
+            self.zones.append((dice.choice(members), n))
+            self.inside.append(type(self.application)())
+        at = places(self.zones)
+        for machine, place in zip(self.machines, at, strict=False):
+            machine.join(n)
+            machine.move(place)
+        self.machines.append(self.kind(n, n + 1, place=at[n]))
+        for p in self.gone:
+            self.machines[n].leave(p)
+
+    def leave(self, dice):
+        """One that is no gateway; what is on its way to it still arrives."""
+        edge = [
+            p
+            for p in range(len(self.machines))
+            if p not in self.gone and sum(p in zone for zone in self.zones) == 1
+        ]
+        if len(edge) > 2:
+            p = dice.choice(edge)
+            self.gone.add(p)
+            for machine in self.machines:
+                machine.leave(p)
+
+    def restart(self, dice):
+        p = dice.randrange(len(self.machines))
+        data = self.machines[p].snapshot()
+        self.machines[p] = self.kind(p, len(self.machines))
+        self.machines[p].restore(data)
+
+    def stroll(self, dice, steps):
+        for _ in range(steps):
+            if not self.in_flight or dice.random() < 0.4:
+                members = [p for p in range(len(self.machines)) if p not in self.gone]
+                to = dice.sample(members, dice.randint(1, min(4, len(members))))
+                self.multicast(dice.choice(members), to)
+            else:
+                # The newest packets first, mostly: the old ones are slow.
+                i = len(self.in_flight) - 1 - min(int(dice.expovariate(0.5)), len(self.in_flight) - 1)
+                self.arrive(i, duplicate=dice.random() < 0.05)
+
+
+def growing_walk(dice, levels, changes, kind=ZonedKs):
+    walk = GrowingWalk(nested_zones(dice, levels), kind)
+    walk.stroll(dice, 30)
+    for _ in range(changes):
+        dice.choice((walk.join, walk.join, walk.leave, walk.restart))(dice)
+        walk.stroll(dice, dice.randint(0, 30))
+    walk.stroll(dice, 30)
+    while walk.in_flight:
+        walk.arrive(dice.randrange(len(walk.in_flight)))
+    assert not walk.application.undelivered()
+    assert not any(machine.pending() for machine in walk.machines)
+    return walk.hops
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+def test_walks_through_nested_zones_that_grow_are_in_order(levels, seed):
+    """With two levels of gateways below the top, a message takes up to five hops."""
+    hops = [growing_walk(random.Random(f"{seed}.{i}"), levels, 4) for i in range(25)]
+    assert min(hops) > 20
+
+
+def test_walks_through_nested_zones_find_gateways_that_forward_out_of_order():
+    with pytest.raises(AssertionError, match="overtakes"):
+        for i in range(100):
+            growing_walk(random.Random(i), 2, 4, OutOfDeliveryOrder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_more_walks_through_nested_zones_that_grow_are_in_order(levels, seed):
+    for i in range(150):
+        growing_walk(random.Random(f"{seed}.{i}"), levels, 8)
 
 
 def test_a_zone_never_loses_a_member_and_a_gateway_never_leaves():

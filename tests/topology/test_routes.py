@@ -11,6 +11,7 @@ from happened import causality, trace
 from happened.core.destinations import pack, unpack
 from happened.core.places import Branch, Place
 from happened.ordering import create
+from happened.ordering.causal.succession import admit, succeed
 from happened.sim.network import Network, parse_delay
 from happened.sim.recorder import Recorder
 from happened.sim.simulation import Simulation
@@ -244,6 +245,84 @@ def test_routes_that_do_not_fit_together_are_found(dice):
         with pytest.raises(Exception, match=r"routes do not fit together|process"):
             verify(topology.graph, places)
     assert found > 100
+
+
+class Counted(tuple):
+    """Branches that count how often one of them is looked at."""
+
+    looked = 0
+
+    def __iter__(self):
+        for branch in super().__iter__():
+            Counted.looked += 1
+            yield branch
+
+
+def test_a_clique_is_verified_in_a_time_like_its_links():
+    for n in (20, 40):
+        topology = Topology(nx.relabel_nodes(nx.complete_graph(n), str))
+        places = [place._replace(branches=Counted(place.branches)) for place in derive(topology).places]
+        Counted.looked = 0
+        verify(topology.graph, places)
+        assert n * n < Counted.looked + n < 10 * n * n
+
+
+@given(topologies(), st.randoms(use_true_random=False))
+def test_names_in_another_order_and_of_those_who_left_make_the_same_routes(topology, dice):
+    plain = derive(topology)
+    names = [*plain.names, "left1", "left2"]
+    dice.shuffle(names)
+    routes = derive(topology, names=names)
+    assert routes.names == tuple(names) and routes.blocks == plain.blocks
+    for name, place in zip(names, routes.places, strict=True):
+        if name.startswith("left"):
+            assert place == Place(0, ())
+            continue
+        before = plain.places[plain.names.index(name)]
+        assert [(names[b.towards], called(names, b.behind)) for b in place.branches] == [
+            (plain.names[b.towards], called(plain.names, b.behind)) for b in before.branches
+        ]
+        assert called(names, place.neighbours) == called(plain.names, before.neighbours)
+        for cut, old in zip(place.separators, before.separators, strict=True):
+            assert called(names, cut.members) == called(plain.names, old.members)
+            assert [called(names, part) for part in cut.components] == [
+                *(called(plain.names, part) for part in old.components),
+                {"left1", "left2"},
+            ]
+
+
+def called(names, bits):
+    return {names[i] for i in unpack(bits)}
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c", "b"), ("a", "b", "x")])
+def test_names_of_others_are_refused(names):
+    with pytest.raises(TopologyError, match="names are those of all processes"):
+        derive(from_document({"processes": ["a", "b", "c"], "links": [["a", "b", "c"]]}), names=names)
+
+
+def test_who_joined_keeps_its_index_after_a_join_and_after_a_failure():
+    """Processes are named before routers: without names=, a process that joins moves all routers up."""
+    gates = ["d1", "d2"]
+
+    def world(processes, gateways):
+        zones = {name: {"processes": members, "gateways": gateways} for name, members in processes.items()}
+        return from_document({"zones": zones})
+
+    routes = derive(world({"x": ["a"], "y": ["b"]}, gates))
+    assert routes.names == ("a", "b", *gates)
+    machines = {i: create("topological", i, 4, place=place) for i, place in enumerate(routes.places)}
+    grown = world({"x": ["a", "c"], "y": ["b"]}, gates)
+    assert derive(grown).names != (*routes.names, "c")
+    routes = derive(grown, names=(*routes.names, "c"))
+    admit(machines, dict(enumerate(routes.places)), create("topological", 4, 5))
+    up = {send.to: send.message for send in machines[4].multicast([1], b"x")}
+    assert list(up) == [2, 3]
+    machines[3].receive(up[3])
+    routes = derive(world({"x": ["a", "c"], "y": ["b"]}, ["d2"]), names=routes.names)
+    after = {i: place for i, place in enumerate(routes.places) if i != 2}
+    (send,) = succeed(machines, 2, after, machines[3], witness=machines[3])
+    assert send.to == 1 and [d.payload for d in machines[1].receive(send.message)] == [b"x"]
 
 
 def test_two_trees_are_not_one():

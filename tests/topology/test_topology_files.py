@@ -129,6 +129,18 @@ REFUSED = {
         "processes: &all [a, b]\ngroups: {g: *all}\n",
         ":2: not YAML I can read: aliases are not used",
     ),
+    **{
+        f"a tag that says {said}": (f"processes: [a]\ngroups: {{g: {said}}}\n", "not YAML I can read")
+        for said in (
+            '!!int ""',
+            "!!bool x",
+            "!!timestamp x",
+            "!!float x",
+            "!!map [a]",
+            "!!set [a]",
+            "!!omap a",
+        )
+    },
     "a Python object": ("processes: !!python/object:os.system []\n", ":1: not YAML I can read"),
     "a key given twice": (
         "processes: [a]\nprocesses: [b]\n",

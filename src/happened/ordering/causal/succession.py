@@ -4,27 +4,32 @@ Each function takes the machines of all processes by index and changes them at o
 agreement on a membership to a membership service, and so does this. `places` are those of the new graph, for
 everybody who stays. A router that fails stays failed; whoever succeeds it is another process.
 
-(i)   A newcomer that changes no separator, and (ii) one that connects parts never connected before: `admit`
-      finds no separator that stopped being one, so there is nothing to learn. Messages name their
-      destinations one by one: a group's name, read after the newcomer is in it, would block others.
+(i)   A newcomer at the edge, and (ii) one that connects parts never connected before: it has nothing to
+      learn, for no way leads past a separator. Messages name their destinations one by one: a group's name,
+      read after the newcomer is in it, would block others.
 (iii) A newcomer or a new link that leads past a separator, one of this graph or of an earlier one: what was
       left out of messages there can now be needed on the other side. `admit` gives the histories of all to
-      the newcomer, or to both ends of the link, which must have delivered what these name.
-      Where the way between two processes changes, what they sent each other must have arrived: on the
-      new way, later messages do not follow it.
+      the newcomer, or to both ends of the link, which must have delivered what these name. What is on its
+      way to a forwarder must have arrived before a newcomer can be its witness, for whom it has no copy.
 (iv)  A router that was the only way: `succeed` with its journal, with a witness, or with everybody's history.
       Its channels must have been flushed before: whatever it sent has arrived, and whatever was sent to it
       has arrived at the journal's machine or at the witness. What it sent may be known to nobody yet, and a
       witness not yet told of it would send past it. The successor has no more links than it and the router
       had; if it is to have some, `admit` them next.
+
+Where the way between two processes leads past others than before, a successor in a router's place aside, what
+they sent each other must have arrived: on the new way, later messages do not follow it.
+
+Whoever leaves may have sent what is still on its way. So in the places of those who stay it remains, as one
+more process behind the branch that it was behind (`_move`): what it sent came from there.
 """
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import TypeVar
 
 from ...core.destinations import unpack
 from ...core.errors import LocalProtocolError
-from ...core.places import Branch, Place, Watch, check
+from ...core.places import Branch, Place, Watch, check, reach
 from ..machine import Effect
 from .histories import Histories
 from .topological import Topological
@@ -40,56 +45,52 @@ def admit(machines: MutableMapping[int, M], places: Mapping[int, Place], newcome
     everybody: dict[int, M] = {**machines, **({newcomer.me: newcomer} if newcomer is not None else {})}
     _check_all(places, list(everybody.values()))
     before = {p: machine.place for p, machine in machines.items()}
-    # Not only the members of separators that stop being one now: what was left out at one that an earlier
-    # change has led past is known to those who learnt it then, and to no one else behind them.
-    told = [entry for machine in machines.values() for entry in machine.history()]
-    learning = [newcomer] if newcomer is not None and _leads_past(before, places[newcomer.me]) else []
+    new = 0 if newcomer is None else 1 << newcomer.me
+    learning = [newcomer] if newcomer is not None and _leads_past(machines, places[newcomer.me]) else []
     for p, machine in machines.items():
         # A newcomer's own neighbours need nothing: whatever takes the new way passes the newcomer.
-        if places[p].neighbours & ~before[p].neighbours & ~_bit(newcomer):
+        if places[p].neighbours & ~before[p].neighbours & ~new:
             learning.append(machine)
+    # Not only the members of separators that stop being one now: what was left out at one that an earlier
+    # change has led past is known to those who learnt it then, and to no one else behind them.
+    told = [entry for machine in machines.values() for entry in machine.history()] if learning else []
     for machine in learning:
         if missing := machine.awaits(told):
             names = ", ".join(f"M{name}" for name in dict.fromkeys(missing))
             raise LocalProtocolError(f"process {machine.me} must deliver {names} before it gets a new link")
-    for machine in machines.values():
-        if newcomer is not None:
+    if newcomer is not None:
+        for machine in machines.values():
             machine.join(newcomer.me)
     for machine in learning:
         machine.adopt(told)
-    _move(machines, places)
-    if newcomer is not None:
-        _tell_who_left(newcomer, machines.values())
-        newcomer.move(places[newcomer.me])
     machines.update(everybody)
+    _move(machines, places, {p: place.branches for p, place in before.items()})
 
 
-def _tell_who_left(newcomer: M, others: Iterable[M]) -> None:
-    gone = 0
-    for machine in others:
-        gone |= machine.gone
-    for process in unpack(gone & ~newcomer.gone):
-        newcomer.leave(process)
+def _leads_past(machines: Mapping[int, M], place: Place) -> bool:
+    """Whether a newcomer at this place connects processes that are connected, or may have been.
 
-
-def _leads_past(before: Mapping[int, Place], place: Place) -> bool:
-    """Whether a newcomer at this place connects processes that were connected before."""
+    Once somebody has left, the graph no longer shows who was.
+    """
+    if place.neighbours.bit_count() > 1 and _gone(machines):
+        return True
     met = 0
     for neighbour in unpack(place.neighbours):
         if met >> neighbour & 1:
             return True
-        around, met = 1 << neighbour, met | 1 << neighbour
-        while around:
-            near = 0
-            for p in unpack(around):
-                near |= before[p].neighbours if p in before else 0
-            around = near & ~met
-            met |= near
+        met |= _connected(machines, neighbour)
     return False
 
 
-def _bit(machine: M | None) -> int:
-    return 0 if machine is None else 1 << machine.me
+def _connected(machines: Mapping[int, M], start: int) -> int:
+    reached, around = 0, 1 << start
+    while around:
+        reached |= around
+        near = 0
+        for p in unpack(around):
+            near |= machines[p].place.neighbours if p in machines else 0
+        around = near & ~reached
+    return reached
 
 
 def succeed(
@@ -106,7 +107,8 @@ def succeed(
     The successor, new or the witness itself, knows what the journal's machine or the witness knows; without
     either, what all others know together. That keeps the order, but what only the dead router had is lost.
     """
-    if witness is not None and all(watch.forwarder != dead for watch in witness.place.watches):
+    watched = dict(witness.place.watches) if witness is not None else {}
+    if witness is not None and dead not in watched:
         raise LocalProtocolError(f"process {witness.me} is no witness of process {dead}")
     source = journal or witness
     if source is not None and source.pending():
@@ -127,16 +129,11 @@ def succeed(
     elif source is not successor:
         successor.adopt(source.history())
     left = witness.unforwarded(dead) if witness is not None else ()
-    for machine in machines.values():
-        machine.leave(dead)
-    stood = source.place if source is not None else places[successor.me]
-    if journal is not None:
-        stood = Place(0, (), watches=(Watch(dead, stood.branches),))
-    _move(machines, places, dead, successor.me)
-    if successor.me not in machines:
-        _tell_who_left(successor, machines.values())
-        successor.move(_inherited(places[successor.me], stood, successor.me, dead, successor.me))
-        machines[successor.me] = successor
+    before = {p: machine.place.branches for p, machine in machines.items() if p != successor.me}
+    if source is not None:  # the successor stands where the router stood
+        before[successor.me] = journal.place.branches if journal is not None else watched[dead]
+    machines[successor.me] = successor
+    _move(machines, places, before, dead, successor.me)
     return successor.forward(left)
 
 
@@ -147,25 +144,7 @@ def retire(machines: MutableMapping[int, Topological], dead: int, places: Mappin
     """
     _check_all(places, [machine for machine in machines.values() if machine.me != dead])
     machines.pop(dead, None)
-    for machine in machines.values():
-        machine.leave(dead)
-    _move(machines, places)
-
-
-def invalidated(before: Mapping[int, Place], after: Mapping[int, Place]) -> int:
-    """The members of the separators past which the new graph leads from one side to another, as a bit set."""
-    now = {separator.members: separator.components for p in after for separator in after[p].separators}
-    members = 0
-    for separator in {separator for place in before.values() for separator in place.separators}:
-        linked = 0
-        for p in unpack(separator.members):
-            linked |= before[p].neighbours if p in before else 0
-        # A side that the separator was not linked to was never reached: nothing was left out on its account.
-        sides = [component for component in separator.components if component & linked]
-        parts = now.get(separator.members)
-        if parts is None or any(sum(bool(side & part) for side in sides) > 1 for part in parts):
-            members |= separator.members
-    return members
+    _move(machines, places, {p: machine.place.branches for p, machine in machines.items()}, dead)
 
 
 def _check_all(places: Mapping[int, Place], machines: Sequence[M]) -> None:
@@ -177,37 +156,76 @@ def _check_all(places: Mapping[int, Place], machines: Sequence[M]) -> None:
         check(places[machine.me], machine.me, n)
 
 
+def _gone(machines: Mapping[int, M]) -> int:
+    gone = 0
+    for machine in machines.values():
+        gone |= machine.gone
+    return gone
+
+
 def _move(
-    machines: Mapping[int, M], places: Mapping[int, Place], dead: int | None = None, heir: int | None = None
+    machines: Mapping[int, M],
+    places: Mapping[int, Place],
+    before: Mapping[int, tuple[Branch, ...]],
+    dead: int | None = None,
+    heir: int | None = None,
 ) -> None:
+    """Everybody learns who has left, and stands at a place where those still are.
+
+    before   the branches that a process, or the router it succeeds, had; a newcomer had none
+    """
+    gone = _gone(machines) | (1 << dead if dead is not None else 0)
+    branches = {p: _inherited(places[p], old, p, gone, heir) for p, old in before.items()}
+    for p in machines.keys() - before.keys():
+        branches[p] = _as_neighbours_see_it(places[p], p, gone, branches)
     for p, machine in machines.items():
-        machine.move(_inherited(places[p], machine.place, p, dead, heir))
+        for process in unpack(gone & ~machine.gone):
+            machine.leave(process)
+        # A witness judges by what its forwarder does, newcomer or not.
+        watches = tuple(Watch(f, branches.get(f, its)) for f, its in places[p].watches)
+        machine.move(places[p]._replace(branches=branches[p], watches=watches))
 
 
-def _inherited(place: Place, before: Place, me: int, dead: int | None, heir: int | None) -> Place:
-    """What those who left sent may still be on its way: it comes from where they were, or their heir is."""
-    watched = {heir if f == dead and heir is not None else f: branches for f, branches in before.watches}
-    old = watched.get(me, before.branches)  # a witness that succeeds stands where its forwarder stood
-    return place._replace(
-        branches=_with_the_lost(me, place.branches, old, heir),
-        watches=tuple(Watch(f, _with_the_lost(f, its, watched.get(f, ()), heir)) for f, its in place.watches),
-    )
-
-
-def _with_the_lost(
-    me: int, now: tuple[Branch, ...], before: tuple[Branch, ...], heir: int | None
+def _inherited(
+    place: Place, before: tuple[Branch, ...], me: int, gone: int, heir: int | None
 ) -> tuple[Branch, ...]:
-    branches = {branch.towards: branch for branch in now}
-    reached = 1 << me
-    for branch in now:
-        reached |= branch.behind
+    """The branches of a place, with those who left behind the branch that leads to where they were.
+
+    That is to the neighbour they were behind; if it has left as well, to its heir; if it has none, to anybody
+    of the same block, since what came from there was sent to all of that. If the block was a link, nothing
+    leads there any more: what comes by it goes on everywhere. No rule that only looks at the new graph will
+    do: a leaf of ours and a process of a block with us look the same in it, and only what the latter sent
+    has reached the others of that block.
+    """
+    branches = list(place.branches)
+    reached = 1 << me | reach(place)
     for old in before:
-        lost = old.behind & ~reached
-        around = [old.towards, *(b.towards for b in before if b.block == old.block)]
-        heirs = [branches[p] for p in around if p in branches]
-        if heir is not None and old.towards not in branches:
-            heirs = [b for b in branches.values() if b.behind >> heir & 1] or heirs
-        if lost and heirs:
-            towards = heirs[0].towards
-            branches[towards] = branches[towards]._replace(behind=branches[towards].behind | lost)
-    return tuple(branches.values())
+        lost = old.behind & gone & ~reached
+        block = [other.towards for other in before if other.block == old.block]
+        for p in (old.towards, *(() if heir is None else (heir,)), *block):
+            leading = [i for i, branch in enumerate(branches) if branch.behind >> p & 1]
+            if leading:
+                branches[leading[0]] = _with(branches[leading[0]], lost)
+                break
+    return tuple(branches)
+
+
+def _as_neighbours_see_it(
+    place: Place, me: int, gone: int, branches: Mapping[int, tuple[Branch, ...]]
+) -> tuple[Branch, ...]:
+    """The branches of a newcomer's place: whoever left and is not on our side of a neighbour is behind it."""
+    found, left = [], gone & ~reach(place)
+    for branch in place.branches:
+        theirs = branches.get(branch.towards, ())
+        ours = next((their.block for their in theirs if their.behind >> me & 1), None)
+        behind = left
+        for their in theirs:
+            if their.block == ours:
+                behind &= ~their.behind
+        left &= ~behind
+        found.append(_with(branch, behind))
+    return tuple(found)
+
+
+def _with(branch: Branch, more: int) -> Branch:
+    return branch._replace(behind=branch.behind | more)

@@ -24,7 +24,7 @@ from ...core.destinations import pack, unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.lanes import CLOCK_LIMIT
-from ...core.places import Place, alone, check, onward, reach, restored
+from ...core.places import Branch, Place, alone, check, onward, reach, restored
 from ..machine import Effect, Facts, Held
 from ..parking import Parking, Want
 from ..process import Process, refusal
@@ -154,7 +154,7 @@ class Topological:
 
     def _pass_on(self, carried: Carried, hop: int | None = None) -> list[Effect]:
         """Send an application message to whoever is next on its way."""
-        following = onward(self._place.branches, carried.sender, carried.dests)
+        following = self._onward(self._place.branches, carried)
         if not following:
             return []
         onto = pack(branch.towards for branch in following)
@@ -178,16 +178,21 @@ class Topological:
     def _note(self, onto: int, carried: Carried) -> None:
         """As a witness, keep what a forwarder got and has to forward.
 
-        Not to those who got it in the same hop: then it was sent by the one that this forwarder succeeded.
+        Not where the same hop went: then it was sent by the one that this forwarder succeeded. Who got it may
+        have been succeeded too, and then stands behind the same branch.
         """
         for forwarder, branches in self._place.watches:
             if not onto >> forwarder & 1:
                 continue
-            after = onward(branches, carried.sender, carried.dests)
-            if due := [branch for branch in after if not onto >> branch.towards & 1]:
+            after = self._onward(branches, carried)
+            if due := [branch for branch in after if not onto & branch.behind]:
                 mine = carried.dests >> self.me & any(branch.behind >> self.me & 1 for branch in due)
                 left = self._unforwarded.setdefault(forwarder, {})
                 left[carried.sender, carried.clock] = Unforwarded(carried, bool(mine))
+
+    def _onward(self, branches: tuple[Branch, ...], carried: Carried) -> list[Branch]:
+        """Where a message goes on: not to those who have left, who still stand behind a branch as senders."""
+        return onward(branches, carried.sender, carried.dests & ~self._process.gone)
 
     def _lacks(self, hop: _Hop) -> Want | None:
         return self._history.lacks(hop.message.entries)
@@ -248,8 +253,12 @@ class Topological:
         check(place, self.me, self.n)
         self._stand(place)
         self._alone = False
-        watched = {watch.forwarder for watch in place.watches}
-        self._unforwarded = {f: left for f, left in self._unforwarded.items() if f in watched}
+        watched = dict(place.watches)
+        self._unforwarded = {
+            f: {name: u for name, u in left.items() if self._onward(watched[f], u.carried)}
+            for f, left in self._unforwarded.items()
+            if f in watched
+        }
 
     def _stand(self, place: Place) -> None:
         self._place = place
