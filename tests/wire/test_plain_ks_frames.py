@@ -1,5 +1,6 @@
 """The short way of decoding a usual `ks` frame gives the message, or the refusal, of the general one."""
 
+import time
 from random import Random
 
 import pytest
@@ -54,6 +55,28 @@ def test_both_ways_agree_on_frames_and_on_damaged_ones(n, dice: Random):
             effect = in_flight.pop()
             machines[effect.to].receive(effect.message)
     assert 0 < plain < frames or n in (2, 150)  # both kinds occur; with n above 127 none is plain
+
+
+def test_senders_that_are_far_apart_take_the_short_way_too():
+    slow, fast, other = (create("ks", me, 3) for me in range(3))
+    for _ in range(100_000):
+        fast.tick()
+    for_slow, for_other = fast.multicast([2, 0], b"")
+    slow.receive(for_slow.message)
+    (answer,) = slow.multicast([2], b"")
+    for effect in (for_other, answer):
+        (frame,) = encode_multicast([effect.message])
+        assert is_plain(frame) and outcome(decode, frame) == effect.message
+    other.receive(answer.message)
+    assert [held.waits_for for held in other.pending()] == [((1, 100_001),)]
+
+
+def test_a_number_without_end_is_refused_at_once():
+    for before in (b"\x03\x00", b"\x03\x00\x01\x02\x02\x02", b"\x03\x00\x09\x02\x02\x01\x02"):
+        frame = b"\x01\x01" + b"\x80\x80\x40" + before + b"\x80" * (1 << 20)
+        start = time.process_time()
+        assert "does not end" in outcome(decode, frame) or "not below" in outcome(decode, frame)
+        assert time.process_time() - start < 1
 
 
 def test_nothing_is_read_beyond_the_end_of_a_frame():

@@ -144,8 +144,8 @@ def decode(reader: Reader, max_processes: int) -> KsMessage:
 
 
 def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessage | None:
-    """The message if it is of the usual kind: for one receiver, only newest entries, every set and most
-    numbers a byte. Otherwise, or if anything is wrong with it, None or an IndexError: `decode` tells.
+    """The message if it is of the usual kind: for one receiver, only newest entries, every set a byte.
+    Otherwise, or if anything is wrong with it, None or an IndexError: `decode` tells.
 
     One loop over the bytes, since decoding is most of what an arrival costs: half the time of the other.
     """
@@ -155,6 +155,8 @@ def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessag
     clock = shift = 0
     at += 2
     while (byte := data[at]) >= 0x80:
+        if shift > 63:
+            return None
         clock |= (byte & 0x7F) << shift
         shift += 7
         at += 1
@@ -171,10 +173,16 @@ def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessag
     for s in senders:
         head = data[at]
         at += 1
-        if head >= 0x80:
-            if data[at] >= 0x80:
-                return None
-            head = head & 0x7F | data[at] << 7
+        if head >= 0x80:  # senders that are thousands of messages apart
+            head &= 0x7F
+            shift = 7
+            while (byte := data[at]) >= 0x80:
+                if shift > 63:
+                    return None
+                head |= (byte & 0x7F) << shift
+                shift += 7
+                at += 1
+            head |= byte << shift
             at += 1
         clocks[s] = newest = clock + (head + 4 >> 3) if head & 4 else clock - (head >> 3)
         if head & 2 or s == sender or not 0 < newest < CLOCK_LIMIT:
@@ -193,9 +201,15 @@ def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessag
         lag = data[at]
         at += 1
         if lag >= 0x80:
-            if data[at] >= 0x80:
-                return None
-            lag = lag & 0x7F | data[at] << 7
+            lag &= 0x7F
+            shift = 7
+            while (byte := data[at]) >= 0x80:
+                if shift > 63:
+                    return None
+                lag |= (byte & 0x7F) << shift
+                shift += 7
+                at += 1
+            lag |= byte << shift
             at += 1
         level = clocks[s] - lag
         wait_for |= level << width * s
