@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..causality.analysis import TIMESTAMPS
-from ..core.errors import LocalProtocolError, TraceFormatError
+from ..core.errors import TraceFormatError
 from .terminal import note, print_json
 
 DESCRIPTION = """\
@@ -55,10 +55,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def refuse_early(given: Path, out: Path) -> None:
     """What can be said before Spark is started, which takes a while."""
+    from ..spark.storage import refuse_existing
+
     if not given.exists():
         raise TraceFormatError("no such file or directory", file=str(given))
-    if out.exists():
-        raise LocalProtocolError(f"{out} exists already; name another directory, or remove it first")
+    refuse_existing(out)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would tell of every interrupt with a traceback
 
 

@@ -56,12 +56,16 @@ def _whole(path: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
+def refuse_existing(out: Path) -> None:
+    if out.exists():
+        raise CausalityError(f"{out} exists already; name another directory, or remove it first")
+
+
 @contextmanager
 def whole_directory(out: Path) -> Iterator[Path]:
     """A directory to fill that becomes `out` only if all goes well."""
     out = out.absolute()  # tasks write there too, and executors have working directories of their own
-    if out.exists():
-        raise CausalityError(f"{out} exists already; name another directory, or remove it first")
+    refuse_existing(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = out.with_name(f".{out.name}.{uuid.uuid4().hex}.unfinished")
     unfinished.mkdir()

@@ -1,6 +1,5 @@
 """Every tracking protocol by name: what it tells and assumes, and how to make one."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -80,7 +79,6 @@ def create(name: str, me: int, n: int, **options: Any) -> Machine:
         known = ", ".join(sorted(_MACHINES))
         raise LocalProtocolError(f"no tracking protocol is called {name!r}; there are: {known}") from None
     try:
-        inspect.signature(machine).bind(me, n, **options)
+        return machine(me, n, **options)
     except TypeError as error:
         raise LocalProtocolError(f"{name} does not take these options: {error}") from None
-    return machine(me, n, **options)

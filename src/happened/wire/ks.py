@@ -152,38 +152,23 @@ def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessag
     n, sender = data[at], data[at + 1]
     if not sender < n <= min(max_processes, 0x7F):
         return None
-    clock = shift = 0
-    at += 2
-    while (byte := data[at]) >= 0x80:
-        if shift > 63:
-            return None
-        clock |= (byte & 0x7F) << shift
-        shift += 7
-        at += 1
-    clock |= byte << shift
+    clock, at = data[at + 2], at + 3
+    if clock >= 0x80:
+        clock, at = _longer(data, at, clock)
     sets_of, members_of = small_sets(n), small_set_members(n)
-    dests, receiver = sets_of[data[at + 1]], data[at + 2] - 1
+    dests, receiver = sets_of[data[at]], data[at + 1] - 1
     if not 0 < clock < CLOCK_LIMIT or not dests or not 0 <= receiver < n or not dests >> receiver & 1:
         return None
     vector = lanes(n)
     width = vector.width
     clocks, sets = [0] * n, dests << width * sender
-    senders = members_of[data[at + 3]]
-    at += 4
+    senders = members_of[data[at + 2]]
+    at += 3
     for s in senders:
         head = data[at]
         at += 1
-        if head >= 0x80:  # senders that are thousands of messages apart
-            head &= 0x7F
-            shift = 7
-            while (byte := data[at]) >= 0x80:
-                if shift > 63:
-                    return None
-                head |= (byte & 0x7F) << shift
-                shift += 7
-                at += 1
-            head |= byte << shift
-            at += 1
+        if head >= 0x80:
+            head, at = _longer(data, at, head)
         clocks[s] = newest = clock + (head + 4 >> 3) if head & 4 else clock - (head >> 3)
         if head & 2 or s == sender or not 0 < newest < CLOCK_LIMIT:
             return None
@@ -201,16 +186,7 @@ def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessag
         lag = data[at]
         at += 1
         if lag >= 0x80:
-            lag &= 0x7F
-            shift = 7
-            while (byte := data[at]) >= 0x80:
-                if shift > 63:
-                    return None
-                lag |= (byte & 0x7F) << shift
-                shift += 7
-                at += 1
-            lag |= byte << shift
-            at += 1
+            lag, at = _longer(data, at, lag)
         level = clocks[s] - lag
         wait_for |= level << width * s
         if level <= 0 or (s == sender and not lag):
@@ -219,6 +195,18 @@ def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessag
         return None
     log = DependencyLog(n, vector.pack(clocks), sets, {})
     return KsMessage(sender, clock, dests, log, receiver, wait_for, data[at:end])
+
+
+def _longer(data: bytes, at: int, value: int) -> tuple[int, int]:
+    """A number whose first byte is `value`, and where it ends; IndexError if it is too long for a clock."""
+    value, shift = value & 0x7F, 7
+    while (byte := data[at]) >= 0x80:
+        if shift > 63:
+            raise IndexError
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        at += 1
+    return value | byte << shift, at + 1
 
 
 def _decode_any(reader: Reader, max_processes: int) -> KsMessage:
