@@ -1,5 +1,6 @@
-"""Seeds, profiles, and the folder of real traces that may or may not be beside the repository."""
+"""Seeds, profiles, the one Spark session, and the real traces that may or may not be beside the repository."""
 
+import os
 import random
 from pathlib import Path
 
@@ -14,9 +15,31 @@ def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=None, help="replay the random runs of a failed test")
 
 
+SPARK_SETTINGS = Path(__file__).parent / "spark" / "conf"
+
+
 def pytest_configure(config):
+    os.environ.setdefault("SPARK_CONF_DIR", str(SPARK_SETTINGS))  # inherited by the commands that tests start
     if config.getoption("hypothesis_profile", None) is None:
         settings.load_profile("fast")
+
+
+def pytest_collection_modifyitems(items):
+    """All tests on Spark run in one worker (`--dist loadgroup`): a second JVM would be started and warmed up
+    for nothing, and would take the processors from the first."""
+    for item in items:
+        if "spark" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One session per run: starting the JVM costs more than most tests."""
+    from happened.spark.session import session
+
+    spark = session("local[2]")
+    yield spark
+    spark.stop()
 
 
 @pytest.fixture
