@@ -5,7 +5,7 @@
 throughput  the same recorded schedule (exponential sends and delays, mean 0.1 s each) fed to each machine;
             sends + deliveries per second of machine time, median of the repetitions
 parking     a message that is not waited for, while 750 others are held: watch-one parking against rescanning
-bytes       encoded control information against the byte model of seed 001 (4-byte clocks, 2-byte ids)
+bytes       encoded control information against the byte model of Jang et al. 1997 (4-byte clocks, 2-byte ids)
 """
 
 import argparse
@@ -204,7 +204,7 @@ def show(result):
         f"{row['held']} held: watch-one {row['watch-one'] * 1e6:.1f} µs a message, "
         f"rescanning {row['rescanning'] * 1e6:.1f} µs, ratio {row['ratio']:.0f}"
     )
-    print("control bytes per transmission, encoded against the model of seed 001")
+    print("control bytes per transmission, encoded against the model of Jang et al. (1997)")
     for row in result["bytes"]:
         sizes = f"{row['encoded']:7.1f} of {row['model']:7.1f}  {row['ratio']:.0%}"
         print(f"  {row['pattern']:9} n={row['n']:2}  {sizes}")

@@ -1,4 +1,4 @@
-"""The centralized algorithm of seed 003 as printed, and Mattern–Fünfrocken let loose on multicasts.
+"""The centralized algorithm of the textbook chapter as printed, and Mattern–Fünfrocken used for multicasts.
 
 Neither numbers anything: what order they have is their links'.
 """

@@ -1,7 +1,7 @@
-"""Seed 000 §4.3 transcribed step by step, as an oracle for the machine that users run.
+"""Kshemkalyani & Singhal (1998), §4.3, transcribed step by step: an oracle for the machine that users run.
 
 Sets of Python, one O_M per destination, scans over everything held: nothing shared with the package but
-the shapes of effects. `faults` plants one of the mistakes that ERRATA warns of:
+the shapes of effects. `faults` plants one of the mistakes that docs/papers.md describes:
 
 rcv4-misprint        the first test of RCV(4) as printed, l_{s,t'} for l_{s,t}: never true
 unsafe-lookahead     §4.5: RCV(4), RCV(5) on the control information of a held message, as written

@@ -1,4 +1,5 @@
-"""The three-phase algorithm of seed 003, Fig. 2.9 and its receiver side, as printed; repairs by name.
+"""The three-phase algorithm of the textbook chapter (Fig. 2.9 and its receiver side) as printed; the repairs
+of docs/papers.md by name.
 
 propose   max(priority + 1, ts) instead of max(priority, ts)
 final     the priority is raised on FINAL_TS too

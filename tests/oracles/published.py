@@ -1,4 +1,4 @@
-"""Protocols with the fault that ERRATA found in their published form, or a shortcut that looks harmless."""
+"""Protocols with a fault of their published form (docs/papers.md), or a shortcut that looks harmless."""
 
 from happened.core.destinations import unpack
 from happened.core.effects import Deliver, Send
@@ -80,7 +80,7 @@ class OwnClockSes(SchiperEggliSandoz):
 
 
 class EagerPruning(Pruning):
-    """Seed 001 as printed: the own entry is inserted before the message is sent, and travels with it."""
+    """Jang et al. as printed: the own entry is inserted before the message is sent, and travels with it."""
 
     def multicast(self, to, payload):
         dests = self._process.destinations(to, payload)
@@ -95,7 +95,7 @@ class EagerPruning(Pruning):
 
 
 class ForeignConstraintsPruning(Pruning):
-    """Seed 001's prose: (j, τ) constrains the delivery at k only where j ≠ k."""
+    """The prose of Jang et al.: (j, τ) constrains the delivery at k only where j ≠ k."""
 
     def _take_out(self, dests):
         constraints = super()._take_out(dests)

@@ -1,4 +1,4 @@
-"""Incomplete orders (seed 002, chapter 6): labels, priorities, and histories that the application manages.
+"""Incomplete orders (Rodrigues & Veríssimo 1995, chapter 6): labels, priorities, managed histories.
 
 What each promises is judged on plain sets: numbers of sends, never what is carried.
 """

@@ -1,5 +1,5 @@
-"""Kshemkalyani & Singhal, property by property: one test per statement of seed 000 that can be tested,
-and the worked example of seed 003 (Fig. 2.8) step by step."""
+"""Kshemkalyani & Singhal (1998), property by property: one test per statement that can be tested, and the
+worked example of the textbook chapter (Fig. 2.8, see docs/papers.md) step by step."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from oracles.history import History
 from oracles.literal_ks import LiteralKs
 from oracles.network import Network
 
-# Seed 003, Fig. 2.8, as completed in our notes: what each event leaves in the log and each message carries.
+# Fig. 2.8 as docs/papers.md completes it: what each event leaves in the log and each message carries.
 # "51:46" is the entry (5, 1, {4, 6}); a bare "51:" is an empty set. Clocks tick at deliveries too.
 FIGURE_2_8 = """
 send    5 51 46 | 4,6: -                              | 51:46

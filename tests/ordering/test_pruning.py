@@ -1,4 +1,5 @@
-"""Seed 001: the same units as `ks` on every edge, four kinds of redundancy counted, a rule never needed."""
+"""Jang, Park, Cho & Yoon (1997): the same units as `ks` on every edge, four kinds of redundancy counted, a
+rule that is never needed."""
 
 import pytest
 
@@ -9,7 +10,7 @@ from oracles.published import RuleEightPruning
 
 
 def test_three_processes_and_three_multicasts_are_safe_live_and_optimal():
-    """Optimality is judged at every event: carried and kept is what PC1 and PC2 of seed 000 require."""
+    """Optimality is judged at every event: carried and kept is what PC1 and PC2 require."""
     result = explore("pruning", 3, 3)
     assert "optimality" in result.judged and result.violations == ()
     assert result.programs == 598 and result.states > 140_000

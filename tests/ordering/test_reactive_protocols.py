@@ -145,7 +145,7 @@ def test_flooding_relays_once_to_everybody_but_where_it_came_from():
 
 
 def scenario(machines):
-    """ERRATA: 0 receives A then X, 1 receives X then A; A becomes final, then X. What each delivers."""
+    """What 0 and 1 deliver (docs/papers.md): 0 receives A then X, 1 X then A; A becomes final, then X."""
     in_flight = []
 
     def act(process, effects):
@@ -170,7 +170,7 @@ def scenario(machines):
     return orders
 
 
-def test_the_scenario_of_errata_splits_the_printed_algorithm_and_not_the_repaired_one():
+def test_two_messages_split_the_printed_algorithm_and_not_the_repaired_one():
     zero, one = scenario([PrintedThreePhase(p, 4) for p in range(4)])[:2]
     assert sorted(zero) == sorted(one) == [(2, 1), (3, 1)] and zero != one
     for machines in (

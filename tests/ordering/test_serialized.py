@@ -1,4 +1,5 @@
-"""Seed 000 §7.1: one entry, or one per destination, where sends are serialized; a refusal otherwise."""
+"""Where sends are serialized (Kshemkalyani & Singhal 1998, §7.1), one entry is enough for broadcasts and one
+per destination for multicasts; sends that are not serialized are refused."""
 
 from functools import partial
 from itertools import product

@@ -1,4 +1,4 @@
-"""What the comparison protocols carry: the figures of ERRATA's table, at n = 10 and fewer messages."""
+"""What the comparison protocols carry: the table of docs/ordering.md, at n = 10 and fewer messages."""
 
 import pytest
 
@@ -7,7 +7,8 @@ from happened.sim.ledger import Ledger
 from happened.sim.simulation import Simulation
 from happened.sim.workload import Workload
 
-# ERRATA, "The study": dependents and model bytes per message at n = 10, exponential delay of mean 0.1 s.
+# Dependents and model bytes per message that a prototype of its own measured at n = 10, with an exponential
+# delay of mean 0.1 s: the study of Jang et al. (1997), whose curves give no figures (see docs/papers.md).
 TABLE = {
     ("ks", "unicast"): (20, 145),
     ("ks", "multicast"): (11, 88),

@@ -193,7 +193,7 @@ def test_with_everybodys_history_what_is_delivered_is_in_order(plan, sends):
     [
         (zone, ZONE_SENDS, {"adopt": False}),
         (zone, ZONE_SENDS, {"how": "collection", "adopt": False}),
-        # ERRATA, joins (iv): a message of the dead router is in flight and known to nobody.
+        # docs/papers.md, joins (iv): a message of the dead router is in flight and known to nobody.
         (zone, ((0, [3]), (0, [3])), {"how": "collection", "flush": False}),
     ],
     ids=["journal", "collection", "collection without a flush"],

@@ -39,7 +39,7 @@ class Measure(NamedTuple):
 MEASURES = (
     Measure("entries", "entries", "dependency entries per delivery"),
     Measure("control_bytes", "bytes", "bytes of control information as encoded, per delivery"),
-    Measure("model_bytes", "model bytes", "the same in the model of seed 001: 4-byte clocks, 2-byte ids"),
+    Measure("model_bytes", "model bytes", "the same as Jang et al. (1997) count: 4-byte clocks, 2-byte ids"),
     Measure("log_units", "log", "units in the sender's log after a send"),
     Measure("added", "added msgs", "transmissions per message beyond the first-hand ones"),
     Measure("held", "held", "messages held back at a process, seen by arrivals"),

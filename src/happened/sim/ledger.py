@@ -1,8 +1,9 @@
 """What the order cost: every transmission measured where it is made, every wait where it ends.
 
 A transmission is one message on its way to one destination. Its control information is counted in
-entries and units (as the protocol groups them), in bytes as encoded, and in the bytes of seed 001's
-model, 4-byte clocks and 2-byte process ids, so that curves can be compared with the published ones.
+entries and units (as the protocol groups them), in bytes as encoded, and in the byte model of Jang, Park,
+Cho & Yoon (1997), 4-byte clocks and 2-byte process ids, so that curves can be compared with the published
+ones.
 Transmissions are folded into totals batch by batch; with a file, each is also a row of it.
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-ENTRY_BYTES = 4 + 2  # seed 001's model: the clock and the sender of the message an entry speaks of
+ENTRY_BYTES = 4 + 2  # in the model: the clock and the sender of the message an entry speaks of
 UNIT_BYTES = 2  # and each destination it names
 
 BATCH_ROWS = 65536
@@ -33,7 +34,7 @@ class Transmission(NamedTuple):
     entries: int
     units: int
     control_bytes: int  # as encoded
-    model_bytes: int  # in the model of seed 001
+    model_bytes: int  # in the model of Jang et al. (1997)
     tracking_entries: int = 0  # event identifiers that a tracker's piggyback carries
     tracking_bytes: int = 0  # as encoded
     added: int = 0  # 1 unless it is first-hand: an application message, by its sender, to a destination

@@ -4,7 +4,7 @@ A message's piggyback is made when the application sends it and taken in when th
 tracker sees the happened-before of sends and *deliveries*, whatever an ordering protocol does in between.
 After each send and each delivery, a relevant event happens with a given probability.
 
-Counted    per transmission: entries; bits as encoded; bits in the model of seed 004's comparison, where a
+Counted    per transmission: entries; bits as encoded; bits in a model of plain integers, where a
            count takes 32 bits (`MODEL_COUNT_BITS`) and a bitmap of n bits says which are there.
 """
 

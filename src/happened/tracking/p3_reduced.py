@@ -22,9 +22,11 @@ from .p3 import told
 from .piggyback import Piggyback, decode
 from .tracker import Facts, Timestamp
 
+OPEN_PROBLEM = "docs/tracking.md; the problem is left open by Hélary, Melideo & Raynal, SIROCCO 2000"
+
 
 def facts(what: str, *, fifo: bool = False) -> Facts:
-    return Facts(frozenset({"vector", "predecessors"}), fifo, "n", what, "docs/tracking.md; open in seed 004")
+    return Facts(frozenset({"vector", "predecessors"}), fifo, "n", what, OPEN_PROBLEM)
 
 
 class ReducedPredecessors:

@@ -8,9 +8,9 @@ Invariant  at most one message of a process is on its way: the next leaves the o
            input buffer of the previous one's receiver has acknowledged it. Hence every message in the causal
            past of one that is on its way has been delivered.
 
-This is also what is left of synchronous unicasts (seed 000 §7.1) in a machine that may not block its
-application: there the sender itself stops until the acknowledgement comes, and the output buffer is all
-that tells the two apart.
+This is also what is left of synchronous unicasts (Kshemkalyani & Singhal 1998, §7.1) in a machine that may
+not block its application: there the sender itself stops until the acknowledgement comes, and the output
+buffer is all that tells the two apart.
 """
 
 from collections import deque

@@ -2,7 +2,8 @@
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   a message does not overtake one that its own sender sent before it, nor one whose sender then
-           sent a message to its sender: chains of one and of two messages (seed 000, Lemma 8).
+           sent a message to its sender: chains of one and of two messages (Kshemkalyani & Singhal 1998,
+           Lemma 8).
 Leaves out every longer chain: *this is not causal order*. Along three messages (x to d and a; a to b; b to
            d) the last overtakes x. It takes four processes, or three where x is sent by d itself.
 Invariant  lane d of `_last[s]` is the clock of the last message of s to d that we sent (s = ourselves) or

@@ -8,9 +8,9 @@ Invariant  `_direct` names the broadcasts in our causal past that no other broad
            one of each sender. What they follow is delivered before them, everywhere, so waiting for them
            is waiting for everything.
 
-The paper is known to us by description only (seed 000, "Previous work"), which says that it tracks some
-indirect predecessors too. When all messages go to all, a delivered message comes after all it follows, so
-taking its predecessors out of the set leaves no indirect one: this is the tighter form.
+The paper is known to us by description only (Kshemkalyani & Singhal 1998, §1, "Previous work"), which says
+that it tracks some indirect predecessors too. When all messages go to all, a delivered message comes after
+all it follows, so taking its predecessors out of the set leaves no indirect one: this is the tighter form.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Causal order by pruning four kinds of redundant information, the algorithm of seed 001 (CI / DC / DLV).
+"""Causal order by pruning four kinds of redundant information, after Jang, Park, Cho & Yoon (FTDCS 1997).
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   causal order for multicasts to arbitrary sets, oneself included; the units carried are those of
@@ -6,11 +6,12 @@ Promises   causal order for multicasts to arbitrary sets, oneself included; the 
 Leaves out any order between concurrent messages; agreement on who is a member.
 Invariant  `_ci` maps sender -> clock -> destinations of that message neither known to be reached nor
            guaranteed to be; of each sender the newest entry stays even when its set is empty. No two
-           entries of a sender name the same destination, so rule R8 of the text has nothing to do and is
+           entries of a sender name the same destination, so rule R8 of the paper has nothing to do and is
            left out. `_dlv[s]` is the clock of the last message of s delivered here.
 
-Corrections to the text: the own entry is inserted after the send (before it, "just delivered" information
-survives); "j ≠ k" in the condition on DC is dropped (it breaks the order of self-addressed messages).
+`_ci` and `_dlv` are the paper's CI and DLV; the constraints of a message are its DC. Corrections to the paper
+(docs/papers.md): the own entry is inserted after the send (before it, "just delivered" information survives);
+"j ≠ k" in the condition on DC is dropped (it breaks the order of self-addressed messages).
 
 A unit pruned in a merge (R5, R6) was dropped by one side for a reason the other is not told. If that side
 still has a unit naming the same destination d, a later message to d is counted to have *replaced* it. If
@@ -34,7 +35,7 @@ FACTS = Facts(
     casts=frozenset({"unicast", "broadcast", "multicast"}),
     fifo_links=False,
     description="prunes and counts four kinds of redundant information; as little as ks, grouped otherwise",
-    paper="seed 001: An Efficient Causal Order Algorithm for Message Delivery in Distributed System",
+    paper="Jang, Park, Cho & Yoon, IEEE Workshop on Future Trends of Distributed Computing Systems, 1997",
 )
 
 JUST_DELIVERED, ALREADY_DELIVERED, JUST_REPLACED, ALREADY_REPLACED = CLASSES = (

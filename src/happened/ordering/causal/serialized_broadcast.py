@@ -1,4 +1,4 @@
-"""Causal broadcast with one entry, where broadcasts are serialized (seed 000 §7.1).
+"""Causal broadcast with one entry, where broadcasts are serialized (Kshemkalyani & Singhal 1998, §7.1).
 
 Assumes    broadcasts are totally ordered by happened-before, say by mutual exclusion: who broadcasts has
            delivered (or made) the one before, or was told of it with the right to send (`follow`).

@@ -1,4 +1,4 @@
-"""Causal multicast with an entry per destination, where sends are serialized (seed 000 §7.1).
+"""Causal multicast with an entry per destination, for serialized sends (Kshemkalyani & Singhal 1998, §7.1).
 
 Assumes    sends are totally ordered by happened-before, say by mutual exclusion: who sends has in its
            causal past every send before, by deliveries or told with the right to send (`follow`).

@@ -1,5 +1,5 @@
-"""Total order by agreement on a timestamp in three phases: the distributed algorithm of seed 003 (Skeen's,
-used by Birman & Joseph, ACM TOCS 5(1), 1987), repaired.
+"""Total order by agreement on a timestamp in three phases: Skeen's algorithm (in Birman & Joseph, ACM TOCS
+5(1), 1987), with repairs to the form in which textbooks print it.
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   total order for multicasts to arbitrary sets, oneself included: all messages have one order that
@@ -22,7 +22,7 @@ FACTS = Facts(
     casts=frozenset({"unicast", "broadcast", "multicast"}),
     fifo_links=False,
     description="three phases agree on a timestamp for every message",
-    paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; seed 003, Fig. 2.9, with three repairs",
+    paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; three repairs, see docs/papers.md",
 )
 
 

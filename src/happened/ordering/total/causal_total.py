@@ -25,7 +25,7 @@ FACTS = Facts(
     casts=frozenset({"unicast", "broadcast", "multicast"}),
     fifo_links=False,
     description="three phases agree on a timestamp beyond those of the causal past",
-    paper="Skeen's agreement (seed 003, Fig. 2.9), one message of a sender at a time",
+    paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; one message of a sender at a time",
 )
 
 

@@ -1,5 +1,5 @@
-"""Total and causal order through one coordinator: the centralized algorithm of seed 003, with a role that
-can be handed over.
+"""Total and causal order through one coordinator: the centralized algorithm of Kshemkalyani & Singhal's
+textbook (Distributed Computing, 2008, ch. 6), with a role that can be handed over.
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   one order of all messages, which every process follows and which contains causal order, for
@@ -39,7 +39,7 @@ FACTS = Facts(
     casts=frozenset({"unicast", "broadcast", "multicast"}),
     fifo_links=False,
     description="one coordinator puts all messages in order; it can hand the role over",
-    paper="seed 003, §2.6 (centralized algorithm)",
+    paper="Kshemkalyani & Singhal, Distributed Computing, 2008, ch. 6 (centralized algorithm)",
 )
 
 

@@ -3,8 +3,8 @@
 The sender of a message offers a timestamp, each destination proposes one at least as large, the largest
 becomes final; destinations deliver in the order of (final timestamp, sender, clock).
 
-Seed 003 prints this algorithm (Fig. 2.9) in a form in which two processes can disagree on two messages.
-Three repairs, each of them needed:
+The textbook chapter of docs/papers.md prints this algorithm (Fig. 2.9) in a form in which two processes can
+disagree on two messages. It has three repairs here, each of them needed:
   - propose max(priority + 1, ts), so that no two proposals of one process are equal;
   - raise the priority on FINAL too, so that a later proposal is beyond every message delivered;
   - order by (timestamp, sender, clock), so that equal timestamps are no tie.
