@@ -2,7 +2,7 @@
 
 from .facts import Facts, Option, Relays, WireFormat
 from .machine import Effect, Held, Machine, Message, Multicast, Unit
-from .registry import DEFAULT, create, protocols, register, unregister, wire_formats
+from .registry import DEFAULT, create, declared, protocols, register, unregister
 
 __all__ = [
     "DEFAULT",
@@ -17,8 +17,8 @@ __all__ = [
     "Unit",
     "WireFormat",
     "create",
+    "declared",
     "protocols",
     "register",
     "unregister",
-    "wire_formats",
 ]

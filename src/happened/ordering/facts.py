@@ -82,7 +82,7 @@ class Facts:
     description: str
     paper: str
     order: Order
-    wire: WireFormat
+    wire: WireFormat | None = None  # None: its messages never leave one address space
     casts: frozenset[str] = ANY_CAST
     fifo_links: bool = False  # whether it needs links that keep the order of each sender
     optimal: bool = False  # every message carries exactly the necessary units

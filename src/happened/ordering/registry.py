@@ -35,7 +35,7 @@ from .causal import (
     zoned_ks,
 )
 from .causal.incomplete import labelled, managed, priorities
-from .facts import THIRD_PARTY_NUMBERS, Facts, WireFormat
+from .facts import THIRD_PARTY_NUMBERS, Facts
 from .machine import Machine
 from .total import agreed, causal_total, sequencer
 
@@ -78,13 +78,13 @@ def register(machine: type[Machine]) -> None:
     facts = machine.facts
     if facts.name in _machines:
         raise LocalProtocolError(f"there is a protocol called {facts.name!r} already")
-    if facts.wire.number not in THIRD_PARTY_NUMBERS:
+    if facts.wire is not None and facts.wire.number not in THIRD_PARTY_NUMBERS:
         numbers = f"{THIRD_PARTY_NUMBERS[0]} to {THIRD_PARTY_NUMBERS[-1]}"
         raise LocalProtocolError(f"{facts.name} has wire number {facts.wire.number}; take one of {numbers}")
-    for known in _machines.values():
-        if known.facts.wire.number == facts.wire.number and known.facts.wire.codec != facts.wire.codec:
+    for known in (machine.facts for machine in _machines.values()):
+        if known.wire and facts.wire and known.wire.number == facts.wire.number and known.wire != facts.wire:
             raise LocalProtocolError(
-                f"{facts.name} has wire number {facts.wire.number}, which is that of {known.facts.name}"
+                f"{facts.name} has wire number {facts.wire.number}, which is that of {known.name}"
             )
     _machines[facts.name] = machine
 
@@ -102,9 +102,9 @@ def protocols() -> Mapping[str, Facts]:
     return MappingProxyType({name: machine.facts for name, machine in _machines.items()})
 
 
-def wire_formats() -> list[WireFormat]:
-    """Every format that messages may have on the wire."""
-    return [facts.wire for facts in (*protocols().values(), *_UNNAMED)]
+def declared() -> list[Facts]:
+    """The facts of every protocol, of those too that cannot be created by name: all that `wire` must know."""
+    return [*protocols().values(), *_UNNAMED]
 
 
 def create(name: str, me: int, n: int, **options: Any) -> Machine:
