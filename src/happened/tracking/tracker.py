@@ -14,6 +14,7 @@ Promises   what a timestamp tells is exact: of *every* relevant event in its cau
 Leaves out what a protocol does not know: the timestamp then says None, never a guess.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ EventId = tuple[int, int]
 class Facts:
     """What a user must know before choosing a protocol."""
 
+    name: str
     tells: frozenset[str]  # out of "scalar", "dependencies", "vector", "predecessors"
     fifo_links: bool  # whether it needs reliable links that keep the order of each sender
     bound: str  # the most event identifiers a message carries, over n processes
@@ -94,3 +96,7 @@ class Machine(Protocol):
 
     def restore(self, data: bytes) -> None:
         """Replace this machine's state by a snapshot of the same protocol, process and options."""
+
+
+Protocols = tuple[tuple[Facts, Callable[..., Machine]], ...]
+"""What a protocol's file declares: each of its forms, and what makes a machine of it."""
