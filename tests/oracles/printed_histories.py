@@ -2,7 +2,7 @@
 explorers to find."""
 
 from happened.ordering.causal.histories import Histories
-from happened.ordering.causal.history import History
+from happened.ordering.causal.extended_history import History
 
 
 class IsInWithoutSender(History):

@@ -9,7 +9,7 @@ from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.experiments.growth import place
 from happened.net.engine import Engine
 from happened.ordering import create
-from happened.ordering.causal.history import Entry
+from happened.ordering.causal.extended_history import Entry
 from happened.ordering.causal.hop_message import HopMessage
 from happened.wire.primitives import EXPANDED
 

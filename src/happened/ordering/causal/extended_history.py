@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 from ...core.destinations import unpack
 from ...core.lanes import CLOCK_LIMIT
 from ...core.places import Separator
+from ..machine import MessageKey as Name
 from ..machine import Unit
+from ..messages import Application
 from ..parking import Want
 from ..process import Process, refusal
-
-Name = tuple[int, int]
-"""(sender, clock)."""
 
 
 class Entry(NamedTuple):
@@ -188,6 +187,25 @@ def _beyond(entry: Entry, separator: Separator) -> int:
     return 0 if outside else sides  # sent to somebody on no known side: anything may be beside it
 
 
+class Timestamped(Application):
+    """A part of messages that have the field `entries`: their timestamp."""
+
+    __slots__ = ()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        raise NotImplementedError
+
+    def units(self) -> frozenset[Unit]:
+        return units_of(self.entries)
+
+    def size(self) -> tuple[int, int]:
+        return size_of(self.entries)
+
+    def model_bytes(self) -> int:
+        return model_bytes_of(self.entries)
+
+
 def units_of(entries: Iterable[Entry]) -> frozenset[Unit]:
     return frozenset((e.sender, e.clock, d) for e in entries for d in unpack(e.dests))
 
@@ -199,6 +217,11 @@ def size_of(entries: Sequence[Entry]) -> tuple[int, int]:
 def model_bytes_of(entries: Sequence[Entry]) -> int:
     """A sender, a clock and the destinations of each; two bytes more for each carbon copy that travels."""
     return sum(6 + 2 * (entry.dests.bit_count() + entry.copied.bit_count()) for entry in entries)
+
+
+def read_entries(fields: Iterable[Any]) -> tuple[Entry, ...]:
+    """Entries from the tuples that a snapshot has."""
+    return tuple(Entry(*entry) for entry in fields)
 
 
 def check_entries(message: Any, entries: Iterable[Entry], name: Name, process: Process) -> None:
