@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from ..core.errors import LocalProtocolError
+from ..core.orders import Order
 from ..ordering import DEFAULT, protocols
 from ..sim.explore import Exploration, explore
 from ..sim.programs import CASTS
@@ -62,7 +63,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--order",
-        choices=("fifo", "causal", "total", "causal-total"),
+        choices=[str(order) for order in Order if order is not Order.NONE],
         help="the order to judge by; default: the one the protocol promises",
     )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
@@ -76,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise LocalProtocolError(f"{arguments.protocol} offers {', '.join(sorted(facts.casts))}, not {casts}")
     if facts.fifo_links and not arguments.fifo:
         raise LocalProtocolError(f"{arguments.protocol} needs FIFO links; add --fifo")
-    order = arguments.order or facts.order
+    order = Order(arguments.order) if arguments.order else facts.order
     with progress("exploring", unit="programs") as bar:
 
         def advance(done: int, total: int) -> None:

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 
 class Order(StrEnum):
+    NONE = "none"
     FIFO = "fifo"
     CAUSAL = "causal"
     TOTAL = "total"

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..core.errors import LocalProtocolError, ProtocolError
-from ..ordering import Effect, Machine, create
+from ..ordering import Effect, Machine, Multicast, create
 from ..sim.ledger import Ledger
 from ..sim.network import Network
 from ..sim.run import Parameters
@@ -132,11 +132,11 @@ class Timed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._machine, name)
 
-    def multicast(self, to: Any, payload: bytes) -> list[Effect]:
+    def multicast(self, to: Any, payload: bytes) -> Multicast:
         start = process_time_ns()
-        effects = self._machine.multicast(to, payload)
+        made = self._machine.multicast(to, payload)
         self.sending += process_time_ns() - start
-        return effects
+        return made
 
     def receive(self, message: Any) -> list[Effect]:
         start = process_time_ns()

@@ -18,7 +18,6 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError
-from ..ordering import create
 from ..ordering.causal.hop_message import HopMessage
 from ..ordering.causal.topological import Topological
 from ..sim.network import Network, parse_delay
@@ -149,12 +148,10 @@ def measure(case: Case, *, messages: int, seed: int, progress: Callable[[int], o
     machines: dict[int, Topological] = {}
 
     def make(me: int, n: int) -> Any:
-        place = routes.places[me]
-        machine: Any = create(
-            "topological", me, n, place=place, timestamp_redundancy=case.timestamp_redundancy
+        machines[me] = Topological(
+            me, n, place=routes.places[me], timestamp_redundancy=case.timestamp_redundancy
         )
-        machines[me] = machine
-        return machine
+        return machines[me]
 
     hosts = {name: index[name] for name in case.hosts}
     sizes = _Sizes(machines, groups.get(case.group or ""), hosts)

@@ -16,15 +16,12 @@ from ..causality import Computation, check_delivery, check_order, encode
 from ..causality.linearization import Ints
 from ..causality.stamps import stamp_computation
 from ..ordering import protocols
-from ..wire import most_processes
 from .recording import Recording, arrivals, recordings
 
 MOST_GROUPS = 32
 """More sets of processes than these are no fixed groups that somebody would set up."""
 
 Counts = Counter[str]
-
-SERIALIZED = ("serialized-broadcast", "serialized-multicast")
 
 LARGEST = ("processes", "groups")
 """Of these, not the sum but the largest of any computation counts."""
@@ -155,12 +152,12 @@ def refusal(protocol: str, counts: Counts) -> str | None:
         return f"the trace is {_listed(casts(counts))}; {protocol} offers only {_listed(facts.casts)}"
     if facts.fifo_links and counts["overtaking"]:
         return f"{protocol} needs FIFO links; {counts['overtaking']:,} arrivals overtook an earlier message"
-    if protocol in SERIALIZED and counts["unserialized"]:
+    if facts.serialized and counts["unserialized"]:
         unknowing = _share(counts["unserialized"], counts["messages"])
         return f"{protocol} needs serialized sends; {unknowing} were sent without knowing the one before"
-    if protocol == "bss-groups" and counts["groups"] > MOST_GROUPS:
+    if facts.fixed_groups and counts["groups"] > MOST_GROUPS:
         return f"{counts['groups']:,} different groups; more than {MOST_GROUPS} are no fixed ones"
-    if counts["processes"] > (most := most_processes(protocol)):
+    if counts["processes"] > (most := facts.most_processes):
         return (
             f"{counts['processes']:,} processes in one computation; messages of {protocol} can name {most:,}"
         )

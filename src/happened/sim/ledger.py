@@ -16,9 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-ENTRY_BYTES = 4 + 2  # in the model: the clock and the sender of the message an entry speaks of
-UNIT_BYTES = 2  # and each destination it names
-
 BATCH_ROWS = 65536
 
 
@@ -41,12 +38,6 @@ class Transmission(NamedTuple):
 
 
 MEASURES = ("entries", "units", "control_bytes", "model_bytes", "tracking_entries", "tracking_bytes")
-
-
-def model_bytes(message: Any, entries: int, units: int) -> int:
-    """As the message tells, where its information is not of the form (sender, clock, destinations)."""
-    tell = getattr(message, "model_bytes", None)
-    return int(tell()) if tell is not None else ENTRY_BYTES * entries + UNIT_BYTES * units
 
 
 class Ledger:

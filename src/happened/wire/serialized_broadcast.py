@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ordering.causal.link_chain import NOTHING
 from ..ordering.causal.serialized_broadcast import SerializedBroadcast
-from .envelope import encode_alike, read_only
+from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader, write_number
 
 MESSAGES = (SerializedBroadcast,)
@@ -28,7 +28,7 @@ def _write_control(out: bytearray, message: SerializedBroadcast) -> None:
 
 
 def decode(reader: Reader, max_processes: int) -> SerializedBroadcast:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     lag = reader.number(address.clock)
     after = (address.clock - lag, reader.number(address.n)) if lag else NOTHING
     return SerializedBroadcast(*address, after, reader.take(reader.left))
