@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 from ...core.destinations import unpack
 from ...core.lanes import CLOCK_LIMIT
 from ...core.places import Separator
-from ..machine import MessageKey as Name
-from ..machine import Unit
+from ..machine import MessageKey, Unit
 from ..messages import Application
 from ..parking import Want
 from ..process import Process, refusal
@@ -42,7 +41,7 @@ class History:
         self._entries: dict[int, dict[int, tuple[int, int]]] = {}  # sender -> clock -> (A, C)
         self._delivered: dict[int, int] = {}
         self._gone = 0  # bit set: those who have left need no report
-        self._known: frozenset[Name] = frozenset()  # what was in H when Δ last passed
+        self._known: frozenset[MessageKey] = frozenset()  # what was in H when Δ last passed
 
     def __iter__(self) -> Iterator[Entry]:
         for sender, row in sorted(self._entries.items()):
@@ -224,7 +223,7 @@ def read_entries(fields: Iterable[Any]) -> tuple[Entry, ...]:
     return tuple(Entry(*entry) for entry in fields)
 
 
-def check_entries(message: Any, entries: Iterable[Entry], name: Name, process: Process) -> None:
+def check_entries(message: Any, entries: Iterable[Entry], name: MessageKey, process: Process) -> None:
     """Refuse a timestamp that no correct peer gives the message of this name; the state is as it was."""
     sender, clock = name
     for s, c, dests, copied in entries:

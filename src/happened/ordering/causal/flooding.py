@@ -13,7 +13,6 @@ Invariant  a process puts each message on all its links when it delivers it, so 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order

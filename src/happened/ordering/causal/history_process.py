@@ -8,9 +8,10 @@ from ...core.errors import LocalProtocolError
 from ...core.places import Place
 from ..facts import Option
 from ..holding import HoldingProcess
+from ..machine import MessageKey
 from ..parking import Want
 from ..process import State
-from .extended_history import Entry, History, Name, size_of
+from .extended_history import Entry, History, size_of
 from .placed import PLACE, PlacedProcess
 
 OPTIONS = (
@@ -52,7 +53,7 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
     def lacks(self, message: M) -> Want | None:
         return self._history.lacks(message.entries)
 
-    def missing(self, message: M) -> Iterable[Name]:
+    def missing(self, message: M) -> Iterable[MessageKey]:
         return self._history.missing(message.entries)
 
     def learn(self, message: M) -> None:
@@ -65,7 +66,7 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
     def log_size(self) -> tuple[int, int]:
         return size_of(self.history())
 
-    def awaits(self, entries: Iterable[Entry]) -> tuple[Name, ...]:
+    def awaits(self, entries: Iterable[Entry]) -> tuple[MessageKey, ...]:
         """The messages of another process's history that were sent to us and have not been delivered yet."""
         return tuple(self._history.missing(entries))
 

@@ -213,7 +213,8 @@ class PhasedMulticast(HoldingProcess[Any]):
 
     def is_duplicate(self, arrival: _Arrival) -> bool:
         message = arrival.content
-        return message.phase <= self._passed.get((message.group, message.sender), 0) or arrival in self._parking
+        passed = self._passed.get((message.group, message.sender), 0)
+        return message.phase <= passed or arrival in self._parking
 
     def lacks(self, arrival: _Arrival) -> Want | None:
         return next(self._wants(arrival), None)

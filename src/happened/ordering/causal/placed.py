@@ -15,6 +15,8 @@ PLACE = Option("place", "where the process stands in the communication graph; ne
 
 
 class PlacedProcess(Process):
+    _place: Place | None  # None: next to everybody, and nobody has asked for that place yet
+
     def __init__(self, me: int, n: int, *, place: Place | None = None) -> None:
         super().__init__(me, n)
         if place is not None:

@@ -6,9 +6,9 @@ Assumes    reliable links between neighbours, FIFO or not, that may duplicate; t
 Promises   causal order between application messages, from anybody to any set, whatever the graph; a router's
            timestamps leave out what was sent on the other sides of its separators.
 Leaves out application messages that reached a router which fails with neither witness nor journal.
-Invariant  that of `extended_history`, about *hop* messages. A hop message is delivered in causal order among those,
-           and in that order what it carries goes on, at once: so each process passes what is causally earlier
-           on before what is later, and on a tree the paths of two messages to one process meet.
+Invariant  that of `extended_history`, about *hop* messages. A hop message is delivered in causal order among
+           those, and in that order what it carries goes on, at once: so each process passes what is causally
+           earlier on before what is later, and on a tree the paths of two messages to one process meet.
 
 An application multicast becomes a chain of hop messages (the report's chapter 5), each from one process to
 some of its neighbours: those that take it on (`next`) and those that only take note (`watching`), the other
@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 from ...core.destinations import pack, unpack
 from ...core.effects import Send
-from ...core.errors import LocalProtocolError
 from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
 from ...core.places import Branch, Place, onward
