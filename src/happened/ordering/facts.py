@@ -15,7 +15,7 @@ FEW_PROCESSES = 1024
 """The widest system of a protocol whose messages may carry a vector or a row about everybody."""
 
 MANY_PROCESSES = 65_536
-"""The widest system of a protocol whose messages carry entries about the few that matter: zones, separators."""
+"""The widest system of one whose messages carry entries about the few that matter: zones, separators."""
 
 UNICAST, BROADCAST, MULTICAST = "unicast", "broadcast", "multicast"
 ANY_CAST = frozenset({UNICAST, BROADCAST, MULTICAST})
@@ -89,9 +89,9 @@ class Facts:
     longest_chain: int | None = None  # causal order is kept along chains of this many messages only
     relays: Relays = Relays.NOBODY
     waits_only_for_past: bool = False
-    """A held message waits only for messages of its causal past, each of which comes straight from its sender.
-    Then a causally first one among those not yet delivered is the next on its link and is not held: reading
-    only the links that have nothing held makes progress, whatever has been held back."""
+    """A held message waits only for messages of its causal past, each of which comes straight from its
+    sender. Then a causally first one among those not yet delivered is the next on its link and is not held:
+    reading only the links that have nothing held makes progress, whatever has been held back."""
     names_missing: bool = True  # `pending` names the very messages that a held one waits for
     waits_at_sender: bool = False  # a multicast may stay with its sender until earlier ones are through
     joins: bool = True  # processes may join a running system
@@ -114,4 +114,5 @@ class Facts:
     def numbered(self, options: dict[str, Any], index: Callable[[str], int]) -> dict[str, Any]:
         """Options as a person writes them, with names of processes, as the machine takes them."""
         self.check_options(options)
-        return {known.name: known.numbered(options[known.name], index) for known in self.options if known.name in options}
+        given = (option for option in self.options if option.name in options)
+        return {option.name: option.numbered(options[option.name], index) for option in given}

@@ -8,9 +8,9 @@ The protocol supplies what it stamps, what a message lacks and what a delivery t
     missing(message)               the (sender, clock) of every message it waits for
     learn(message)                 what its delivery teaches
 
-and, where the usual does not do, `address` (who may be sent to), `checked` (what to refuse), `told` (the clock
-of our newest event that a message depends on), `reached` (which lane a delivery moves), `written` and `read`
-(a held message in a snapshot).
+and, where the usual does not do, `address` (who may be sent to), `checked` (what to refuse), `told` (the
+clock of our newest event that a message depends on), `reached` (which lane a delivery moves), `written` and
+`read` (a held message in a snapshot).
 """
 
 from abc import abstractmethod
@@ -36,8 +36,8 @@ class HoldingProcess(Process, Generic[M]):
     @abstractmethod
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]: ...
 
-    @abstractmethod
-    def delivered(self, sender: int) -> int: ...
+    def delivered(self, sender: int) -> int:
+        raise NotImplementedError("a protocol says how far it is with a sender, or what a duplicate is")
 
     @abstractmethod
     def lacks(self, message: M) -> Want | None: ...
@@ -80,8 +80,12 @@ class HoldingProcess(Process, Generic[M]):
         want = self.lacks(message)
         if want is None:
             return self._deliver(message)
-        self._parking.hold(message, want, self.events)
+        self.hold(message, want)
         return []
+
+    def hold(self, message: M, want: Want) -> None:
+        """Keep a message that has just arrived until this want is met."""
+        self._parking.hold(message, want, self.events)
 
     def is_duplicate(self, message: M) -> bool:
         """Whether the network has brought it before."""

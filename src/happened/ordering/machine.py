@@ -39,9 +39,11 @@ class Message(Protocol):
     @property
     def dests(self) -> int:
         """The destinations as a bit set."""
+
     @property
     def to(self) -> frozenset[int]:
         """The destinations."""
+
     @property
     def payload(self) -> bytes: ...
     @property

@@ -150,12 +150,17 @@ class Process:
     def load(self, state: State) -> None:
         """Take over what `save` gave: everything is read before anything changes."""
 
+    def upgraded(self, state: State) -> State:
+        """A state in the form of today, whichever version of this protocol wrote it."""
+        return state
+
     def snapshot(self) -> bytes:
         return seal(self.facts.name, process=self._identity(), **self._saved())
 
     def restore(self, data: bytes) -> None:
         before = self._identity()
-        with opened(self.facts.name, data) as state:
+        with opened(self.facts.name, data) as written:
+            state = self.upgraded(written)
             try:
                 self._become(state["process"])
                 self._loaded(state)

@@ -16,9 +16,7 @@ from typing import NamedTuple
 
 from ...core.destinations import unpack
 from ...core.lanes import Lanes, lanes
-
-MessageKey = tuple[int, int]
-"""(sender, clock) of a message."""
+from ..machine import MessageKey
 
 
 class DependencyLog(NamedTuple):
