@@ -45,8 +45,8 @@ class Walk:
         self.carried = []
 
     def multicast(self, p, to, payload=b""):
-        effects = self.machines[p].multicast(to, payload)
-        self.application.send(p, (p, self.machines[p].clock), to)
+        clock, effects = self.machines[p].multicast(to, payload)
+        self.application.send(p, (p, clock), to)
         self.perform(p, effects)
 
     def arrive(self, i, *, duplicate=False):

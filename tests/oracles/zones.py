@@ -52,8 +52,8 @@ class Walk:
         self.hops = 0
 
     def multicast(self, p, to):
-        effects = self.machines[p].multicast(to, b"x")
-        self.application.send(p, (p, self.machines[p].clock), to)
+        clock, effects = self.machines[p].multicast(to, b"x")
+        self.application.send(p, (p, clock), to)
         self.perform(p, effects)
 
     def arrive(self, i, *, duplicate=False):
