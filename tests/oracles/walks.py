@@ -17,9 +17,9 @@ class Observed(Topological):
         self.hop_events = []
         super().__init__(*arguments, **options)
 
-    def _deliver(self, message):
-        self.hop_events.append(("deliver", message))
-        return super()._deliver(message)
+    def take(self, hop):
+        self.hop_events.append(("deliver", hop.message))
+        return super().take(hop)
 
     def _pass_on(self, *arguments, **options):
         effects = super()._pass_on(*arguments, **options)

@@ -141,7 +141,7 @@ def test_a_second_witness_that_counts_on_no_report_of_the_first_router_sends_aga
 
 
 def note_without_looking_at_the_hop(self, onto, carried):
-    for forwarder, branches in self._place.watches:
+    for forwarder, branches in self.place.watches:
         if onto >> forwarder & 1 and (due := self._onward(branches, carried)):
             mine = carried.dests >> self.me & any(branch.behind >> self.me & 1 for branch in due)
             left = self._unforwarded.setdefault(forwarder, {})
