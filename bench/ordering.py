@@ -68,7 +68,7 @@ def replay(make, n, steps):
         machine = machines[process]
         if isinstance(what, tuple):
             start = clock()
-            effects = machine.multicast(what, b"")
+            effects = machine.multicast(what, b"").effects
             spent += clock() - start
             for to, message in effects:
                 in_flight[sends, to] = message
@@ -120,10 +120,10 @@ def parking(held, make, others=2000):
     While 2 holds all of those, 3 keeps sending to it.
     """
     first, second, third, listener = *(create("ks", p, 4) for p in (0, 1, 3)), make(2, 4)
-    (to_second, late) = (message for _, message in first.multicast((1, 2), b""))
+    (to_second, late) = (message for _, message in first.multicast((1, 2), b"").effects)
     second.receive(to_second)
-    early = [message for _ in range(held) for _, message in second.multicast((2,), b"")]
-    unrelated = [message for _ in range(others) for _, message in third.multicast((2,), b"")]
+    early = [message for _ in range(held) for _, message in second.multicast((2,), b"").effects]
+    unrelated = [message for _ in range(others) for _, message in third.multicast((2,), b"").effects]
     for message in early:
         listener.receive(message)
     assert len(listener.pending()) == held
@@ -141,7 +141,7 @@ def bytes_per_message(n, pattern, messages, seed=1):
     in_flight, sends, encoded, model, counted = {}, 0, 0, 0, 0
     for process, what in schedule(n, pattern, messages, seed):
         if isinstance(what, tuple):
-            for to, message in machines[process].multicast(what, b""):
+            for to, message in machines[process].multicast(what, b"").effects:
                 in_flight[sends, to] = message
                 if sends > messages // 2:
                     encoded += control_size(message)

@@ -13,8 +13,10 @@ import copy
 import pickle
 from dataclasses import dataclass, field
 
+from happened.core.destinations import pack
 from happened.core.effects import Deliver, Send
-from happened.ordering.machine import Held
+from happened.ordering.machine import Held, Multicast
+from oracles.bare import BareMachine
 
 Log = dict[tuple[int, int], set[int]]  # (sender, clock) -> Dests
 
@@ -34,9 +36,21 @@ class LiteralMessage:
     def size(self):
         return len(self.o_m), len(self.units())
 
+    @property
+    def dests(self):
+        return pack(self.to)
+
+    @property
+    def via(self):
+        return self.sender
+
+    def model_bytes(self):
+        entries, units = self.size()
+        return 6 * entries + 2 * units
+
 
 @dataclass
-class LiteralKs:
+class LiteralKs(BareMachine):
     _me: int
     _n: int
     faults: frozenset[str] = frozenset()
@@ -91,7 +105,7 @@ class LiteralKs:
             self.log[key] = self.log[key] - dests
         self.log[self._me, self.clock] = set(dests)  # SND(4)
         purge_null_entries(self.log)  # SND(5)
-        return effects
+        return Multicast(self.clock, effects)
 
     def receive(self, message):
         self.events += 1

@@ -5,11 +5,12 @@ from happened.core.effects import Deliver, Send
 from happened.ordering.causal.pruning import Pruning, PruningMessage
 from happened.ordering.causal.serialized_broadcast import SerializedBroadcasts
 from happened.ordering.causal.ses import SchiperEggliSandoz
-from happened.ordering.machine import Held
+from happened.ordering.machine import Held, Multicast
+from oracles.bare import BareMachine
 from oracles.unordered import PlainMessage
 
 
-class CountingRst:
+class CountingRst(BareMachine):
     """Raynal, Schiper & Toueg as published, for unicasts: messages are counted, not named.
 
     A message carries the counts before its send, and its receiver adds the message itself. One to oneself
@@ -30,7 +31,7 @@ class CountingRst:
         message = CountedMessage(self.me, self._clock, frozenset(to), matrix)
         for d in message.to:
             self._sent[self.me][d] += 1
-        return [Send(d, message) for d in sorted(message.to)]
+        return Multicast(self._clock, [Send(d, message) for d in sorted(message.to)])
 
     def receive(self, message):
         self._held.append(message)
@@ -64,6 +65,8 @@ class CountingRst:
 
 class CountedMessage(PlainMessage):
     """The last field is the matrix of counts."""
+
+    __slots__ = ()
 
     @property
     def matrix(self):
@@ -121,11 +124,11 @@ class HastySerializedBroadcasts(SerializedBroadcasts):
     """Counts its own broadcast as delivered when it is made, whatever it follows."""
 
     def multicast(self, to, payload):
-        effects = super().multicast(to, payload)
+        made = super().multicast(to, payload)
         link = self._latest
         self._chain._waiting = {
             after: entry for after, entry in self._chain._waiting.items() if entry[0].sender != self.me
         }
         self._chain.last = link
         self._chain._passed[self.me] = link[0]
-        return effects
+        return made

@@ -34,7 +34,9 @@ def test_every_edge_carries_the_units_of_ks(n, largest, dice):
             assert ours[d].log_units() == theirs[d].log_units()
             continue
         sender, to = dice.randrange(n), dice.sample(range(n), dice.randint(1, largest))
-        pairs = zip(ours[sender].multicast(to, b""), theirs[sender].multicast(to, b""), strict=True)
+        pairs = zip(
+            ours[sender].multicast(to, b"").effects, theirs[sender].multicast(to, b"").effects, strict=True
+        )
         for send, reference in pairs:
             assert send.message.units() == reference.message.units()
             compared += len(send.message.units())
