@@ -24,7 +24,7 @@ class Lanes:
 
     def __init__(self, n: int, width: int | None = None) -> None:
         self.n = n
-        # A multiple of 64 keeps `unpack` on struct's fast path up to 63 processes; beyond, lanes seldom widen.
+        # A multiple of 64 keeps `unpack` on struct's fast path up to 63 processes and makes widening rare.
         self.width = 64 * (n // 64 + 1) if width is None else width
         self.bytes_per_lane = self.width // 8
         self._words = struct.Struct(f"<{n}Q")  # used while a lane is one word
