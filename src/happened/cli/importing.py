@@ -1,7 +1,7 @@
 """`happened import`: logs of other systems become a trace.
 
-Exit 0 imported, what was not understood being in OUT/quarantine; 2 bad usage or input, or, with --strict,
-anything that was not understood.
+Exit code 0: imported; whatever was not understood is in OUT/quarantine. Exit code 2: bad usage or input, or,
+with --strict, anything that was not understood.
 """
 
 import argparse
