@@ -35,7 +35,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "import",
         help="make a trace of other systems' logs",
-        description="Make a trace of other systems' logs. What cannot be understood is set aside and said.",
+        description="Make a trace of other systems' logs. What cannot be read is quarantined, with reasons.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
