@@ -43,7 +43,7 @@ MEASURES = ("entries", "units", "control_bytes", "model_bytes", "tracking_entrie
 
 
 def model_bytes(message: Any, entries: int, units: int) -> int:
-    """The size in the byte model; a message whose entries have another form tells its size itself."""
+    """As the message tells, where its information is not of the form (sender, clock, destinations)."""
     tell = getattr(message, "model_bytes", None)
     return int(tell()) if tell is not None else ENTRY_BYTES * entries + UNIT_BYTES * units
 
