@@ -1,7 +1,7 @@
 """`happened import`: logs of other systems become a trace.
 
-Exit 0 imported, what was not understood being in OUT/quarantine; 2 bad usage or input, or, with --strict,
-anything that was not understood.
+Exit code 0: imported; whatever was not understood is in OUT/quarantine. Exit code 2: bad usage or input, or,
+with --strict, anything that was not understood.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "import",
         help="make a trace of other systems' logs",
-        description="Make a trace of other systems' logs. What cannot be understood is set aside and said.",
+        description="Make a trace of other systems' logs. What cannot be read is quarantined, with reasons.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

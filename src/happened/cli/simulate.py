@@ -146,7 +146,7 @@ _TRACKING = (("tracking_entries", "tracker entries", 0), ("tracking_bytes", "tra
 
 
 def _or_usage(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """The parser's own sentence as argparse's usage error."""
+    """Turn what a parser refuses into a usage error of argparse, in the parser's own words."""
 
     def parse_or_complain(text: str) -> T:
         try:

@@ -30,7 +30,7 @@ examples:
   happened topology separators examples/topologies/two-gateways.yaml --json
   happened topology check mine.yaml
   happened topology separators run                    who sent to whom in a recorded trace
-  happened topology study --messages 10000 --seed 1   what separators saved in the paper's networks
+  happened topology study --messages 10000 --seed 1   the networks of Rodrigues & Veríssimo (1995)
 
 FILE is YAML (.yaml, .yml), GraphML (.graphml, .xml), or a trace; docs/topology.md has the format.
 
@@ -55,7 +55,7 @@ def add_parser(subparsers: Any) -> None:
     _command(commands, "separators", "every separator found, and what it separates", _separators)
     _command(commands, "check", "judge what a file claims: all problems, or what holds", _check)
     study = _command(
-        commands, "study", "timestamps with and without separators, beside the paper's", _study, file=False
+        commands, "study", "timestamps with and without separators, beside the published", _study, file=False
     )
     study.add_argument(
         "--messages", type=int, default=10_000, metavar="M", help="per run; default: %(default)s"

@@ -14,7 +14,7 @@ from .terminal import print_json, progress
 
 DESCRIPTION = """\
 Run the same random computations under several trackers and compare what their messages carry: entries
-(event identifiers), bits as encoded, bits in the papers' model (32-bit counts and a bitmap), null events
+(event identifiers), bits as encoded, bits with 32-bit counts and a bitmap, null events
 and memory (bytes of a tracker's snapshot), as means per message with 95 % confidence intervals.
 """
 

@@ -1,13 +1,13 @@
-"""Only what changed since the last message to the same process: Singhal & Kshemkalyani (IPL 43(1), 1992).
+"""Vector clocks that send what changed since the last message to a process: Singhal & Kshemkalyani (1992).
 
-Assumes    as `tracker` says, with FIFO links.
+Assumes    what tracker.py says, with FIFO links.
 Promises   exact vector timestamps; a message carries the entries changed since the last one on its channel.
 Leaves out what the receiver knows from elsewhere: that needs a matrix (see p1).
 Invariant  `_updated` (LU) says at which of our steps each entry last changed, `_last_sent` (LS) at which
            step we last sent to each process; steps count our events of every kind.
 
-The paper takes the own entry for the step, which ticks at every event there. Where only relevant events
-tick, two receipts may share it, so the steps are counted apart.
+The paper uses one's own entry as the number of the step, since it ticks at every event there. Here only
+relevant events tick, two receipts may see the same own entry, and steps are therefore counted apart.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ FACTS = Facts(
     fifo_links=True,
     bound="n",
     description="what changed since the last message on this channel",
-    paper="Singhal & Kshemkalyani, An efficient implementation of vector clocks",
+    paper="Singhal & Kshemkalyani, An efficient implementation of vector clocks, IPL 43(1), 1992",
 )
 
 

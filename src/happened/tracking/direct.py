@@ -1,12 +1,12 @@
 """Direct dependencies, one entry per message: Fowler & Zwaenepoel (ICDCS 1990).
 
-Assumes    as `tracker` says, and that a process that has learnt of an event produces one of its own before
+Assumes    what tracker.py says, and that a process that has learnt of an event produces one of its own before
            it sends: asking it to send earlier is a LocalProtocolError. (p2 with b = 1 produces a null
            event instead.) Calling every receipt relevant is enough.
 Promises   dependency vectors from which `reconstruction` gets the exact vectors of all events.
 Leaves out vectors on the fly.
 Invariant  entry k is the last event of k that a message of k itself told us of; `_untold` is whether one
-           of them is newer than our own last event, which could not tell of it.
+           of them arrived after our own last event, so that no event of ours tells of it yet.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ FACTS = Facts(
     fifo_links=False,
     bound="1",
     description="the sender's own last event; needs an event between hearing news and sending",
-    paper="Fowler & Zwaenepoel, Causal distributed breakpoints",
+    paper="Fowler & Zwaenepoel, Causal distributed breakpoints, ICDCS 10, 1990",
 )
 
 

@@ -1,6 +1,6 @@
 """Dependencies since the last event, passed on until an event absorbs them: Jard & Jourdan (PPL 6(3), 1996).
 
-Assumes    as `tracker` says.
+Assumes    what tracker.py says.
 Promises   dependency vectors from which `reconstruction` gets the exact vectors of all events, without null
            events and without a matrix.
 Leaves out vectors on the fly, and any bound below n on a message: between two events of a process the list
@@ -23,7 +23,7 @@ FACTS = Facts(
     fifo_links=False,
     bound="n",
     description="what was heard since the own last event, and that event",
-    paper="Jard & Jourdan, Incremental transitive dependency tracking in distributed computations",
+    paper="Jard & Jourdan, Incremental transitive dependency tracking in distributed computations, 1996",
 )
 
 

@@ -1,8 +1,8 @@
-"""A vector that only grows, and what each process is known to know of it: the heart of P1, P2 and P3-reduced.
+"""A vector that only grows, and which process is known to have which entry: what P1, P2 and P3-reduced share.
 
-Hélary, Melideo & Raynal's boolean matrix M_i, by columns: lane k of `lacking` is the set of processes l
-with M_i[l, k] = 0, those that may lack the present value of entry k. A message to l carries exactly the
-entries whose column has l in it.
+This is the boolean matrix M_i of Hélary, Melideo & Raynal (2000), kept by columns: lane k of `lacking` is the
+set of processes l with M_i[l, k] = 0, those that may lack the present value of entry k. A message to l
+carries exactly the entries whose column has l in it.
 
 Assumes    values of an entry are totally ordered and merged by maximum, whatever they stand for.
 Invariant  if l is not in column k, then l has had our present value of entry k, or a newer one, in its
@@ -59,7 +59,7 @@ class Knowledge:
         self.geometry = geometry = lanes(n)
         self._everyone_else = geometry.members ^ 1 << me
         self._owners = sum(1 << geometry.width * k + k for k in range(n))  # lane k: the set {k}
-        # The columns of values nobody but us, and their owner if it always knows, is known to have.
+        # The columns of a new value: everybody else may lack it, but for its owner where owners always know.
         self._fresh = geometry.ones * self._everyone_else & ~(self._owners if owners_know else 0)
         self._guards, self._ones, self._shift = geometry.guards, geometry.ones, geometry.shift
         self._own_guard = 1 << geometry.width * me + geometry.shift
@@ -72,7 +72,7 @@ class Knowledge:
         return self.geometry.get(self.vector, self.me)
 
     def set_own(self, value: int) -> None:
-        """Entry `me` gets a value nobody else can know."""
+        """Give entry `me` a value that nobody else can know."""
         self.vector = self.geometry.put(self.vector, self.me, value)
 
     def everyone_lacks_own(self) -> None:
@@ -86,7 +86,7 @@ class Knowledge:
         self.everyone_lacks_own()
 
     def raise_entries(self, lowest: int) -> None:
-        """The entries of these lanes (bit 0 each) go up by one, which nobody else can know."""
+        """Raise the entries of these lanes (bit 0 each) by one; nobody else can know the new values."""
         mask = (lowest << self.geometry.shift) - lowest
         self.vector += lowest
         self.lacking = self.lacking & ~mask | self.geometry.ones * self._everyone_else & mask
@@ -99,7 +99,7 @@ class Knowledge:
             lacking ^= lacking & self.sent
         return lacking >> to & self._ones
 
-    # `on_send` and `on_receive` are what a tracker does most: they call nothing where all is well.
+    # `on_send` and `on_receive` are a tracker's inner loop: for valid input they call no other function.
 
     def on_send(self, to: int) -> Piggyback:
         if to == self.me or not 0 <= to < self.n:
@@ -115,7 +115,7 @@ class Knowledge:
         return Piggyback(self.geometry, due, self.vector & mask, columns)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        """Rule R3, or R3′ with columns."""
+        """Take in a piggyback by rule R3, or by R3′ where it has columns."""
         if (
             type(piggyback) is not Piggyback
             or piggyback.geometry is not self.geometry

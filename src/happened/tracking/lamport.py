@@ -1,6 +1,6 @@
 """Scalar time, after Lamport (CACM 21(7), 1978), ticking at relevant events only.
 
-Assumes    as `tracker` says.
+Assumes    what tracker.py says.
 Promises   e before f implies scalar(e) < scalar(f); scalar(e) is the length of the longest causal chain of
            relevant events that ends in e.
 Leaves out the converse: of two events with different scalars, the smaller may be concurrent.
@@ -21,7 +21,7 @@ FACTS = Facts(
     fifo_links=False,
     bound="1",
     description="one number that respects causality and cannot prove it",
-    paper="Lamport, Time, clocks, and the ordering of events in a distributed system",
+    paper="Lamport, Time, clocks, and the ordering of events in a distributed system, CACM 21(7), 1978",
 )
 
 

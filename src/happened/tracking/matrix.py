@@ -1,6 +1,6 @@
 """Matrix clocks, after Wuu & Bernstein (PODC 1984): what everybody knows of everybody.
 
-Assumes    as `tracker` says.
+Assumes    what tracker.py says.
 Promises   exact vector timestamps, and for every process a lower bound of what it has heard of: an event
            that all rows count is known everywhere, and may be forgotten.
 Leaves out any reduction: every message carries n × n entries.
@@ -23,7 +23,7 @@ FACTS = Facts(
     fifo_links=False,
     bound="n²",
     description="what every process knows of every process, so that logs can be cut",
-    paper="Wuu & Bernstein, Efficient solutions to the replicated log and dictionary problems",
+    paper="Wuu & Bernstein, Efficient solutions to the replicated log and dictionary problems, PODC 1984",
 )
 
 

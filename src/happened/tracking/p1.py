@@ -1,6 +1,6 @@
 """Vector clocks with fewer than n entries per message: P1 and P1′ of Hélary, Melideo & Raynal (2000).
 
-Assumes    as `tracker` says; `fifo` needs FIFO links.
+Assumes    what tracker.py says; `fifo` needs FIFO links.
 Promises   exact vector timestamps; a message carries entry k only if its receiver may lack it.
 Leaves out a bound: a message may have to carry all n entries (see p2).
 Invariant  entry k is the number of k's relevant events in our causal past; who lacks what is `Knowledge`.
@@ -20,7 +20,7 @@ from .knowledge import Knowledge
 from .process import KnowingProcess
 from .tracker import Facts, Protocols, Timestamp
 
-PAPER = "Hélary, Melideo & Raynal, Tracking causality in distributed systems: a suite of efficient protocols"
+PAPER = "Hélary, Melideo & Raynal, Tracking causality: a suite of efficient protocols, SIROCCO 2000"
 
 
 class ReducedVector(KnowingProcess):

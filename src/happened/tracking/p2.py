@@ -1,16 +1,16 @@
 """At most b entries per message, at the price of null events: P2 and P2′ of Hélary, Melideo & Raynal (2000).
 
-Assumes    as `tracker` says; `fifo` needs FIFO links.
+Assumes    what tracker.py says; `fifo` needs FIFO links.
 Promises   no message carries more than b event identifiers; timestamps are dependency vectors, from which
            `reconstruction` gets the exact vectors of all events.
 Leaves out vectors on the fly: a dependency may be told only by an event in between.
 Invariant  entry k is at most the number of k's relevant events in our causal past; those it misses are in
-           the past of an event it does not miss. Nobody lacks what came before our last event: that
-           event stands for it.
+           the past of an event it does not miss. Nobody is said to lack what came before our last
+           event, because that event stands for it.
 
 Where more than b entries would be due, `on_send` produces a null event first, which leaves one entry
 due: itself. The piggyback tells it as `forced`. Null events count: seq numbers them like all others.
-The entries due include our own; the sum and the k ≠ j of the printed test are spurious.
+The entries due include our own; the sum and the k ≠ j of the printed test are slips (docs/papers.md).
 `primed` and `fifo` are as in p1.
 """
 

@@ -1,6 +1,6 @@
 """Immediate predecessors on the fly: P3 of Hélary, Melideo & Raynal (2000).
 
-Assumes    as `tracker` says.
+Assumes    what tracker.py says.
 Promises   exact vectors and exact immediate predecessors of every relevant event.
 Leaves out any reduction: every message carries n entries (see p3_reduced).
 Invariant  lane k of `_weights` is 2·VC[k] − IP[k]: VC[k] counts k's relevant events in our causal past and
@@ -49,7 +49,7 @@ class ImmediatePredecessors(TrackingProcess):
         counts, immediate = told(self._weights, self._geometry)
         seq = counts[me] + 1
         checks.countable(2 * seq)
-        # Whatever came before has now an event in between; ours has none.
+        # Our event now lies between every earlier one and what comes next; nothing lies after ours.
         even = self._weights + (self._weights & geometry.ones)
         self._weights = even + (1 << geometry.width * me)
         return Timestamp(me, seq, (*counts[:me], seq, *counts[me + 1 :]), immediate=immediate)

@@ -1,6 +1,6 @@
 """Immediate predecessors with fewer than n entries per message: the problem Hélary et al. (2000) leave open.
 
-Assumes    as `tracker` says; `fifo` needs FIFO links.
+Assumes    what tracker.py says; `fifo` needs FIFO links.
 Promises   exact vectors and exact immediate predecessors; a message carries entry k only if its receiver
            may lack it.
 Leaves out a bound: a message may have to carry all n entries.

@@ -1,4 +1,4 @@
-"""Every tracking protocol by name: what it tells and assumes, and how to make one."""
+"""The tracking protocols by name: what each tells and assumes, and how to create its tracker."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -68,7 +68,7 @@ class Piggybacked(Protocol):
 
     @property
     def forced(self) -> Timestamp | None:
-        """The null event its sender had to produce just before sending; not carried."""
+        """The null event that its sender had to record just before sending; it is not part of the bytes."""
 
     def encode(self) -> bytes: ...
 
@@ -80,16 +80,16 @@ class Machine(Protocol):
     def n(self) -> int: ...
 
     def relevant(self) -> Timestamp:
-        """The application produces a relevant event."""
+        """Record a relevant event of the application and return its timestamp."""
 
     def on_send(self, to: int) -> Piggybacked:
-        """The application sends a message to `to`: what the message has to carry."""
+        """What the message that the application now sends to `to` has to carry."""
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        """The application gets a message of `sender` that carried this; copies and late ones are normal."""
+        """Take in what a message of `sender` carried; duplicates and late messages are normal input."""
 
     def decode(self, data: bytes) -> Any:
-        """The piggyback that `encode` made these bytes of; RemoteProtocolError for any other bytes."""
+        """The piggyback that these bytes encode; bytes that encode none are a RemoteProtocolError."""
 
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""

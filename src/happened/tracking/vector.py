@@ -1,6 +1,6 @@
 """Vector clocks on every message, after Fidge (1988) and Mattern (1989).
 
-Assumes    as `tracker` says.
+Assumes    what tracker.py says.
 Promises   exact vector timestamps.
 Leaves out any reduction: every message carries n entries.
 Invariant  lane k of `_vector` is the number of k's relevant events in our causal past.
@@ -20,7 +20,7 @@ FACTS = Facts(
     fifo_links=False,
     bound="n",
     description="the whole vector on every message",
-    paper="Fidge, Timestamps in message-passing systems; Mattern, Virtual time and global states",
+    paper="Fidge, Timestamps in message-passing systems, 1988; Mattern, Virtual time and global states, 1989",
 )
 
 
