@@ -10,11 +10,15 @@ from typing import Any
 from happened import ordering, tracking, wire
 from happened.core.effects import Send
 from happened.core.places import restored as place_from
+from happened.net import Limits, Node, Plaintext, records
+from happened.net.handshake import Handshake, Mode
 from happened.ordering.causal.incomplete import Labelled, Priorities
 
 HERE = Path(__file__).parent
 UNREGISTERED = {"labelled": Labelled, "priorities": Priorities}
 """Incomplete orders: they have frames and snapshots, and no entry in the registry."""
+NOWHERE = "127.0.0.1:9"
+"""The address of peers that are never reached."""
 
 
 def load(path: Path) -> Any:
@@ -140,3 +144,61 @@ def shown_timestamp(stamp: Any) -> dict[str, Any]:
         "scalar": stamp.scalar,
         "null": stamp.null,
     }
+
+
+def shown_node(node: Any) -> dict[str, Any]:
+    """What a node says of itself, and what its links hold."""
+    links = node.stats()["peers"]
+    return {
+        "members": list(node.members),
+        "sent": node.sent,
+        "delivered": node.delivered,
+        "pending": [
+            {"message": p.message, "waits_for": list(p.waits_for), "since": p.since} for p in node.pending()
+        ],
+        "links": {
+            peer: {
+                "acknowledged": links[peer]["acknowledged"],
+                "received": links[peer]["received"],
+                "gone": links[peer]["gone"],
+                "incarnation": node.hello(peer).knows.hex(),
+                "frames": [[number, frame.hex()] for number, frame in node.outbox(peer).after(0, 1 << 30)],
+            }
+            for peer in links
+        },
+    }
+
+
+def node(recorded: dict[str, Any], journal: Path | None) -> Node:
+    """A node as it was when its journal was recorded; its peers are away."""
+    return Node(
+        recorded["name"],
+        peers=dict.fromkeys(recorded["first_members"], NOWHERE),
+        protocol=recorded["protocol"],
+        options=recorded["options"],
+        members=recorded["first_members"],
+        journal=journal,
+        flush=False,
+        guard=Plaintext(),
+        limits=Limits(linger=0.1),
+    )
+
+
+def handshakes(mode: str) -> tuple[Handshake, Handshake]:
+    """alice, who calls, and bob, as recorded."""
+    key = {"key": b"k" * 32} if mode == "SHARED_KEY" else {}
+    certified = [{"certified": name} if mode == "TLS" else {} for name in ("bob", "alice")]
+    alice = Handshake("alice", Mode[mode], nonce=b"\1" * 32, wanted="bob", **key, **certified[0])
+    return alice, Handshake("bob", Mode[mode], nonce=b"\2" * 32, **key, **certified[1])
+
+
+def frames_in(record: bytes) -> list[tuple[int, bytes]]:
+    return records.frames_in(record, limit=1 << 20)
+
+
+def hello_in(body: bytes) -> Any:
+    return records.hello_from_json(records.read_control(body)["hello"])
+
+
+def hello_out(hello: Any) -> bytes:
+    return records.control(hello=records.hello_to_json(hello))

@@ -8,7 +8,7 @@ read them; they are not made again. Run this against that version only, from the
 """
 
 import happened
-from golden import record_machines
+from golden import record_machines, record_nodes
 
 MADE_BY = "0.1.0"
 
@@ -16,3 +16,4 @@ if __name__ == "__main__":
     if happened.__version__ != MADE_BY:
         raise SystemExit(f"golden fixtures are made by version {MADE_BY}, and this is {happened.__version__}")
     record_machines.record()
+    record_nodes.record()
