@@ -4,10 +4,12 @@ The recorded files are what a release must go on reading; the names below are ho
 """
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from happened import ordering, tracking, wire
+from happened import ordering, trace, tracking, wire
+from happened.cli import main
 from happened.core.effects import Send
 from happened.core.places import restored as place_from
 from happened.net import Limits, Node, Plaintext, records
@@ -202,3 +204,47 @@ def hello_in(body: bytes) -> Any:
 
 def hello_out(hello: Any) -> bytes:
     return records.control(hello=records.hello_to_json(hello))
+
+
+ANALYSES: dict[str, dict[str, Any]] = {
+    "whole": {},
+    "epochs": {"whole_events": 1, "epoch_events": 30, "timestamps": "sparse"},
+}
+"""The traces that were analysed on Spark, and how."""
+
+
+def analyze(spark: Any, name: str, out: Path) -> dict[str, Any]:
+    """Analyse a recorded trace; returns the summary."""
+    from happened.spark.analyze import analyze as on_spark
+
+    summary: dict[str, Any] = on_spark(spark, HERE / "traces" / f"{name}.parquet", out, **ANALYSES[name])
+    return summary
+
+
+def shown_schema(schema: Any) -> dict[str, str]:
+    """The columns of an Arrow schema and their types."""
+    return {field.name: str(field.type) + ("" if field.nullable else " not null") for field in schema}
+
+
+def shown_rows(table: Any, columns: Iterable[str] | None = None) -> list[dict[str, Any]]:
+    """The rows of an Arrow table, sorted; maps as objects, floats to nine digits."""
+    rows = table.select(list(columns) if columns is not None else table.column_names)
+    shown = [
+        {key: float(f"{value:.9g}") if isinstance(value, float) else value for key, value in row.items()}
+        for row in rows.to_pylist(maps_as_pydicts="strict")
+    ]
+    return sorted(shown, key=lambda row: json.dumps(row, sort_keys=True))
+
+
+def trace_schema() -> dict[str, str]:
+    return shown_schema(trace.SCHEMA)
+
+
+def read_trace(path: Path) -> Any:
+    """A trace as an Arrow table."""
+    return trace.read(path)
+
+
+def command(arguments: list[str]) -> int:
+    """Run `happened` with these arguments; returns the exit code."""
+    return main(arguments)

@@ -8,7 +8,7 @@ read them; they are not made again. Run this against that version only, from the
 """
 
 import happened
-from golden import record_machines, record_nodes
+from golden import record_machines, record_nodes, record_tables
 
 MADE_BY = "0.1.0"
 
@@ -17,3 +17,4 @@ if __name__ == "__main__":
         raise SystemExit(f"golden fixtures are made by version {MADE_BY}, and this is {happened.__version__}")
     record_machines.record()
     record_nodes.record()
+    record_tables.record()

@@ -217,7 +217,7 @@ async def wandering(story, protocol, options, *, closes):
 
 
 async def members_change():
-    """dave joins, bob is expelled, carol leaves; the journals of alice, who decides, and of carol are kept."""
+    """dave joins, bob is expelled, carol leaves; kept are the journals of alice, who decides, and carol."""
     for story in ("ks-members", "histories-members"):
         with tempfile.TemporaryDirectory() as folder:
             world = World(folder, story.partition("-")[0], {}, random.Random(story))
