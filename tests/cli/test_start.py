@@ -1,4 +1,4 @@
-"""Starting the command line: what it imports, how long that takes, and one table of commands and exit codes."""
+"""Starting the command line: what it imports, how long it takes; one table of commands and of exit codes."""
 
 import argparse
 import json
@@ -16,18 +16,8 @@ import happened.cli
 from happened.cli import COMMANDS, main
 from happened.core.exit_codes import MEANINGS, ExitCode
 
-HEAVY = {
-    "asyncio",
-    "cryptography",
-    "networkx",
-    "numba",
-    "numpy",
-    "pandas",
-    "pyarrow",
-    "pyspark",
-    "tqdm",
-    "yaml",
-}
+HEAVY = {"asyncio", "cryptography", "numba", "numpy", "pandas", "pyarrow", "pyspark"}
+HEAVY |= {"networkx", "tqdm", "yaml"}
 
 
 def modules_after(*argv):
@@ -129,7 +119,10 @@ def test_a_missing_package_is_one_line_and_exit_2(tmp_path, hidden, extra, argv)
     (tmp_path / "t.jsonl").write_text('{"process": "a", "seq": 1, "kind": "internal"}\n')
     (tmp_path / "g.yaml").write_text("links: [[a, b]]\n")
     places = {"TRACE": "t.jsonl", "OUT": "out", "GRAPH": "g.yaml"}
-    code = f"import sys; sys.modules[{hidden!r}] = None\nfrom happened.cli import main\nsys.exit(main(sys.argv[1:]))"
+    code = (
+        f"import sys; sys.modules[{hidden!r}] = None\n"
+        "from happened.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, *(places.get(word, word) for word in argv)],
         capture_output=True,

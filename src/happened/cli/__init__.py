@@ -10,14 +10,12 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from .. import __version__
 from ..core.errors import CausalityError
 from ..core.exit_codes import MEANINGS, ExitCode
 from ..core.extras import how_to_install
-
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 class Command(NamedTuple):

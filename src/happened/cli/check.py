@@ -14,10 +14,9 @@ import numpy as np
 
 from .. import causality, trace
 from ..causality import Audit, Deliveries, Necessary, Verdict
-from ..core.exit_codes import ExitCode
 from .terminal import print_json, progress
 
-HOLDS, VIOLATED, UNDECIDED = ExitCode.HOLDS, ExitCode.VIOLATED, ExitCode.UNDECIDED
+HOLDS, VIOLATED, UNDECIDED = 0, 1, 3
 OUTCOMES = {HOLDS: "holds", VIOLATED: "violated", UNDECIDED: "undecided"}
 
 
