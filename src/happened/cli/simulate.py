@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
 from ..ordering import DEFAULT, protocols
 from ..sim.network import DELAYS, Network, parse_delay, parse_partition
 from ..sim.run import Parameters, simulate
@@ -108,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(summary)
     else:
         _print(summary, arguments.out)
-    return 1 if summary["undelivered"] else 0
+    return ExitCode.VIOLATED if summary["undelivered"] else ExitCode.HOLDS
 
 
 def _print(summary: dict[str, Any], out: Path | None) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
 from ..experiments.chart import Line, Point, draw
 from ..sim.tracking_study import MEASURES, Row, Study, is_fifo, study
 from ..sim.workload import PATTERNS, parse_pattern
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         _print(settings, rows)
     if arguments.out is not None:
         _draw(settings, rows, arguments.out)
-    return 0
+    return ExitCode.HOLDS
 
 
 def _print(settings: Study, rows: list[Row]) -> None:
