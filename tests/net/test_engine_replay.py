@@ -50,7 +50,7 @@ def step(protocol, dice, engines, engine):
     elif act < 0.8:
         link = dice.choice(list(engine.inboxes))
         outbox, inbox = engines[link].outboxes[engine.me], engine.inboxes[link]
-        for _, frame in outbox.after(max(inbox.taken, outbox.acknowledged), 200):
+        for _, frame in outbox.after(max(inbox.received_through, outbox.acknowledged), 200):
             engine.receive(link, frame)
     elif act < 0.9 and engine.unacknowledged:
         engine.acknowledge(dice.choice(list(engine.unacknowledged)))
@@ -126,7 +126,7 @@ def deliver_all(engines):
                 if receiver is None:
                     continue
                 for number, frame in outbox.after(outbox.acknowledged, 1 << 20):
-                    if number > receiver.inboxes[engine.me].taken:
+                    if number > receiver.inboxes[engine.me].received_through:
                         receiver.receive(engine.me, frame)
                     engine.free(link, number)
                     moved = True

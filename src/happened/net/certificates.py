@@ -7,7 +7,8 @@ P-256 keys, because every TLS library takes them.
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
-from .identity import URI_SCHEME, IdentityError
+from .errors import IdentityError
+from .handshake import URI_SCHEME
 
 try:
     from cryptography import x509

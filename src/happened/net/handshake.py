@@ -30,6 +30,8 @@ PROOF_SIZE = hashlib.sha256().digest_size
 TAG_SIZE = 16
 MAX_NAME = 255
 """Bytes of UTF-8."""
+URI_SCHEME = "happened:"
+"""A certificate names a process by a URI: this, and the name, quoted."""
 MAX_HELLO = len(MAGIC) + 4 + NONCE_SIZE + 2 * (1 + MAX_NAME)
 
 

@@ -17,15 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from ..core.errors import CausalityError
-from .handshake import KEY_SIZE, NONCE_SIZE, Handshake, HandshakeError, Mode, Reason, check_name
+from .errors import IdentityError
+from .handshake import KEY_SIZE, NONCE_SIZE, URI_SCHEME, Handshake, HandshakeError, Mode, Reason, check_name
 
-URI_SCHEME = "happened:"
 AUTHORITY_CERTIFICATE, AUTHORITY_KEY = "ca.pem", "ca.key"
-
-
-class IdentityError(CausalityError):
-    """A key or certificate cannot be used or made; says which file and what to do."""
 
 
 class SharedKey:

@@ -31,7 +31,7 @@ class TraceRecorder:
         self._computation = computation
         file = _file_name(process)
         parts = sorted(directory.glob(f"{file}@*.parquet")) if directory.is_dir() else []
-        self._directory = directory
+        self.directory = directory
         try:
             self.written = sum(pq.ParquetFile(part).metadata.num_rows for part in parts)
             prefix = f"{file}@{self.written + 1:012d}"
@@ -45,7 +45,7 @@ class TraceRecorder:
         """Refuse a directory that lacks events which the journal has already forgotten."""
         if self.written < events:
             raise NodeError(
-                f"{self._directory} has {self.written} events of {self._process!r} and its journal begins "
+                f"{self.directory} has {self.written} events of {self._process!r} and its journal begins "
                 f"after event {events}: give the directory that has the others, or start without a trace"
             )
 
@@ -103,7 +103,7 @@ class TraceRecorder:
     def _failed(self, error: OSError) -> NodeError:
         self._has_failed = True
         return NodeError(
-            f"{self._directory}: the trace cannot be written: {error}; make room and start the node again, "
+            f"{self.directory}: the trace cannot be written: {error}; make room and start the node again, "
             "what is missing is made again from the journal"
         )
 
