@@ -14,11 +14,14 @@ SERIALIZED = {"serialized-broadcast", "serialized-multicast"}
 FREE = sorted(set(protocols()) - SERIALIZED)
 
 
+def options_of(protocol):
+    if protocol not in ASSUMPTIONS:
+        return {}
+    return {key: of(len(NAMES)) for key, of in ASSUMPTIONS[protocol].options.items()}
+
+
 def make(name, protocol):
-    options = {}
-    if protocol in ASSUMPTIONS:
-        options = {key: of(len(NAMES)) for key, of in ASSUMPTIONS[protocol].options.items()}
-    return Engine(name, NAMES, protocol, options)
+    return Engine(name, NAMES, protocol, options_of(protocol))
 
 
 def to_whom(protocol, dice, me):
