@@ -19,7 +19,7 @@ def relay(n, path):
     machines[0].multicast([target], b"x")
     holder = 0
     for hop in path:
-        (packet,) = machines[holder].multicast([hop], b"hop")
+        (packet,) = machines[holder].multicast([hop], b"hop").effects
         effects = machines[hop].receive(packet.message)
         if hop == target:
             return bool(effects)

@@ -30,7 +30,7 @@ class KsSystem(RuleBasedStateMachine):
         process = data.draw(st.sampled_from(self.active))
         to = data.draw(st.sets(st.sampled_from(self.active), min_size=1, max_size=4))
         before = self.history.log(process)
-        effects = self.machines[process].multicast(to, b"payload")
+        effects = self.machines[process].multicast(to, b"payload").effects
         self.history.send(process, (effects[0].message.sender, effects[0].message.clock), to)
         for d, message in effects:
             assert message.units() == self.history.edge(before, to, d)
@@ -149,7 +149,7 @@ def test_a_machine_outside_its_system_is_refused():
 
 
 def message_to_one(n=3, to=(1,)):
-    return {e.to: e.message for e in create("ks", 0, n).multicast(to, b"")}[1]
+    return {e.to: e.message for e in create("ks", 0, n).multicast(to, b"").effects}[1]
 
 
 @pytest.mark.parametrize(
@@ -174,18 +174,18 @@ def test_what_no_correct_peer_sends_is_refused_and_changes_nothing(message, reas
 
 def test_a_message_that_depends_on_one_we_never_sent_is_refused():
     ghost, relay, real = create("ks", 1, 3), create("ks", 0, 3), create("ks", 1, 3)
-    (send,) = ghost.multicast([0], b"")
+    (send,) = ghost.multicast([0], b"").effects
     relay.receive(send.message)
-    (send,) = relay.multicast([1], b"")
+    (send,) = relay.multicast([1], b"").effects
     with pytest.raises(RemoteProtocolError, match="never sent"):
         real.receive(send.message)
 
 
 def test_pending_says_what_is_missing_and_since_which_event():
     zero, one, two = (create("ks", p, 3) for p in range(3))
-    first = {e.to: e.message for e in zero.multicast([1, 2], b"")}
+    first = {e.to: e.message for e in zero.multicast([1, 2], b"").effects}
     one.receive(first[1])
-    (reply,) = one.multicast([2], b"")
+    (reply,) = one.multicast([2], b"").effects
     two.tick()
     assert two.receive(reply.message) == []
     (held,) = two.pending()
@@ -199,12 +199,12 @@ def test_pending_says_what_is_missing_and_since_which_event():
 def test_a_lie_about_a_message_never_sent_to_us_does_not_wedge_a_later_delivery():
     """RCV(1) waits for t <= SR[s]; a peer that names M(0,1), which went elsewhere, is outlived by M(0,2)."""
     zero, one, two = (create("ks", p, 3) for p in range(3))
-    (elsewhere,) = zero.multicast([1], b"")
+    (elsewhere,) = zero.multicast([1], b"").effects
     one.receive(elsewhere.message)
-    (send,) = one.multicast([2], b"")
+    (send,) = one.multicast([2], b"").effects
     lie = send.message._replace(wait_for=1)  # lane 0: M(0, 1)
     assert two.receive(lie) == []
-    (second,) = zero.multicast([2], b"")
+    (second,) = zero.multicast([2], b"").effects
     assert [(e.sender, e.clock) for e in two.receive(second.message)] == [(0, 2), (1, 1)]
 
 

@@ -5,6 +5,7 @@ import pytest
 from happened.core.effects import Deliver
 from happened.core.errors import LocalProtocolError
 from happened.ordering import create
+from happened.ordering.machine import Multicast
 from happened.ordering.total.sequencer import SequencerTotalOrder
 from happened.ordering.total.sequencer_messages import SequencerHandover, SequencerRequest
 from happened.sim.explore import explore
@@ -16,7 +17,8 @@ class HandsOverAfter(SequencerTotalOrder):
     after = 1
 
     def multicast(self, to, payload):
-        return self._then_hand_over(super().multicast(to, payload))
+        clock, effects = super().multicast(to, payload)
+        return Multicast(clock, self._then_hand_over(effects))
 
     def receive(self, message):
         return self._then_hand_over(super().receive(message))
@@ -32,7 +34,8 @@ class HandsOverAtOnce(HandsOverAfter):
 
     def multicast(self, to, payload):
         early = self.hand_over(2) if self._office is not None and not self._epoch else []
-        return [*early, *super().multicast(to, payload)]
+        clock, effects = super().multicast(to, payload)
+        return Multicast(clock, [*early, *effects])
 
 
 @pytest.mark.parametrize("machine", [HandsOverAfter, HandsOverAtOnce])
@@ -62,8 +65,8 @@ def delivered(effects):
 
 def test_a_request_that_reaches_the_old_coordinator_is_passed_on_and_ordered_after_the_old_ones():
     zero, one, two = system()
-    (request,) = two.multicast([1, 2], b"").copy()
-    early = sends(zero.multicast([1, 2], b""))  # ordered by 0 before it hands over
+    (request,) = two.multicast([1, 2], b"").effects.copy()
+    early = sends(zero.multicast([1, 2], b"").effects)  # ordered by 0 before it hands over
     handover = sends(zero.hand_over(1))
     forwarded = sends(zero.receive(request.message))
     assert set(forwarded) == {1} and forwarded[1].epoch == 1
@@ -80,7 +83,7 @@ def test_a_request_that_reaches_the_old_coordinator_is_passed_on_and_ordered_aft
 
 def test_a_request_that_waits_for_its_predecessor_moves_with_the_role():
     zero, one, two = system()
-    (first,), (second,) = two.multicast([1], b""), two.multicast([1], b"")
+    (first,), (second,) = two.multicast([1], b"").effects, two.multicast([1], b"").effects
     assert zero.receive(second.message) == []
     assert zero.pending() == []  # it is not for process 0
     handover = sends(zero.hand_over(1))
@@ -92,7 +95,7 @@ def test_a_request_that_waits_for_its_predecessor_moves_with_the_role():
 
 def test_duplicates_of_everything_change_nothing():
     zero, one, two = system()
-    (request,) = two.multicast([0, 1, 2], b"")
+    (request,) = two.multicast([0, 1, 2], b"").effects
     ordered = zero.receive(request.message)
     assert delivered(ordered) == [(2, 1)] and zero.receive(request.message) == []
     news = sends(zero.hand_over(1))
@@ -107,7 +110,7 @@ def test_duplicates_of_everything_change_nothing():
 def test_requests_go_to_the_successor_once_it_is_announced():
     zero, _, two = system()
     two.receive(sends(zero.hand_over(1))[2])
-    (request,) = two.multicast([0], b"")
+    (request,) = two.multicast([0], b"").effects
     assert request.to == 1 and isinstance(request.message, SequencerRequest) and request.message.epoch == 1
 
 

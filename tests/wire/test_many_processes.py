@@ -9,7 +9,7 @@ from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.experiments.growth import place
 from happened.net.engine import Engine
 from happened.ordering import create
-from happened.ordering.causal.history import Entry
+from happened.ordering.causal.extended_history import Entry
 from happened.ordering.causal.hop_message import HopMessage
 from happened.wire.primitives import EXPANDED
 
@@ -26,7 +26,7 @@ def test_a_message_crosses_sixty_thousand_processes_in_zones_of_ten(protocol):
             machines[p] = create(protocol, p, N, place=place(p, N, 10))
         return machines[p]
 
-    sent = machine(N - 1).multicast([7], b"far")
+    sent = machine(N - 1).multicast([7], b"far").effects
     hops, sizes, delivered = [effect for effect in sent if hasattr(effect, "to")], [], []
     while hops:
         to, message = hops.pop()
@@ -45,14 +45,14 @@ def test_a_message_crosses_sixty_thousand_processes_in_zones_of_ten(protocol):
 
 def test_histories_name_any_of_them():
     sender, receiver = create("histories", N - 1, N), create("histories", 5, N)
-    [(_, message)] = sender.multicast([5], b"")
+    [(_, message)] = sender.multicast([5], b"").effects
     again, _ = wire.decode(wire.encode(message))
     [delivery] = receiver.receive(again)
     assert delivery.sender == N - 1
 
 
 def test_a_log_that_may_be_the_square_of_them_is_refused():
-    frame = wire.encode(create("ks", 0, 1025).multicast([1], b"")[0].message)
+    frame = wire.encode(create("ks", 0, 1025).multicast([1], b"").effects[0].message)
     with pytest.raises(RemoteProtocolError, match="not below 1025"):
         wire.decode(frame)
     with pytest.raises(LocalProtocolError, match="1025 members; messages of ks can name 1024"):

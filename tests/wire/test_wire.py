@@ -21,7 +21,7 @@ def messages(seed, n, sends=40, **options):
     in_flight, made = [], []
     for _ in range(sends):
         to = dice.sample(range(n), dice.randint(1, min(n, 9)))
-        effects = machines[dice.randrange(n)].multicast(to, dice.randbytes(dice.randint(0, 20)))
+        effects = machines[dice.randrange(n)].multicast(to, dice.randbytes(dice.randint(0, 20))).effects
         made += [effect.message for effect in effects]
         in_flight += effects
         while in_flight and dice.random() < 0.7:
@@ -45,7 +45,7 @@ def test_a_frame_comes_back_as_it_went_and_says_where_it_ends(n, hardware, seed)
 def test_a_multicast_is_encoded_as_its_messages_one_by_one(seed):
     machine = create("ks", 0, 9)
     for _ in range(5):
-        made = [effect.message for effect in machine.multicast(range(1, 9), b"x")]
+        made = [effect.message for effect in machine.multicast(range(1, 9), b"x").effects]
         assert wire.encode_multicast(made) == [wire.encode(message) for message in made]
 
 

@@ -7,7 +7,7 @@ delivery history D, by R5 the clock of the last message of each sender).
 Invariant  r is in C(n) only if r sent n, or our causal past has a message to r (or by r) whose delivery at r
            comes after that of n there. A message leaves H once that holds for everybody it was sent to (R8).
 
-The rules are the report's with the corrections that docs/large-systems.md lists: *is-in* compares clocks of
+The rules are those of the report with the corrections of docs/papers.md: *is-in* compares clocks of
 the same sender, a sender has its own messages at once, the same-sender inference of R6.3 runs over all of H,
 and R9 asks that the *other* members of a separator were told.
 """
@@ -18,12 +18,10 @@ from typing import Any, NamedTuple
 from ...core.destinations import unpack
 from ...core.lanes import CLOCK_LIMIT
 from ...core.places import Separator
-from ..machine import Unit
+from ..machine import MessageKey, Unit
+from ..messages import Application
 from ..parking import Want
 from ..process import Process, refusal
-
-Name = tuple[int, int]
-"""(sender, clock)."""
 
 
 class Entry(NamedTuple):
@@ -43,7 +41,7 @@ class History:
         self._entries: dict[int, dict[int, tuple[int, int]]] = {}  # sender -> clock -> (A, C)
         self._delivered: dict[int, int] = {}
         self._gone = 0  # bit set: those who have left need no report
-        self._known: frozenset[Name] = frozenset()  # what was in H when Δ last passed
+        self._known: frozenset[MessageKey] = frozenset()  # what was in H when Δ last passed
 
     def __iter__(self) -> Iterator[Entry]:
         for sender, row in sorted(self._entries.items()):
@@ -188,6 +186,25 @@ def _beyond(entry: Entry, separator: Separator) -> int:
     return 0 if outside else sides  # sent to somebody on no known side: anything may be beside it
 
 
+class Timestamped(Application):
+    """A part of messages that have the field `entries`: their timestamp."""
+
+    __slots__ = ()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        raise NotImplementedError
+
+    def units(self) -> frozenset[Unit]:
+        return units_of(self.entries)
+
+    def size(self) -> tuple[int, int]:
+        return size_of(self.entries)
+
+    def model_bytes(self) -> int:
+        return model_bytes_of(self.entries)
+
+
 def units_of(entries: Iterable[Entry]) -> frozenset[Unit]:
     return frozenset((e.sender, e.clock, d) for e in entries for d in unpack(e.dests))
 
@@ -201,7 +218,12 @@ def model_bytes_of(entries: Sequence[Entry]) -> int:
     return sum(6 + 2 * (entry.dests.bit_count() + entry.copied.bit_count()) for entry in entries)
 
 
-def check_entries(message: Any, entries: Iterable[Entry], name: Name, process: Process) -> None:
+def read_entries(fields: Iterable[Any]) -> tuple[Entry, ...]:
+    """Entries from the tuples that a snapshot has."""
+    return tuple(Entry(*entry) for entry in fields)
+
+
+def check_entries(message: Any, entries: Iterable[Entry], name: MessageKey, process: Process) -> None:
     """Refuse a timestamp that no correct peer gives the message of this name; the state is as it was."""
     sender, clock = name
     for s, c, dests, copied in entries:
