@@ -1,4 +1,4 @@
-"""Seeds, profiles, the one Spark session, and the real traces that may or may not be beside the repository."""
+"""Seeds, profiles, the one Spark session, and real traces that may or may not be beside the repository."""
 
 import os
 import random
@@ -44,12 +44,34 @@ def spark():
 
 
 @pytest.fixture
+def command(spark, monkeypatch):
+    """`happened` within this process, on the session that is there: the command does not stop it."""
+    from happened.cli import main
+
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    return main
+
+
+def _chosen(config):
+    given = config.getoption("--seed")
+    return given if given is not None else random.SystemRandom().randrange(2**32)
+
+
+def _shown(seed):
+    print(f"seed {seed} (replay with --seed {seed})")
+    return seed
+
+
+@pytest.fixture
 def seed(request):
     """A seed for one test's random runs; printed, so that a failure can be replayed with --seed."""
-    given = request.config.getoption("--seed")
-    chosen = given if given is not None else random.SystemRandom().randrange(2**32)
-    print(f"seed {chosen} (replay with --seed {chosen})")
-    return chosen
+    return _shown(_chosen(request.config))
+
+
+@pytest.fixture(scope="module")
+def module_seed(request):
+    """A seed for what the tests of a module share; it is shown where `seed` is, with the first of them."""
+    return _shown(_chosen(request.config))
 
 
 @pytest.fixture
