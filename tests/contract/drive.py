@@ -255,7 +255,9 @@ class System:
 
     def check_named(self, process, name, named):
         missing = self.history.overtaken_by(process, name)
-        if self.facts.names_missing and self.facts.serialized:  # the order of sends goes beyond happened-before
+        if (
+            self.facts.names_missing and self.facts.serialized
+        ):  # the order of sends goes beyond happened-before
             assert named <= {key for key, x in self.history.undelivered() if x == process}
         elif self.facts.names_missing:
             assert named <= missing, f"M{name} at {process} waits for {named}, and {missing} is missing"

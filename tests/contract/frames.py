@@ -118,7 +118,9 @@ def survive(facts, message, dice):
             try:
                 machine.receive(message)
             except RemoteProtocolError:
-                assert machine.snapshot() == before, f"a refused message has changed the state: {message!r:.200}"
+                assert machine.snapshot() == before, (
+                    f"a refused message has changed the state: {message!r:.200}"
+                )
             machine.pending()
             machine.log_units()
             machine.restore(machine.snapshot())

@@ -33,7 +33,9 @@ def check_facts(facts, seed):
 def check_shape(facts, seed):
     """Drivers may ask everything that `Machine` and `Message` say, without probing."""
     system = busy(facts, 4, Dice(seed), sends=10)
-    machine_members = {name for name in vars(Machine) if not name.startswith("_")} | set(get_type_hints(Machine))
+    machine_members = {name for name in vars(Machine) if not name.startswith("_")} | set(
+        get_type_hints(Machine)
+    )
     for machine in system.machines:
         assert not [name for name in machine_members if not hasattr(machine, name)]
         assert machine.me == system.machines.index(machine) and machine.n == 4
