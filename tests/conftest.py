@@ -12,6 +12,7 @@ settings.register_profile("long", deadline=None, print_blob=True, max_examples=2
 
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=None, help="replay the random runs of a failed test")
+    parser.addoption("--rewrite", action="store_true", help="write the transcripts of tests/scenarios anew")
 
 
 def pytest_configure(config):

@@ -178,7 +178,7 @@ def test_stamping_in_two_epochs_from_the_frontier_gives_the_same_vectors():
 
 
 def test_units_travel_only_where_pc2_sends_them():
-    """003, Fig. 2.8, event 10: M43 to {3, 6} carries 42:{2,3} to 3 and 42:{2}, 51:{6} to 6."""
+    """Step 10 of Fig. 2.8 (docs/papers.md): M43 to {3, 6} carries 42:{2,3} to 3 and 42:{2}, 51:{6} to 6."""
     found = causality.necessary(
         trace(
             p5=[send("M51", "p4", "p6")],

@@ -15,6 +15,7 @@ computations, which are judged apart and counted together.
 from .audit import Audit, audit_units
 from .computation import Computation, Event, encode
 from .delivery import Deliveries, check_delivery
+from .judge import Judgement, check
 from .necessary import Necessary, Unit, necessary
 from .order import ORDERS, check_order
 from .predecessors import Predecessors, predecessors
@@ -29,6 +30,7 @@ __all__ = [
     "Disagreement",
     "EarlyDelivery",
     "Event",
+    "Judgement",
     "Necessary",
     "Predecessors",
     "Stamps",
@@ -36,6 +38,7 @@ __all__ = [
     "Verdict",
     "Witness",
     "audit_units",
+    "check",
     "check_delivery",
     "check_order",
     "encode",

@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
 from ..core.orders import Order
 from ..ordering import DEFAULT, protocols
 from ..sim.explore import Exploration, explore
@@ -99,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(_as_json(arguments, casts, order, result))
     else:
         _print(order, result)
-    return 1 if result.violations else 0
+    return ExitCode.VIOLATED if result.violations else ExitCode.HOLDS
 
 
 def _as_json(arguments: argparse.Namespace, casts: str, order: str, result: Exploration) -> dict[str, Any]:

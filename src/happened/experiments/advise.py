@@ -87,7 +87,7 @@ Outcome = dict[str, Any]
 
 
 def advise(table: pa.Table, names: Sequence[str], progress: Callable[[], object] = lambda: None) -> Advice:
-    """Work it out here and now; `progress` is called after each protocol."""
+    """Replay the trace under each protocol in this process; `progress` is called after each of them."""
     counts = survey(table)
     found = recordings(arrivals(table)[0])
     outcomes: dict[str, list[Outcome]] = {}

@@ -5,8 +5,8 @@ In    protocols, numbers of processes, a workload, a network, seeds. One seed gi
 Out   one row per protocol, number of processes and seed, with the measures below; or, instead of them, why
       the protocol does not apply: it is asked for something outside its assumptions.
 
-Sizes are per delivery and count every transmission, so that a protocol that carries little on many messages
-is seen as what it is; where nothing is added they are the means per transmission of the papers.
+Sizes are per delivery and count every transmission, so that a protocol which adds messages pays for them;
+where nothing is added they are the means per transmission that the papers give.
 """
 
 from collections.abc import Callable, Iterator

@@ -103,7 +103,7 @@ def measure(
 
 @dataclass(slots=True)
 class _Sizes:
-    """Looks at every hop where the simulator asks for its encoded size, which nobody needs here."""
+    """Measures every hop, in the place of the function that gives the simulator encoded sizes."""
 
     to_skip: int  # messages
     skipped: set[tuple[int, int]] = field(default_factory=set)

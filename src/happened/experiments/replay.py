@@ -30,7 +30,8 @@ from ..wire import control_sizes
 from .recording import Recording
 
 RUNAWAY = 5_000_000
-"""Entries beyond 2n² per transmission, more than any protocol needs that forgets what was delivered."""
+"""A replay is stopped when it has carried this many entries more than 2n² per transmission, which no protocol
+needs that forgets what was delivered."""
 
 Slot = tuple[int, int]
 """(message, destination)."""

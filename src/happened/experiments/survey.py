@@ -1,4 +1,4 @@
-"""What a recorded trace keeps of what protocols assume, and which of them it therefore rules out.
+"""Which assumptions of protocols a recorded trace keeps, and which protocols it therefore rules out.
 
 In    a table that `trace.read` returned.
 Out   counts that add up over parts of a trace, as long as each part holds whole computations.
@@ -19,12 +19,12 @@ from ..ordering import protocols
 from .recording import Recording, arrivals, recordings
 
 MOST_GROUPS = 32
-"""More sets of processes than these are no fixed groups that somebody would set up."""
+"""A trace with more distinct sets of processes than this is taken to have no fixed groups."""
 
 Counts = Counter[str]
 
 LARGEST = ("processes", "groups")
-"""Of these, not the sum but the largest of any computation counts."""
+"""Counts of which the largest of any computation is kept, instead of the sum."""
 
 
 def survey(table: pa.Table) -> Counts:
@@ -136,7 +136,7 @@ def _share(count: int, messages: int) -> str:
 
 
 def casts(counts: Counts) -> frozenset[str]:
-    """What a protocol must offer: any of these will do."""
+    """The casts of which a protocol must offer at least one to carry these messages."""
     found = {
         cast
         for cast, count in (("unicast", counts["unicasts"]), ("broadcast", counts["broadcasts"]))
@@ -169,7 +169,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def notes(counts: Counts) -> list[str]:
-    """What a reader of the figures must know about how the trace was taken."""
+    """Sentences on how the trace was read, which whoever reads the figures must know."""
     said = (
         (
             "early",

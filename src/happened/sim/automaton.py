@@ -1,4 +1,4 @@
-"""A protocol as a transition table, filled in as it is asked.
+"""A protocol as a transition table; a transition is worked out when it is first asked for.
 
 Machines are pure, so what one does depends on nothing but its state and its input. States and messages
 are interned as small integers, and each (state, input) pair is tried on a real machine once, through

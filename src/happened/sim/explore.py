@@ -98,7 +98,7 @@ _worker: "Explorer"  # each worker process has its own, and with it its own tran
 
 def _start_worker(factory: Factory, processes: int, order: Order, fifo: bool, optimal: bool | None) -> None:
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who started us tells us to end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends its workers
     _worker = Explorer(factory, processes, order=order, fifo=fifo, optimal=optimal)
 
 

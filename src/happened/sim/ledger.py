@@ -1,9 +1,8 @@
-"""What the order cost: every transmission measured where it is made, every wait where it ends.
+"""The account of a simulated run: what every transmission carried and how long every message waited.
 
 A transmission is one message on its way to one destination. Its control information is counted in
 entries and units (as the protocol groups them), in bytes as encoded, and in the byte model of Jang, Park,
-Cho & Yoon (1997), 4-byte clocks and 2-byte process ids, so that curves can be compared with the published
-ones.
+Cho & Yoon (1997), 4-byte clocks and 2-byte process ids, so that curves can be compared with published ones.
 Transmissions are folded into totals batch by batch; with a file, each is also a row of it.
 """
 
@@ -72,7 +71,7 @@ class Ledger:
             self._table.close()
 
     def multicast(self, log_units: int | None) -> None:
-        """A message was sent; its sender's log then held this many units, if it tells."""
+        """Count a message that was sent, and the units in its sender's log if the machine tells them."""
         self._messages += 1
         if log_units is not None:
             self._log_units.append(log_units)
@@ -84,11 +83,11 @@ class Ledger:
             self._fold()
 
     def arrival(self, held: int) -> None:
-        """A packet arrived; its receiver now holds this many messages back."""
+        """Count an arrival, after which the receiver holds this many messages back."""
         self._held.append(held)
 
     def delivery(self, wait: int, late: int) -> None:
-        """A message was delivered so long after it arrived, and after it could have arrived at best."""
+        """Count a delivery, so long after its arrival, and so long after the earliest possible arrival."""
         self._waits.append(wait)
         self._late.append(late)
 

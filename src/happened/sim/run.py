@@ -163,7 +163,7 @@ def _undelivered_as_json(left: Undelivered) -> dict[str, Any]:
 
 
 def claim(out: Path, *, force: bool) -> None:
-    """Make `out` ours to write in: new, empty, or with `force` rid of what an earlier run left there."""
+    """Prepare `out` for a run: it must be new or empty, or `force` removes what an earlier run left there."""
     if out.is_file():
         raise LocalProtocolError(f"{out} is a file; name a directory to write to")
     if out.is_dir() and any(out.iterdir()):

@@ -228,7 +228,9 @@ class Search:
             earlier, q = before[m]
             steps.append(f"{q} has {name[earlier]} before {name[m]}")
             m = earlier
-        return f"after {name[last]}, and " + ", ".join(reversed(steps))
+        if len(steps) == 1:
+            return f"after {name[last]}, and {before[last][1]} before it"
+        return f"after {name[last]}, and {', '.join(reversed(steps))}"
 
     def _named(self, clocks: tuple[int, ...], m: int) -> tuple[int, int]:
         return self._sender[m], clocks[m]

@@ -193,7 +193,7 @@ class Simulation:
         self._deliver(process, effects)
 
     def _transmit(self, process: int, effects: Iterable[Any]) -> tuple[int, int]:
-        """Put every packet on its link; their entries and bytes of control information, added up."""
+        """Put every packet on its link; return the sums of their entries and bytes of control information."""
         sends = [effect for effect in effects if isinstance(effect, Send)]
         sizes = self._control_sizes([send.message for send in sends])
         entries = 0
@@ -258,7 +258,7 @@ class Simulation:
         return boarding
 
     def _happen(self, process: int) -> None:
-        """A relevant event, if the dice say so."""
+        """Let a relevant event happen with the given probability, and record it."""
         stamp = self._riders.event(process) if self._riders is not None else None
         if stamp is not None:
             self._record_relevant(process, stamp)

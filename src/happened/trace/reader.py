@@ -44,7 +44,7 @@ def read(path: str | os.PathLike[str]) -> pa.Table:
 
 
 def count(path: str | os.PathLike[str]) -> int:
-    """How many events `read` would find, from what the files say of themselves."""
+    """How many events `read` would find, by the row counts in the metadata of the files."""
     path = Path(path)
     if path.suffix in JSON_SUFFIXES and path.is_file():
         with path.open("rb") as lines:
@@ -83,7 +83,7 @@ def read_part(path: Path, groups: Sequence[int] | None = None) -> pa.Table:
 
 
 def open_part(path: Path) -> pq.ParquetFile:
-    """TraceFormatError if it has no Parquet footer: it was cut off, or is something else."""
+    """Open a Parquet part; raise TraceFormatError if it was cut off or is something else (no footer)."""
     try:
         # ParquetFile, not read_table: directory names of the form a=b must not turn into columns.
         return pq.ParquetFile(path)

@@ -1,4 +1,4 @@
-"""What must hold of a table before anybody may reason about it.
+"""The checks that a table must pass before anything is concluded from it.
 
 Row by row: process, seq and kind are there and known, a send says which message goes to whom, an
 arrival or delivery says which message it is. Across rows: (computation, process, seq) is unique, seq

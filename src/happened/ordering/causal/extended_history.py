@@ -7,7 +7,7 @@ delivery history D, by R5 the clock of the last message of each sender).
 Invariant  r is in C(n) only if r sent n, or our causal past has a message to r (or by r) whose delivery at r
            comes after that of n there. A message leaves H once that holds for everybody it was sent to (R8).
 
-The rules are the report's with the corrections that docs/large-systems.md lists: *is-in* compares clocks of
+The rules are those of the report with the corrections of docs/papers.md: *is-in* compares clocks of
 the same sender, a sender has its own messages at once, the same-sender inference of R6.3 runs over all of H,
 and R9 asks that the *other* members of a separator were told.
 """

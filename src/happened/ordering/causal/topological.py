@@ -10,7 +10,7 @@ Invariant  that of `extended_history`, about *hop* messages. A hop message is de
            those, and in that order what it carries goes on, at once: so each process passes what is causally
            earlier on before what is later, and on a tree the paths of two messages to one process meet.
 
-An application multicast becomes a chain of hop messages (the report's chapter 5), each from one process to
+An application multicast becomes a chain of hop messages (chapter 5 of their report), each from one process to
 some of its neighbours: those that take it on (`next`) and those that only take note (`watching`), the other
 members of the separator that the next one forwards for, and of the sender's own. A witness keeps what its
 forwarder has yet to forward. The order of hops alone is not that of application messages: over routes with
