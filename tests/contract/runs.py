@@ -1,5 +1,5 @@
-"""Promises about a system of machines: order, progress, duplicates, joins, departures, least information, every
-interleaving of small programs. A check takes a protocol's Facts and a seed, and raises where one is broken.
+"""Promises about a system of machines: order, progress, duplicates, joins, departures, least information,
+every interleaving of small programs. A check takes Facts and a seed, and raises where a promise is broken.
 """
 
 from functools import partial
@@ -73,6 +73,7 @@ def check_messages_to_oneself(facts, seed):
         assert not alone.receive(0, packets[2]) and not alone.receive(0, packets[1])
         waits = [(held.message, set(held.waits_for)) for held in alone.machines[0].pending()]
         assert [message for message, _ in waits] == [packets[2], packets[1]]
+        assert all(named for _, named in waits)
         assert not facts.names_missing or all(named <= set(names[:2]) for _, named in waits)
         alone.receive(0, packets[0])
         again = alone.machines[0].receive(packets[0])
