@@ -266,16 +266,15 @@ class System:
                 self.check_named(process, name, set(held.waits_for))
 
     def check_named(self, process, name, named):
-        missing = self.history.overtaken_by(process, name)
-        if not self.facts.names_missing and not self.facts.waits_only_for_past:
+        facts, history = self.facts, self.history
+        missing = history.overtaken_by(process, name)
+        if not facts.names_missing and not facts.waits_only_for_past:
             return
-        if (
-            self.facts.order.is_total
-        ):  # what is undecided, itself included, and what comes before it for others
-            assert named <= self.history.dests.keys() - set(self.history.order.get(process, []))
-        elif self.facts.names_missing and self.facts.serialized:  # sends are ordered beyond happened-before
-            assert named <= {key for key, x in self.history.undelivered() if x == process}
-        elif self.facts.names_missing:
+        if facts.order.is_total:  # what is undecided, itself included, and what comes first for others
+            assert named <= history.dests.keys() - set(history.order.get(process, []))
+        elif facts.names_missing and facts.serialized:  # sends are ordered beyond happened-before
+            assert named <= {key for key, x in history.undelivered() if x == process}
+        elif facts.names_missing:
             assert named <= missing, f"M{name} at {process} waits for {named}, and {missing} is missing"
         else:
             assert all(any(s == p and t <= clock for p, clock in named) for s, t in missing)

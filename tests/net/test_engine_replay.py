@@ -14,11 +14,14 @@ SERIALIZED = {"serialized-broadcast", "serialized-multicast"}
 FREE = sorted(set(protocols()) - SERIALIZED)
 
 
+def options_of(protocol):
+    if protocol not in ASSUMPTIONS:
+        return {}
+    return {key: of(len(NAMES)) for key, of in ASSUMPTIONS[protocol].options.items()}
+
+
 def make(name, protocol):
-    options = {}
-    if protocol in ASSUMPTIONS:
-        options = {key: of(len(NAMES)) for key, of in ASSUMPTIONS[protocol].options.items()}
-    return Engine(name, NAMES, protocol, options)
+    return Engine(name, NAMES, protocol, options_of(protocol))
 
 
 def to_whom(protocol, dice, me):
@@ -50,7 +53,7 @@ def step(protocol, dice, engines, engine):
     elif act < 0.8:
         link = dice.choice(list(engine.inboxes))
         outbox, inbox = engines[link].outboxes[engine.me], engine.inboxes[link]
-        for _, frame in outbox.after(max(inbox.taken, outbox.acknowledged), 200):
+        for _, frame in outbox.after(max(inbox.received_through, outbox.acknowledged), 200):
             engine.receive(link, frame)
     elif act < 0.9 and engine.unacknowledged:
         engine.acknowledge(dice.choice(list(engine.unacknowledged)))
@@ -126,7 +129,7 @@ def deliver_all(engines):
                 if receiver is None:
                     continue
                 for number, frame in outbox.after(outbox.acknowledged, 1 << 20):
-                    if number > receiver.inboxes[engine.me].taken:
+                    if number > receiver.inboxes[engine.me].received_through:
                         receiver.receive(engine.me, frame)
                     engine.free(link, number)
                     moved = True

@@ -9,8 +9,8 @@ from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.core.places import Place
 from happened.ordering import create
-from happened.ordering.causal.histories import Histories
 from happened.ordering.causal.extended_history import Entry, History
+from happened.ordering.causal.histories import Histories
 from happened.sim.explore import explore
 from oracles.history import History as Truth
 from oracles.places import hop_places, path, star

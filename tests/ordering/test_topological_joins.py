@@ -6,8 +6,8 @@ import pytest
 
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
-from happened.ordering.causal.histories import Histories
 from happened.ordering.causal.extended_history import History
+from happened.ordering.causal.histories import Histories
 from happened.ordering.causal.succession import admit
 from happened.ordering.causal.topological import Topological
 from oracles.history import History as Truth

@@ -7,7 +7,7 @@ Another package announces a machine class under the entry point group `happened.
     my-protocol = "my_package.my_protocol:MyProcess"
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -117,7 +117,8 @@ def create(name: str, me: int, n: int, **options: Any) -> Machine:
         known = ", ".join(sorted(_machines))
         raise LocalProtocolError(f"no ordering protocol is called {name!r}; there are: {known}")
     machine.facts.check_options(options)
-    return machine(me, n, **options)
+    make: Callable[..., Machine] = machine
+    return make(me, n, **options)
 
 
 @cache

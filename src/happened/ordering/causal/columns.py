@@ -4,7 +4,7 @@ Lane s of column d names M(s, clock), sent to d; zero where there is none. By ca
 sender stands for all its earlier ones, so a column never needs two lanes of one sender.
 """
 
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ...core.lanes import lanes
 from ..machine import Unit
@@ -13,7 +13,7 @@ from .lane_process import LaneProcess
 
 Columns = tuple[int, ...]
 
-M = TypeVar("M")
+M = TypeVar("M", bound=Any)
 
 
 def units_of(columns: Columns) -> frozenset[Unit]:

@@ -6,7 +6,7 @@ Invariant  lane s of `_delivered` is the clock of the last message of s delivere
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...core.lanes import lanes
 from ..holding import HoldingProcess
@@ -14,7 +14,7 @@ from ..machine import MessageKey
 from ..parking import Want
 from ..process import State
 
-M = TypeVar("M")
+M = TypeVar("M", bound=Any)
 
 
 class LaneProcess(HoldingProcess[M]):
