@@ -52,8 +52,13 @@ def takes_groups(facts):
     return facts.fixed_groups and MULTICAST in facts.casts
 
 
+def options(facts, n):
+    """Options that widen what a protocol can be asked."""
+    return {"groups": overlapping(n)} if takes_groups(facts) else {}
+
+
 def make(facts, me, n):
-    return create(facts.name, me, n, **({"groups": overlapping(n)} if takes_groups(facts) else {}))
+    return create(facts.name, me, n, **options(facts, n))
 
 
 def widest_cast(facts):
@@ -65,6 +70,18 @@ def some_destinations(facts, n, sender=0):
     """Destinations that this sender may name, others than itself wherever there are others."""
     others = [p for p in range(n) if p != sender] or [sender]
     return others[:1] if widest_cast(facts) == UNICAST else others
+
+
+def destinations(facts, choose, sender, active, present):
+    """A set that the protocol may be asked to send to: some of the active ones, or what its groups leave."""
+    cast = widest_cast(facts)
+    if cast == MULTICAST and not facts.fixed_groups:
+        return choose.some(active, 9)
+    if cast == UNICAST:
+        return {choose.one(active)}
+    groups = overlapping(max(present) + 1) if takes_groups(facts) else [set(present)]
+    group = choose.one([group & set(present) for group in groups if sender in group])
+    return group - {sender} if len(group) > 1 and choose.flip() else group
 
 
 def is_application(message):
@@ -92,20 +109,16 @@ class System:
 
     # What may happen.
 
+    @property
+    def present(self):
+        return [p for p in range(len(self.machines)) if p not in self.gone]
+
     def multicast(self, choose, payload=None):
         sender = choose.one(self.active)
         self.send(sender, self.destinations(choose, sender), payload)
 
     def destinations(self, choose, sender):
-        present = {p for p in range(len(self.machines)) if p not in self.gone}
-        cast = widest_cast(self.facts)
-        if cast == MULTICAST and not self.facts.fixed_groups:
-            return choose.some(self.active, 9)
-        if cast == UNICAST:
-            return {choose.one(self.active)}
-        groups = overlapping(len(self.machines)) if takes_groups(self.facts) else [present]
-        group = choose.one([group & present for group in groups if sender in group])
-        return group - {sender} if len(group) > 1 and choose.flip() else group
+        return destinations(self.facts, choose, sender, self.active, self.present)
 
     def send(self, sender, to, payload=None):
         machine, necessary = self.machines[sender], None
