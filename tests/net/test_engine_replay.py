@@ -4,30 +4,22 @@ from random import Random
 
 import pytest
 
+from contract.drive import Dice, destinations, options
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.net.engine import Engine, read_entries
 from happened.ordering import protocols
-from oracles.assumptions import ASSUMPTIONS, destinations
 
 NAMES = ["a", "b", "c", "d"]
-SERIALIZED = {"serialized-broadcast", "serialized-multicast"}
-FREE = sorted(set(protocols()) - SERIALIZED)
+FREE = sorted(name for name, facts in protocols().items() if not facts.serialized)
 
 
 def make(name, protocol):
-    options = {}
-    if protocol in ASSUMPTIONS:
-        options = {key: of(len(NAMES)) for key, of in ASSUMPTIONS[protocol].options.items()}
-    return Engine(name, NAMES, protocol, options)
+    return Engine(name, NAMES, protocol, options(protocols()[protocol], len(NAMES)))
 
 
 def to_whom(protocol, dice, me):
-    casts = protocols()[protocol].casts
-    if protocol in ASSUMPTIONS:
-        return destinations(protocol, dice, len(NAMES), me)
-    if "multicast" in casts:
-        return dice.sample(range(len(NAMES)), dice.randint(1, len(NAMES)))
-    return list(range(len(NAMES))) if "broadcast" in casts else [dice.randrange(len(NAMES))]
+    everybody = range(len(NAMES))
+    return sorted(destinations(protocols()[protocol], Dice(dice.random()), me, everybody, everybody))
 
 
 def run(protocol, dice, steps=150):
@@ -50,7 +42,7 @@ def step(protocol, dice, engines, engine):
     elif act < 0.8:
         link = dice.choice(list(engine.inboxes))
         outbox, inbox = engines[link].outboxes[engine.me], engine.inboxes[link]
-        for _, frame in outbox.after(max(inbox.taken, outbox.acknowledged), 200):
+        for _, frame in outbox.after(max(inbox.received_through, outbox.acknowledged), 200):
             engine.receive(link, frame)
     elif act < 0.9 and engine.unacknowledged:
         engine.acknowledge(dice.choice(list(engine.unacknowledged)))
@@ -126,7 +118,7 @@ def deliver_all(engines):
                 if receiver is None:
                     continue
                 for number, frame in outbox.after(outbox.acknowledged, 1 << 20):
-                    if number > receiver.inboxes[engine.me].taken:
+                    if number > receiver.inboxes[engine.me].received_through:
                         receiver.receive(engine.me, frame)
                     engine.free(link, number)
                     moved = True

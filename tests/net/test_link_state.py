@@ -42,7 +42,7 @@ def test_nobody_acknowledges_what_was_not_sent():
 
 
 def test_an_inbox_takes_each_number_once_and_refuses_gaps():
-    inbox = Inbox(taken=4)
+    inbox = Inbox(received_through=4)
     assert not inbox.is_new(3)
     assert inbox.is_new(5)
     with pytest.raises(RemoteProtocolError, match="frame 7 follows 4"):
@@ -68,10 +68,10 @@ def test_every_frame_arrives_once_and_in_order_however_often_the_connection_brea
             elif act < 0.9 and on_the_wire:
                 number, frame = on_the_wire.pop(0)
                 if inbox.is_new(number):
-                    inbox.taken += 1
+                    inbox.received_through += 1
                     arrived.append(frame)
             elif act < 0.93:
-                inbox.durable = dice.randint(inbox.durable, inbox.taken)
+                inbox.durable = dice.randint(inbox.durable, inbox.received_through)
                 outbox.acknowledge(inbox.durable)
             elif act < 0.97:  # broken: what was on the wire is lost, the receiver says what it has
                 on_the_wire.clear()

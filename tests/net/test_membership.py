@@ -8,7 +8,8 @@ from test_node import addresses, crash, make, nodes, run, take, until
 
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.net import Limits, Node, NodeError, Plaintext
-from happened.net.engine import MEMBERSHIP, Engine
+from happened.net.engine import Engine
+from happened.wire.membership import MARK
 
 AWAY = "192.0.2.1:9"  # nobody's, and not loopback
 
@@ -184,5 +185,5 @@ def test_a_change_of_members_that_is_nested_too_deep_is_refused():
     engine = Engine("b", ["a", "b", "c"], "ks")
     before = engine.snapshot()
     with pytest.raises(RemoteProtocolError, match="not a change of members"):
-        engine.receive(0, bytes((MEMBERSHIP,)) + b"[" * 100_000)
+        engine.receive(0, bytes((MARK,)) + b"[" * 100_000)
     assert not engine.is_dirty and engine.snapshot() == before

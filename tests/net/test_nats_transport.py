@@ -54,7 +54,7 @@ class Books:
         self.changed.set()
 
     def expects(self, peer):
-        return self.inboxes[peer].taken + 1
+        return self.inboxes[peer].received_through + 1
 
     def received(self, peer):
         return self.inboxes[peer].durable
@@ -64,13 +64,13 @@ class Books:
         for number, frame in frames:
             if inbox.is_new(number):
                 self.taken[peer].append(frame)
-                inbox.taken = number
+                inbox.received_through = number
         if self.journaling:
             self.journal(peer)
         self.changed.set()
 
     def journal(self, peer):
-        self.inboxes[peer].durable = self.inboxes[peer].taken
+        self.inboxes[peer].durable = self.inboxes[peer].received_through
         self.transport.durable(peer, self.inboxes[peer].durable)
 
     def connected(self, peer, outgoing):

@@ -13,6 +13,7 @@ from netcluster import QUICK, free_ports
 from happened.causality import check_delivery, check_order
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.net import JournalError, Limits, Node, NodeClosed, NodeError, NodeFull, Plaintext
+from happened.net.lifecycle import State
 from happened.trace import read
 
 TIMEOUT = 90
@@ -71,9 +72,10 @@ async def take(node, count):
 
 async def crash(node):
     """Leave everything as kill -9 would: nothing flushed, nothing said."""
-    node._state = "failed"
+    node._life.move(State.FAILED)
+    node._commits.stop(node._life.closed_error)
     await node.transport.close()
-    node._pool.shutdown(wait=True)
+    node._commits._pool.shutdown(wait=True)
     if node._journal is not None:
         node._journal._db.close()
 

@@ -53,7 +53,7 @@ def test_an_old_copy_that_sends_before_it_connects_is_refused(tmp_path, caplog, 
 
 def test_a_snapshot_that_is_too_large_waits_and_the_node_goes_on(tmp_path, monkeypatch):
     """The database takes a million bytes in a row here; what is on its way to b is three times that."""
-    monkeypatch.setattr("happened.net.node.MAX_SNAPSHOT", 900_000)
+    monkeypatch.setattr("happened.net.commits.MAX_SNAPSHOT", 900_000)
 
     async def scenario():
         where = addresses("a", "b")

@@ -8,7 +8,7 @@ from test_link_security import record
 from test_node import addresses, make, reasons, run, take, until
 
 from happened.net import Limits, Node, Plaintext
-from happened.net.node import LOGGED_REASONS
+from happened.net.connections import LOGGED_REASONS
 from happened.net.records import control
 
 
@@ -35,7 +35,7 @@ def test_a_host_name_that_is_none_is_told_and_tried_again(caplog):
         c = Node("c", peers=where, listen=where["c"], guard=guard, limits=limits)
         await a.start()
         await c.start()
-        await until(lambda: any(times > 2 for times in a._told.get("b", {}).values()))
+        await until(lambda: any(times > 2 for times in a._connections.troubles_with("b").values()))
         assert {record.peer for record in caplog.records if "label" in getattr(record, "reason", "")} == {"b"}
         await a.multicast(["c"], b"unharmed")
         assert await take(c, 1) == ["a:1"]

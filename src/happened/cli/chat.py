@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import CausalityError, LocalProtocolError
-from ..net import Message, Node, Plaintext, identity
+from ..net import Message, Node, Pending, Plaintext, identity
 from ..net.transport import Guard, Transport
 from ..ordering import DEFAULT, protocols
 from .terminal import note, stdin_lines
@@ -28,7 +28,7 @@ HELP = """\
 /quit            leave"""
 REMEMBERED_LINES = 10_000
 HELD_SECONDS = 0.2
-"""How often messages that wait are looked at."""
+"""Between two looks at the messages that are held."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -113,7 +113,7 @@ def _transport(arguments: argparse.Namespace) -> Transport | None:
 
 
 class _Troubles(logging.Handler):
-    """What a node logs, in a person's words."""
+    """Shows what a node logs, as a line that a person can read."""
 
     def emit(self, record: logging.LogRecord) -> None:
         peer, reason = getattr(record, "peer", ""), getattr(record, "reason", getattr(record, "error", ""))
@@ -209,10 +209,10 @@ async def _hear(node: Node, screen: Screen) -> None:
 
 
 async def _tell_held(node: Node) -> None:
-    """Say of each message that is held, once, what it waits for."""
+    """Tell once, for each message that is held, what it waits for."""
     told: set[str] = set()
     while True:
-        pending = node.pending() if node.stats()["held"] or told else []
+        pending = node.pending()
         for each in pending:
             if each.message not in told:
                 note(_held(each))
@@ -220,12 +220,12 @@ async def _tell_held(node: Node) -> None:
         await asyncio.sleep(HELD_SECONDS)
 
 
-def _held(pending: Any) -> str:
+def _held(pending: Pending) -> str:
     return f"{pending.message} is here, and waits for {', '.join(pending.waits_for)}"
 
 
 def _read(message: Message) -> dict[str, Any]:
-    """What was said; bytes that are no chat's are shown as such."""
+    """What a message says; bytes that no chat has sent are shown as so many bytes."""
     with contextlib.suppress(ValueError, RecursionError):
         said = json.loads(message.payload)
         if isinstance(said, dict) and isinstance(said.get("text"), str):
@@ -234,5 +234,5 @@ def _read(message: Message) -> dict[str, Any]:
 
 
 def _printable(text: str) -> str:
-    """Nobody's words may move our cursor."""
+    """The text with a mark for every control character: nobody's words may move our cursor."""
     return "".join(each if each.isprintable() else "�" for each in text)

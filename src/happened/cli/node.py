@@ -1,4 +1,4 @@
-"""`happened node`: one process of a system, driven by lines."""
+"""`happened node`: runs one process of a system, which obeys lines on its stdin."""
 
 import argparse
 import asyncio
@@ -8,14 +8,17 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CausalityError
 from .terminal import stdin_lines
 
+if TYPE_CHECKING:  # `happened --help` does not need the runtime
+    from ..net import Message, Node
+
 DESCRIPTION = """\
-Run a node from its configuration file. What it delivers is printed, one JSON object a line; what is written
-to its stdin, one JSON object a line, is sent. Logs go to stderr, one JSON object a line.
+Run a node from its configuration file. It reads commands from stdin and prints answers and delivered messages
+on stdout, logs on stderr: one JSON object a line each.
 """
 EPILOG = """\
 to send      {"to": ["bob", "team"], "text": "hello"}           or "payload": base64, for what is no text
@@ -65,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class JsonLines(logging.Formatter):
-    """Time, level, what, and whatever the record says besides."""
+    """Formats a log record as a JSON object: time, level, logger, event, and the record's extra fields."""
 
     USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -83,13 +86,13 @@ class JsonLines(logging.Formatter):
 
 
 class _Session:
-    """A node, its commands from stdin, its deliveries to stdout."""
+    """Carries commands from stdin to a node, and its deliveries to stdout, until one of them ends."""
 
-    def __init__(self, node: Any, *, manual: bool, stay: bool) -> None:
+    def __init__(self, node: "Node", *, manual: bool, stay: bool) -> None:
         self._node = node
         self._manual = manual
         self._stay = stay
-        self._unacknowledged: dict[int, Any] = {}
+        self._unacknowledged: dict[int, Message] = {}
         self._stop = asyncio.Event()
 
     async def run(self, config: dict[str, Any]) -> int:
@@ -111,7 +114,7 @@ class _Session:
                 job.result()
         return 0
 
-    async def _metrics(self, config: dict[str, Any]) -> Any:
+    async def _metrics(self, config: dict[str, Any]) -> asyncio.Server | None:
         if "metrics" not in config:
             return None
         from ..net.errors import NodeError

@@ -1,4 +1,4 @@
-"""Real processes: a node, its links, its journal."""
+"""Real processes: a `Node` runs an ordering protocol over TCP or NATS, and survives by its journal."""
 
 import logging
 

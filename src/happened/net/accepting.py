@@ -1,10 +1,11 @@
-"""Taking connections: counted from their first instant, and told about if TLS turns them away.
+"""Accepts TCP connections, counts them from their first instant, and reports those that TLS refuses.
 
-asyncio's own server shows a connection only after its TLS handshake, and one that fails not at all: a flood
-of connections that never begin TLS would be bounded by descriptors alone, and a wrong certificate would leave
-no trace.
+asyncio's own server shows a connection only after its TLS handshake, and none whose handshake fails. With it,
+a flood of connections that never begin TLS would be bounded by descriptors alone, and a wrong certificate
+would leave no trace.
 
-Bounds     `limits.strangers` connections within TLS, each for its timeout; one more ends the oldest.
+Bounds     at most `limits.strangers` connections are within their TLS handshake, each for a bounded time; one
+           more ends the oldest.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ WITHOUT_DESCRIPTORS_SECONDS = 0.1
 
 
 class Listener:
-    """Made by `open_listener`; the same in use as asyncio's server."""
+    """Accepts connections until it is closed, like asyncio's server; `open_listener` makes one."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class Listener:
         self.sockets = sockets
         self._factory, self._context = factory, context
         self._seconds, self._most, self._refused = seconds, most, refused
-        self._greeting: dict[asyncio.Task[None], str] = {}  # by age, with the host
+        self._greeting: dict[asyncio.Task[None], str] = {}  # TLS handshakes under way, oldest first: the host
         self._tasks = [asyncio.create_task(self._accept(each)) for each in sockets]
 
     def close(self) -> None:
@@ -51,7 +52,7 @@ class Listener:
         while True:
             try:
                 connection, address = await loop.sock_accept(listening)
-            except OSError as error:  # it was gone before we came, or there are no descriptors left
+            except OSError as error:  # the caller hung up before we accepted, or no descriptors are left
                 self._refused("somebody", False, f"not accepted: {error.strerror or error}")
                 await asyncio.sleep(WITHOUT_DESCRIPTORS_SECONDS)
                 continue
@@ -69,7 +70,7 @@ class Listener:
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._factory, connection, ssl=self._context, ssl_handshake_timeout=self._seconds
             )
-        except OSError as error:  # those of TLS, and that it took too long, are among them
+        except OSError as error:  # errors of TLS and the timeout are OSErrors too
             connection.close()
             self._refused(
                 host, False, f"no TLS: {getattr(error, 'reason', None) or error or type(error).__name__}"
@@ -88,7 +89,7 @@ async def open_listener(
     ssl: ssl.SSLContext | None = None,
     ssl_handshake_timeout: float | None = None,
 ) -> Listener:
-    """As asyncio's create_server; `node` is told whom TLS refused."""
+    """Listen on every address of the host, like asyncio's create_server; `node` is told whom TLS refused."""
     loop = asyncio.get_running_loop()
     places = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []

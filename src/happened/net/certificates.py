@@ -1,13 +1,14 @@
-"""X.509 made simple: an authority of one's own, and certificates that name one process each.
+"""Makes X.509 certificates: an authority of one's own, and a certificate for each process.
 
-The only file that needs `cryptography`; see `identity` for where the results go and what they are worth.
-P-256 keys, because every TLS library takes them.
+This is the only module that needs `cryptography`; `identity` writes the results to files and says what they
+prove. Keys are on the curve P-256, because every TLS library takes them.
 """
 
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
-from .identity import URI_SCHEME, IdentityError
+from .errors import IdentityError
+from .handshake import URI_SCHEME
 
 try:
     from cryptography import x509

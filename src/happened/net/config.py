@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import CausalityError
+from ..ordering import DEFAULT
 from .errors import NodeError
 from .identity import MutualTls, SharedKey
 from .limits import Limits
@@ -46,7 +47,7 @@ from .transport import Guard, Plaintext, Transport
 
 
 class ConfigError(NodeError):
-    """Says which file, which key, and what is expected there."""
+    """A configuration file is wrong; the text says which file, which key, and what is expected there."""
 
 
 STRINGS = ("name", "listen", "protocol", "journal", "trace", "computation", "metrics")
@@ -56,7 +57,7 @@ SECURITY = ("plaintext", "key", "authority", "certificate", "private_key")
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The file as a dictionary whose keys and types are right, with paths made absolute."""
+    """Read a file and check its keys and types; paths in the result are joined to the file's directory."""
     try:
         config = tomllib.loads(path.read_text())
     except OSError as error:
@@ -117,13 +118,13 @@ def _typed(path: Path, key: str, value: Any, kind: type, expected: str) -> None:
 
 
 def make_node(config: dict[str, Any]) -> Node:
-    """The node that `load` read about; not started."""
+    """Make the node that a configuration of `load` describes; it is not started."""
     transport = _transport(config)
     return Node(
         config["name"],
         peers=config.get("peers", {}),
         listen=config.get("listen", "127.0.0.1:0"),
-        protocol=config.get("protocol", "ks"),
+        protocol=config.get("protocol", DEFAULT),
         options=config.get("options"),
         members=config.get("members"),
         groups=config.get("groups"),

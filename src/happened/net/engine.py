@@ -3,60 +3,44 @@
 Assumes    inputs are given one at a time; the machine of the ordering protocol is deterministic.
 Promises   the same inputs in the same order give the same state, byte for byte the same frames under the
            same link numbers, the same deliveries under the same numbers and the same trace. So a journal
-           of inputs is a journal of everything: `replay` of the entries restores what was lost.
+           of inputs (inputs.py) is a journal of everything: `replay` of its entries restores what was lost.
            An input that is refused changes nothing and is not in the journal.
 Invariant  event `events` is the last one of the machine's own numbering (ordering/machine.py). Link p's
            outbox is numbered by `link.py`. A delivery keeps its number, from 1, until it is acknowledged.
 
-Entries are what the journal keeps, one per input: kind, a number, the length of the data, the data.
-
-    MULTICAST   bytes of the set   destination set (little-endian), then the payload
-    RECEIVED    link's process     the next frame of that link
-    TAKEN       delivery number                             the application acknowledged a delivery
-    FREED       link's process     link number              a peer has our frames up to there
-    JOINED      0                  name, NUL, address
-    LEFT        index
-    MET         index              incarnation
-
-Frames are those of `wire/`, and two of our own that begin with 0xff: JOIN (index, name, address) and LEAVE
-(index). A node forwards each on all its links before anything that presumes it, so members are numbered
-alike everywhere as long as one process at a time admits them: the first one present, the *registrar*.
+Members    A frame is a message of the ordering protocol or a change of members (wire/membership.py). A node
+           forwards each change on all its links before anything that presumes it, so members are numbered
+           alike everywhere as long as one process at a time admits them: the first one present, which is
+           called the *registrar*.
 """
 
 import json
-import struct
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..core.destinations import pack, unpack
 from ..core.effects import Deliver, Send
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
 from ..core.roster import Roster
-from ..ordering import Held, Machine, create, sent_clock
-from ..wire import decode, encode_multicast, most_processes
+from ..ordering import Held, Machine, create, protocols
+from ..wire import decode, encode_multicast
+from ..wire import membership as changes
+from ..wire.membership import MemberJoined, MemberLeft
 from .errors import EngineFault
 from .handshake import check_name
+from .inputs import HEAD, Input, read_entries
 from .link import Inbox, Outbox
 
-HEAD = struct.Struct(">BQI")
-MULTICAST, RECEIVED, TAKEN, FREED, JOINED, LEFT, MET = range(1, 8)
-
-MEMBERSHIP = 0xFF
-JOIN, LEAVE = 1, 2
-
-RELAYING = frozenset({"flooding", "sequencer"})
-"""Protocols in which a process passes on what others have sent."""
-
-WAITS_FOR_PAST = frozenset(
-    ("ks", "bss", "bss-groups", "chain-two", "kim", "prs", "pruning", "psync", "rst", "ses")
-)
-"""Protocols in which a held message waits only for messages of its causal past, each of which comes straight
-from its sender. Then a causally first one among those not yet delivered is the next on its link and is not
-held: reading only links that have nothing held makes progress, whatever has been held back."""
+# Looked up once: a member of an Enum costs a call of Python code, and these are needed for every message.
+CHANGE_MARK = changes.MARK
+MULTICAST, FRAME_RECEIVED = Input.MULTICAST, Input.FRAME_RECEIVED
+DELIVERY_ACKED, FRAMES_FREED = Input.DELIVERY_ACKED, Input.FRAMES_FREED
 
 
 class Delivery(NamedTuple):
+    """One hand-over to the application: its own number, then the message's name and payload."""
+
     number: int
     sender: int
     clock: int
@@ -64,7 +48,7 @@ class Delivery(NamedTuple):
 
 
 class Recorder(Protocol):
-    """Takes the events of the trace; see recording.py."""
+    """Takes the events of the trace; see trace_recorder.py."""
 
     def sent(self, seq: int, time: int, clock: int, to: Iterable[int], messages: Sequence[Any]) -> None: ...
     def received(self, seq: int, time: int, message: Any) -> None: ...
@@ -72,16 +56,18 @@ class Recorder(Protocol):
 
 
 class Batch(NamedTuple):
-    """Inputs that become durable together, and what may be seen of them once they are."""
+    """Inputs that become durable together, and what others and the application may see once they are."""
 
     entries: bytes
-    time: int
-    released: dict[int, int]  # per link, our frames up to this number
-    taken: dict[int, int]  # per link, its frames up to this number
+    time: int  # ns, of the last input
+    released_through: dict[int, int]  # per link: our frames up to this number may leave
+    received_through: dict[int, int]  # per link: its frames up to this number may be acknowledged
     deliveries: list[Delivery]
 
 
 class Engine:
+    """The durable state of the process `name`; `journaled=False` keeps no entries."""
+
     def __init__(
         self,
         name: str,
@@ -93,7 +79,8 @@ class Engine:
     ) -> None:
         self.name = name
         self.protocol = protocol
-        self._most = most_processes(protocol)
+        facts = protocols()[protocol]
+        self._most = facts.most_processes
         if len(members) > self._most:
             raise LocalProtocolError(f"{len(members)} members; messages of {protocol} can name {self._most}")
         self.roster = Roster(members)
@@ -110,27 +97,27 @@ class Engine:
         self.delivered = 0  # the number of the last delivery
         self.unacknowledged: dict[int, Delivery] = {}
         self.unacknowledged_bytes = 0
-        self._gone: set[int] = set()
+        self.gone: set[int] = set()  # who has left or was expelled
         self.has_left = False  # or was expelled: nobody takes our messages any more
         self.farewells: set[int] = set()  # the links on which nothing more will come, since we have left
-        self.held = dict.fromkeys(self.outboxes, 0)
-        self._counts_held = protocol in WAITS_FOR_PAST
+        # Per link, messages that wait for others: counted only where pausing that link makes progress.
+        self.held_on_link = dict.fromkeys(self.outboxes, 0)
+        self._counts_held = facts.waits_only_for_past
         self._journaled = journaled  # otherwise nobody reads the entries
         self._entries: list[bytes] = []
-        self.staged = 0  # bytes of entries that no batch has taken
+        self.staged = 0  # bytes of entries since the last cut
         self.is_dirty = False  # whether there were inputs since the last cut
-        self._fresh: list[Delivery] = []
-        self._out: set[int] = set()
-        self._in: set[int] = set()
+        self._fresh: list[Delivery] = []  # deliveries since the last cut
+        self._out: set[int] = set()  # links on which we have sent since the last cut
+        self._in: set[int] = set()  # links on which frames have come since then
 
     # Inputs.
 
     def multicast(self, to: Sequence[int], payload: bytes) -> int:
-        """Returns the clock that names the message."""
+        """Multicast a payload of the application; returns the clock that names the message."""
         if self.has_left:
             raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
-        effects = self.machine.multicast(to, payload)
-        clock = sent_clock(self.machine, effects)
+        clock, effects = self.machine.multicast(to, payload)
         dests = pack(to)
         size = (dests.bit_length() + 7) // 8
         self._stage(MULTICAST, size, dests.to_bytes(size, "little"), payload)
@@ -143,53 +130,52 @@ class Engine:
         return clock
 
     def receive(self, link: int, frame: bytes) -> None:
-        """The next frame of a link. RemoteProtocolError: it is refused, and nothing has changed."""
-        if frame and frame[0] == MEMBERSHIP:
-            self._membership(link, frame)
+        """Take the next frame of a link. RemoteProtocolError: it is refused, and nothing has changed."""
+        if frame and frame[0] == CHANGE_MARK:
+            self._change_members(link, frame)
         else:
             message, size = decode(frame)
             if size != len(frame):
                 raise RemoteProtocolError(f"{len(frame) - size} bytes follow the end of a frame")
-            dests = getattr(message, "dests", 0)
-            if dests and message.sender != link and self.protocol not in RELAYING:
-                raise RemoteProtocolError(f"a message of process {message.sender} comes from process {link}")
+            if message.via is not None and message.via != link:
+                raise RemoteProtocolError(f"a message of process {message.via} comes from process {link}")
             effects = self.machine.receive(message)
             self._arrived(message)
             if self._counts_held:
-                self.held[link] += 1
+                self.held_on_link[link] += 1
             if len(effects) == 1 and type(effects[0]) is Deliver:
                 self._deliver(effects[0])
             else:
                 self._perform(effects)
-        self._stage(RECEIVED, link, frame)
-        self.inboxes[link].taken += 1
+        self._stage(FRAME_RECEIVED, link, frame)
+        self.inboxes[link].received_through += 1
         self._in.add(link)
 
     def acknowledge(self, number: int) -> bool:
-        """The application is done with a delivery. False: it was before."""
+        """Note that the application has acknowledged a delivery; False if it had done so before."""
         if not self.forget(number):
             return False
-        self._stage(TAKEN, number)
+        self._stage(DELIVERY_ACKED, number)
         return True
 
     def forget(self, number: int) -> bool:
-        """The same where nothing is kept for after a crash."""
+        """Drop an unacknowledged delivery without an entry, for a node that has no journal."""
         delivery = self.unacknowledged.pop(number, None)
         if delivery is not None:
             self.unacknowledged_bytes -= len(delivery.payload)
         return delivery is not None
 
     def free(self, link: int, number: int) -> bool:
-        """A peer has our frames up to this link number. False: we knew."""
+        """Drop our frames up to this link number, which the peer has; False if they were dropped before."""
         outbox = self.outboxes[link]
         if number <= outbox.acknowledged:
             return False
         outbox.acknowledge(number)
-        self._stage(FREED, link, number.to_bytes(8, "big"))
+        self._stage(FRAMES_FREED, link, number.to_bytes(8, "big"))
         return True
 
     def join(self, name: str, address: str) -> int:
-        """Admit a process; returns its index."""
+        """Admit a process as the registrar; returns its index."""
         if self.registrar != self.me:
             raise LocalProtocolError(
                 f"{self.roster.name(self.registrar)!r} admits new members, so that all are numbered alike"
@@ -201,53 +187,60 @@ class Engine:
         return self._join(name, address)
 
     def leave(self, name: str) -> None:
+        """Record that a process has left for good; if it is this one, say farewell on every link."""
         index = self.roster.index(name)
         if index == self.me:
             if not self.has_left:
                 for link in self.present_links():  # last of all on every link; the machine itself goes on
-                    self._put(link, _leave_frame(index))
+                    self._put(link, changes.encode(MemberLeft(index)))
                 self.has_left = True
-                self._stage(LEFT, index)
+                self._stage(Input.MEMBER_LEFT, index)
             return
         self._leave(index)
 
     def meet(self, link: int, incarnation: bytes) -> None:
+        """Remember which journal a peer has, so that it is refused if it comes back with another."""
         self.incarnations[link] = incarnation
-        self._stage(MET, link, incarnation)
+        self._stage(Input.PEER_MET, link, incarnation)
 
-    # What follows from them.
+    # What follows from the inputs.
 
     @property
     def registrar(self) -> int:
-        return min(set(range(len(self.roster))) - self._gone)
+        """The first process that has not left: the only one that admits others."""
+        return min(set(range(len(self.roster))) - self.gone)
 
     def _names_ever(self) -> set[str]:
         return {self.roster.name(index) for index in range(len(self.roster))}
 
     def present_links(self) -> list[int]:
-        return [link for link in self.outboxes if link not in self._gone]
+        return [link for link in self.outboxes if link not in self.gone]
 
     def is_gone(self, link: int) -> bool:
-        return link in self._gone
+        return link in self.gone
 
     def pending(self) -> list[Held]:
         return self.machine.pending()
 
+    def held_count(self) -> int:
+        """How many messages `pending` lists, without listing them where they are counted anyway."""
+        return sum(self.held_on_link.values()) if self._counts_held else len(self.machine.pending())
+
     def cut(self) -> Batch:
-        """Everything since the last cut, as one batch."""
+        """End the current batch and return it: everything since the last cut."""
         released = {link: self.outboxes[link].last for link in self._out}
-        taken = {link: self.inboxes[link].taken for link in self._in}
-        batch = Batch(b"".join(self._entries), self.time, released, taken, self._fresh)
+        received = {link: self.inboxes[link].received_through for link in self._in}
+        batch = Batch(b"".join(self._entries), self.time, released, received, self._fresh)
         self._entries, self._fresh, self.staged, self.is_dirty = [], [], 0, False
         self._out.clear()
         self._in.clear()
         return batch
 
     def release(self, batch: Batch) -> None:
-        """A batch is durable."""
-        for link, number in batch.released.items():
+        """Note that a batch is durable: its frames may leave, and those it received may be acknowledged."""
+        for link, number in batch.released_through.items():
             self.outboxes[link].release(number)
-        for link, number in batch.taken.items():
+        for link, number in batch.received_through.items():
             self.inboxes[link].durable = number
 
     def _stage(self, kind: int, number: int, *data: bytes) -> None:
@@ -268,7 +261,8 @@ class Engine:
             self.recorder.received(self.events, self.time, message)
 
     def _perform(self, effects: Iterable[Any]) -> None:
-        """Number the frames and deliveries. What we send ourselves arrives at once, after all the rest."""
+        """Number the frames and deliveries that a machine asks for. EngineFault: one of them cannot be
+        encoded although the machine has changed already, so the node must stop."""
         if effects:
             try:
                 self._carry_out(effects)
@@ -276,6 +270,7 @@ class Engine:
                 raise EngineFault(f"cannot carry out what the protocol asks for: {error}") from error
 
     def _carry_out(self, effects: Iterable[Any]) -> None:
+        # What this process sends to itself arrives at once, after all the other effects.
         looped: deque[Any] = deque()
         while True:
             sends = []
@@ -306,62 +301,68 @@ class Engine:
         self.unacknowledged_bytes += len(payload)
         self._fresh.append(delivery)
         if self._counts_held and sender != self.me:
-            self.held[sender] -= 1
+            self.held_on_link[sender] -= 1
         if self.recorder is not None:
             self.recorder.delivered(self.events, self.time, sender, clock)
 
     # Members.
 
-    def _membership(self, link: int, frame: bytes) -> None:
+    def _change_members(self, link: int, frame: bytes) -> None:
+        match changes.decode(frame):
+            case MemberJoined(index, name, address):
+                self._hear_joined(link, index, name, address)
+            case MemberLeft(index):
+                self._hear_left(link, index)
+
+    def _hear_joined(self, link: int, index: int, name: str, address: str) -> None:
         try:
-            kind, index, name, address = json.loads(frame[1:])
-            if not (type(kind) is type(index) is int and isinstance(name, str) and isinstance(address, str)):
-                raise ValueError("wrong types")
-            if kind == JOIN:
-                check_name(name)
-        except (ValueError, TypeError, RecursionError, LocalProtocolError) as error:
+            check_name(name)
+        except LocalProtocolError as error:
             raise RemoteProtocolError(f"not a change of members: {error}") from error
-        if kind == LEAVE and 0 <= index < len(self.roster):
-            if index == self.me:
-                self.farewells.add(link)
-                self.has_left = True
-            elif index not in self._gone:
-                self._leave(index, staged=False)
-        elif kind == JOIN and index == len(self.roster) < self._most and name not in self._names_ever():
+        known = len(self.roster)
+        if index == known < self._most and name not in self._names_ever():
             self._join(name, address, staged=False)
-        elif kind != JOIN or not 0 <= index < len(self.roster) or self.roster.name(index) != name:
-            raise RemoteProtocolError(
-                f"process {link} says that {name!r} is process {index}, and we disagree: "
-                "let one process at a time admit members"
-            )
+        elif index >= known or self.roster.name(index) != name:
+            raise _disagreement(link, index, name)
+
+    def _hear_left(self, link: int, index: int) -> None:
+        if index >= len(self.roster):
+            raise _disagreement(link, index, "")
+        if index == self.me:
+            self.farewells.add(link)
+            self.has_left = True
+        elif index not in self.gone:
+            self._leave(index, staged=False)
 
     def _join(self, name: str, address: str, *, staged: bool = True) -> int:
         index = len(self.roster)
+        frame = changes.encode(MemberJoined(index, name, address))  # refuses what is too long
         self.machine.join(index)  # refuses if the protocol has fixed members; then nothing has changed
         self.roster.join(name)
         if staged:
-            self._stage(JOINED, 0, name.encode(), b"\0", address.encode())
+            self._stage(Input.MEMBER_JOINED, 0, name.encode(), b"\0", address.encode())
         for link in self.present_links():
-            self._put(link, _join_frame(index, name, address))
+            self._put(link, frame)
         self.addresses[name] = address
-        self.outboxes[index], self.inboxes[index], self.held[index] = Outbox(), Inbox(), 0
-        for gone in sorted(self._gone):
-            self._put(index, _leave_frame(gone))
+        self.outboxes[index], self.inboxes[index], self.held_on_link[index] = Outbox(), Inbox(), 0
+        for gone in sorted(self.gone):
+            self._put(index, changes.encode(MemberLeft(gone)))
         return index
 
     def _leave(self, index: int, *, staged: bool = True) -> None:
         self.machine.leave(index)
         self.roster.leave(self.roster.name(index))
-        self._gone.add(index)
+        self.gone.add(index)
         if staged:
-            self._stage(LEFT, index)
+            self._stage(Input.MEMBER_LEFT, index)
+        frame = changes.encode(MemberLeft(index))
         for link in (*self.present_links(), index):  # to the one who leaves: nothing more will come from us
-            self._put(link, _leave_frame(index))
+            self._put(link, frame)
 
     # Surviving.
 
     def replay(self, entries: bytes, time: int) -> None:
-        """Do again what these entries record; everything is durable already."""
+        """Give the inputs of these entries again; they are durable already."""
         self.time = time
         for kind, number, data in read_entries(entries):
             self._redo(kind, number, data)
@@ -369,22 +370,22 @@ class Engine:
 
     def _redo(self, kind: int, number: int, data: bytes) -> None:
         match kind:
-            case 1:  # MULTICAST
+            case Input.MULTICAST:
                 self.multicast(tuple(unpack(int.from_bytes(data[:number], "little"))), data[number:])
-            case 2:  # RECEIVED
+            case Input.FRAME_RECEIVED:
                 self.receive(number, data)
-            case 3:  # TAKEN
+            case Input.DELIVERY_ACKED:
                 self.acknowledge(number)
-            case 4:  # FREED
+            case Input.FRAMES_FREED:
                 upto = int.from_bytes(data, "big")
                 self.outboxes[number].release(upto)
                 self.free(number, upto)
-            case 5:  # JOINED
+            case Input.MEMBER_JOINED:
                 name, _, address = data.partition(b"\0")
                 self._join(name.decode(), address.decode())
-            case 6:  # LEFT
+            case Input.MEMBER_LEFT:
                 self.leave(self.roster.name(number))
-            case 7:  # MET
+            case Input.PEER_MET:
                 self.meet(number, data)
             case _:
                 raise ValueError(f"no input is of kind {kind}")
@@ -399,11 +400,11 @@ class Engine:
         for link, outbox in self.outboxes.items():
             frames = list(outbox.frames())
             blobs += frames
-            links[link] = [outbox.acknowledged, list(map(len, frames)), self.inboxes[link].taken]
+            links[link] = [outbox.acknowledged, list(map(len, frames)), self.inboxes[link].received_through]
         blobs += [delivery.payload for delivery in self.unacknowledged.values()]
         head = {
             "members": [self.roster.name(index) for index in range(len(self.roster))],
-            "gone": sorted(self._gone),
+            "gone": sorted(self.gone),
             "farewells": sorted(self.farewells),
             "left": self.has_left,
             "addresses": self.addresses,
@@ -419,7 +420,7 @@ class Engine:
         return b"".join([len(text).to_bytes(4, "big"), text, *blobs])
 
     def restore(self, data: bytes) -> None:
-        """Become what made this snapshot."""
+        """Replace the state by that of the engine which made this snapshot."""
         size = int.from_bytes(data[:4], "big")
         head = json.loads(data[4 : 4 + size])
         position = 4 + size
@@ -430,7 +431,7 @@ class Engine:
             return data[position - length : position]
 
         self.roster = Roster(head["members"])
-        self._gone, self.farewells = set(head["gone"]), set(head["farewells"])
+        self.gone, self.farewells = set(head["gone"]), set(head["farewells"])
         self.has_left = head.get("left", False)
         for index in head["gone"]:
             self.roster.leave(self.roster.name(index))
@@ -439,34 +440,23 @@ class Engine:
         self.events, self.sent, self.delivered = head["events"], head["sent"], head["delivered"]
         self.machine.restore(take(head["machine"]))
         self.outboxes, self.inboxes = {}, {}
-        for key, (acknowledged, lengths, taken) in head["links"].items():
+        for key, (acknowledged, lengths, received) in head["links"].items():
             self.outboxes[int(key)] = Outbox(acknowledged, [take(length) for length in lengths])
-            self.inboxes[int(key)] = Inbox(taken)
+            self.inboxes[int(key)] = Inbox(received)
         self.unacknowledged = {
             number: Delivery(number, sender, clock, take(length))
             for number, sender, clock, length in head["unacknowledged"]
         }
         self.unacknowledged_bytes = sum(len(each.payload) for each in self.unacknowledged.values())
-        self.held = dict.fromkeys(self.outboxes, 0)
+        self.held_on_link = dict.fromkeys(self.outboxes, 0)
         if self._counts_held:
             for held in self.machine.pending():
                 if held.message.sender != self.me:
-                    self.held[held.message.sender] += 1
+                    self.held_on_link[held.message.sender] += 1
 
 
-def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:
-    position, end = 0, len(entries)
-    while position < end:
-        kind, number, length = HEAD.unpack_from(entries, position)
-        position += HEAD.size + length
-        if position > end:
-            raise ValueError("an entry is cut off")
-        yield kind, number, entries[position - length : position]
-
-
-def _join_frame(index: int, name: str, address: str) -> bytes:
-    return bytes((MEMBERSHIP,)) + json.dumps([JOIN, index, name, address]).encode()
-
-
-def _leave_frame(index: int) -> bytes:
-    return bytes((MEMBERSHIP,)) + json.dumps([LEAVE, index, "", ""]).encode()
+def _disagreement(link: int, index: int, name: str) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        f"process {link} says that {name!r} is process {index}, and we disagree: "
+        "let one process at a time admit members"
+    )

@@ -4,15 +4,15 @@ from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolErro
 
 
 class NodeError(CausalityError):
-    """A node cannot start or go on; nothing that was promised is lost."""
+    """A node cannot start or go on; nothing that it has confirmed is lost."""
 
 
 class JournalError(NodeError):
-    """The journal cannot be used: says which file, why, and what to do."""
+    """The journal cannot be used; the text says which file, why, and what to do."""
 
 
 class EngineFault(NodeError):
-    """An input was half done when something could not be: the node must stop, and forget it by restarting."""
+    """A step failed after the input had changed state; restart to replay the journal."""
 
 
 class NodeClosed(LocalProtocolError):
@@ -20,8 +20,12 @@ class NodeClosed(LocalProtocolError):
 
 
 class NodeFull(LocalProtocolError):
-    """`multicast_nowait` while the outbox is above its limit: wait for `room()`."""
+    """`multicast_nowait` was called while an outbox or the journal is above its limit: wait for `room()`."""
 
 
 class PeerRefused(RemoteProtocolError):
-    """A peer we know by name, but cannot work with: another protocol, other members, or a lost journal."""
+    """A peer is known by name, but runs another protocol, lists other members, or has lost its journal."""
+
+
+class IdentityError(CausalityError):
+    """A key or certificate cannot be used or made; the text says which file and what to do."""

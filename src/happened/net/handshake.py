@@ -29,7 +29,9 @@ KEY_SIZE = 32
 PROOF_SIZE = hashlib.sha256().digest_size
 TAG_SIZE = 16
 MAX_NAME = 255
-"""Bytes of UTF-8."""
+"""Bytes of a name in UTF-8."""
+URI_SCHEME = "happened:"
+"""A certificate names a process by a URI: this, and the name, quoted."""
 MAX_HELLO = len(MAGIC) + 4 + NONCE_SIZE + 2 * (1 + MAX_NAME)
 
 
@@ -81,7 +83,7 @@ class _Phase(Enum):
 
 
 class Handshake:
-    """One end of a connection: feed `receive` with what arrives, send what it returns; `peer` ends it."""
+    """One end of a handshake: give `receive` what arrives and send what it returns, until `peer` is set."""
 
     def __init__(
         self,
@@ -93,7 +95,8 @@ class Handshake:
         key: bytes = b"",
         certified: str | None = None,
     ) -> None:
-        """`wanted`: whom an initiator calls; None answers calls. `certified`: the peer certificate's name."""
+        """`wanted` is whom an initiator calls, None for the end that was called; `certified` is the name in
+        the peer's certificate."""
         if len(nonce) != NONCE_SIZE:
             raise LocalProtocolError(f"a nonce has {NONCE_SIZE} bytes, not {len(nonce)}")
         if mode is Mode.SHARED_KEY and len(key) < KEY_SIZE:
@@ -118,16 +121,16 @@ class Handshake:
         self.channel: Channel = Channel()
 
     def begin(self) -> bytes:
-        """What to send first; a responder says nothing before it is spoken to."""
+        """What to send first: nothing, for the end that was called."""
         return self._hello
 
     @property
     def rest(self) -> bytes:
-        """What arrived after the handshake's own bytes: the beginning of the frames."""
+        """The bytes that arrived behind the handshake's own: the beginning of the frames."""
         return bytes(self._buffer) if self._phase is _Phase.DONE else b""
 
     def receive(self, data: bytes) -> bytes:
-        """What to answer. Raises HandshakeError; from then on nothing is accepted any more."""
+        """Take bytes that arrived; returns the answer to send. After a HandshakeError nothing is accepted."""
         if self._phase is _Phase.FAILED:
             raise LocalProtocolError("this handshake has failed; a new connection needs a new one")
         self._buffer += data
@@ -153,7 +156,8 @@ class Handshake:
         return taken
 
     def _take_hello(self) -> bytes | None:
-        """A whole hello off the buffer, None if more must come. Wrong bytes fail at once, not at the end."""
+        """Take a whole hello off the buffer; None if more bytes must come. Wrong bytes fail as soon as they
+        are there, not when the hello is complete."""
         held = self._buffer
         start = bytes(held[: len(MAGIC)])
         if start != MAGIC[: len(start)]:
@@ -180,7 +184,7 @@ class Handshake:
         return self._take(end) if len(held) >= end else None
 
     def _greet(self, hello: bytes) -> bytes:
-        """Check who speaks and to whom; what to answer."""
+        """Check who speaks and to whom; returns the answer to send."""
         end = 9 + NONCE_SIZE + hello[8 + NONCE_SIZE]
         peer, to = _read_name(hello[9 + NONCE_SIZE : end]), _read_name(hello[end + 1 :])
         if to != self._me:
@@ -215,13 +219,14 @@ class Handshake:
         return self._derive("proof", initiator=True) if self._initiator else b""
 
     def _derive(self, purpose: str, *, initiator: bool) -> bytes:
-        """What only holders of the key can make: its own for each purpose, direction and pair of hellos."""
+        """A secret that only holders of the key can make, different for each purpose, direction and pair of
+        hellos."""
         label = f"happened {VERSION} {purpose} {'initiator' if initiator else 'responder'}\0".encode()
         return hmac.digest(self._key, label + self._transcript, "sha256")
 
 
 class Channel:
-    """Frames as they are: TLS authenticates below us, plaintext does not."""
+    """Leaves frames as they are: TLS authenticates them below us, and plaintext mode does not."""
 
     overhead = 0
 
@@ -233,10 +238,10 @@ class Channel:
 
 
 class SealedChannel(Channel):
-    """Frames with a tag over their number in this direction of this session, and their bytes.
+    """Adds to each frame a tag over its bytes and its number in this direction of this session.
 
-    The number is not sent: a stream keeps the order, so both ends count. A frame that is altered, repeated,
-    left out, moved, or of another session or direction has the wrong tag.
+    The number is not sent, because a stream keeps the order and both ends count. A frame that is altered,
+    repeated, left out, moved, or of another session or direction has the wrong tag.
     """
 
     overhead = TAG_SIZE
@@ -264,7 +269,7 @@ def _tag(key: bytes, number: int, frame: bytes) -> bytes:
 
 
 def check_name(name: str) -> str:
-    """A process's name as links carry it; LocalProtocolError says what is wrong with it."""
+    """Return a process's name if links can carry it; LocalProtocolError says what is wrong with it."""
     if not name or not name.isprintable() or len(name.encode(errors="replace")) > MAX_NAME:
         raise LocalProtocolError(f"{name!r} is no name of a process: 1 to {MAX_NAME} bytes, all printable")
     return name

@@ -1,7 +1,7 @@
-"""Keys and certificates: how the links of a node are guarded, read from files and checked before use.
+"""Guards made from files: keys and certificates, which are checked before they are used.
 
     SharedKey     one secret file for all; frames are authenticated, not encrypted (see `handshake`)
-    MutualTls     TLS 1.3, both ends verified against the group's own authority
+    MutualTls     TLS 1.3; both ends are verified against the group's own authority
 
 A certificate names one process, as the URI `happened:NAME`, or as its only DNS name where another authority
 issued it; wildcards and the common name count for nothing. There is no revocation: certificates are
@@ -17,15 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from ..core.errors import CausalityError
-from .handshake import KEY_SIZE, NONCE_SIZE, Handshake, HandshakeError, Mode, Reason, check_name
+from .errors import IdentityError
+from .handshake import KEY_SIZE, NONCE_SIZE, URI_SCHEME, Handshake, HandshakeError, Mode, Reason, check_name
 
-URI_SCHEME = "happened:"
 AUTHORITY_CERTIFICATE, AUTHORITY_KEY = "ca.pem", "ca.key"
-
-
-class IdentityError(CausalityError):
-    """A key or certificate cannot be used or made; says which file and what to do."""
 
 
 class SharedKey:
@@ -34,7 +29,7 @@ class SharedKey:
     local_only = False
 
     def __init__(self, key: bytes | str | Path) -> None:
-        """The key itself, or the file `happened keygen` wrote."""
+        """`key` is the key itself, or the path of a file that `happened keygen` wrote."""
         self._key = key if isinstance(key, bytes) else read_key(Path(key))
 
     def tls(self, *, server: bool) -> ssl.SSLContext | None:
@@ -50,7 +45,7 @@ class MutualTls:
     local_only = False
 
     def __init__(self, me: str, *, authority: str | Path, certificate: str | Path, key: str | Path) -> None:
-        """From PEM files; the certificate must be `me`'s, valid now, and issued by `authority`."""
+        """Read PEM files; IdentityError unless the certificate is `me`'s, valid now and of that authority."""
         files = (Path(authority), Path(certificate), Path(key))
         _refuse_exposed(files[2])
         self._server = _context(ssl.PROTOCOL_TLS_SERVER, *files)
@@ -96,7 +91,7 @@ def _context(protocol: int, authority: Path, certificate: Path, key: Path) -> ss
 
 
 def _own_certificate(server: ssl.SSLContext, client: ssl.SSLContext, path: Path) -> Mapping[str, Any]:
-    """Our certificate as a peer would see it: both contexts shake hands in memory, with every check on."""
+    """Our certificate as a peer sees it: the two contexts shake hands in memory, with every check on."""
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     calling = client.wrap_bio(to_client, to_server)
     called = server.wrap_bio(to_server, to_client, server_side=True)
@@ -114,7 +109,8 @@ def _own_certificate(server: ssl.SSLContext, client: ssl.SSLContext, path: Path)
 
 
 def certified_name(certificate: Mapping[str, Any]) -> str:
-    """The one process a verified certificate speaks for; HandshakeError if none or several."""
+    """The name of the one process that a verified certificate is for; HandshakeError if it names none or
+    several."""
     names = certificate.get("subjectAltName", ())
     own = [value for kind, value in names if kind == "URI" and value.startswith(URI_SCHEME)]
     found = [unquote(uri[len(URI_SCHEME) :]) for uri in own] or [v for kind, v in names if kind == "DNS"]
@@ -124,7 +120,7 @@ def certified_name(certificate: Mapping[str, Any]) -> str:
 
 
 def make_key(path: Path) -> None:
-    """Write a fresh shared key where nothing is yet."""
+    """Write a fresh shared key to a file that does not exist yet."""
     _write_private(path, secrets.token_hex(KEY_SIZE).encode() + b"\n")
 
 
@@ -185,7 +181,7 @@ def _read(path: Path) -> bytes:
 
 
 def _refuse_exposed(path: Path) -> None:
-    """A key that everyone on the machine can read is no secret."""
+    """Raise IdentityError if everyone on the machine can read this key."""
     try:
         exposed = path.stat().st_mode & 0o007
     except OSError as error:
@@ -209,7 +205,7 @@ def _write_private(path: Path, data: bytes) -> None:
 
 
 def _write_new(path: Path, data: bytes, mode: int) -> None:
-    """Created with its mode: there is no instant at which others could open it."""
+    """Create a file with its mode, so that there is no instant at which others could open it."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:

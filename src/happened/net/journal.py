@@ -10,11 +10,11 @@ Promises   a batch is there whole or not at all; what `append` has returned from
            is opened. One process at a time has a journal open.
 Leaves out damage to the last few megabytes, which SQLite keeps in its write-ahead log until a checkpoint:
            it takes a damaged end of that log for one that was never written. Peers find out: they have
-           frames that a shortened journal does not know, and refuse the node (node.py).
+           frames that a shortened journal does not know, and refuse the node (membership.py).
 Bounds     `append` with a snapshot, then `forget`, keeps the file to what came after the snapshot.
 
-Used from one thread at a time; the node runs `append` and `forget` in a thread of their own, so that the
-event loop goes on during a flush and the next batch grows meanwhile: that is the group commit.
+It is used from one thread at a time. commits.py runs `append` and `forget` in a thread of their own, so that
+the event loop goes on during a flush.
 """
 
 import json
@@ -41,7 +41,7 @@ CREATE TABLE snapshots (after INTEGER PRIMARY KEY, state BLOB NOT NULL, checksum
 
 
 class Identity(NamedTuple):
-    """Whose state a journal holds; a node that differs in any of these is another one."""
+    """Whose state a journal holds: a node that differs in any of these fields may not use it."""
 
     name: str
     protocol: str
@@ -50,11 +50,11 @@ class Identity(NamedTuple):
 
 
 class Journal:
-    """`flush` asks the disk to have each batch before it counts; `max_pages` bounds the file."""
+    """An open journal. With `flush`, each batch waits for the disk; `max_pages` bounds the file."""
 
     def __init__(self, path: Path, *, flush: bool = True, max_pages: int | None = None) -> None:
         self.path = path
-        self.bytes = 0  # of entries since the snapshot that `load` would begin with
+        self.bytes = 0  # of entries since the snapshot that a replay would begin with
         self._last = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,8 @@ class Journal:
             raise self._damaged("; ".join(problems))
 
     def open(self, identity: Identity) -> bytes:
-        """The incarnation kept in this journal, drawn now if it is new; refused if it is another node's."""
+        """Return the incarnation kept in this journal, which is drawn now if the journal is new. Raises
+        JournalError if it is another node's."""
         wanted = {key: json.dumps(value) for key, value in identity._asdict().items()}
         try:
             found = dict(self._db.execute("SELECT key, value FROM meta"))
@@ -118,7 +119,7 @@ class Journal:
             raise self._damaged(f"meta: {error!r}") from error
 
     def snapshot(self) -> bytes | None:
-        """The state to begin with; None: from nothing. Call before `batches`.
+        """The state that a replay begins with, None if it begins with nothing. Call this before `batches`.
 
         A snapshot counts once the batches up to it are forgotten, its own among them.
         """
@@ -156,7 +157,7 @@ class Journal:
             raise self._explained(error) from error
 
     def append(self, time: int, entries: bytes, snapshot: bytes | None = None) -> int:
-        """Make a batch durable, and the state after it if given; returns the batch's number."""
+        """Make a batch durable, and a snapshot of the state after it if given; returns its number."""
         number = self._last + 1
         try:
             run = self._db.execute
@@ -174,7 +175,7 @@ class Journal:
         return number
 
     def forget(self, after: int) -> None:
-        """Keep the snapshot after this batch and what follows it."""
+        """Delete the batches up to this one, and older snapshots than the one after it."""
         try:
             self._db.execute("BEGIN")
             self._db.execute("DELETE FROM batches WHERE number <= ?", (after,))

@@ -1,4 +1,4 @@
-"""How much a node takes on before it makes others wait."""
+"""The limits above which a node makes its application or its peers wait, or refuses."""
 
 from dataclasses import dataclass, fields
 
@@ -13,10 +13,11 @@ class Limits:
     frame: int = MAX_FRAME
     """Bytes of one frame, with its control information; a longer one ends the link."""
     peers: int = 1023
+    """Other processes that a node talks with."""
     outbox: int = 64 << 20
     """Bytes not acknowledged by one peer; above it `multicast` waits, also for a peer that is away."""
     held: int = 10_000
-    """Messages that arrived and wait for others; above it, only links that may release them are read."""
+    """Messages that arrived and wait for others; above it, links that have some are not read."""
     undelivered: int = 10_000
     """Messages the application has not acknowledged; above it, no link is read."""
     undelivered_bytes: int = 256 << 20
@@ -24,7 +25,7 @@ class Limits:
     staged: int = 8 << 20
     """Bytes of inputs that wait for the journal; above it, no link is read and `multicast` waits."""
     strangers: int = 64
-    """Connections that have not said who they are; one more ends the oldest."""
+    """Connections that have not said who they are; one more ends the oldest of them."""
     handshake: float = 10.0
     """Seconds until a connection must have said who it is."""
     heartbeat: float = 5.0

@@ -1,9 +1,9 @@
 """The two ends of a reliable FIFO link, without the wire between them.
 
 Invariant  the frames of a link are numbered 1, 2, … by its sender. An outbox holds exactly those that are
-           not acknowledged, each with the number it was given; of these, the first `open` are *released*:
-           their cause is journaled, so they may be seen by others. An inbox takes each number once and in
-           order, and acknowledges none before it is journaled.
+           not acknowledged, each with the number it was given; those up to number `released` may be seen
+           by others, because their cause is journaled. An inbox takes each number once and in order, and
+           acknowledges none before it is journaled.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from ..core.errors import RemoteProtocolError
 
 
 class Outbox:
-    """`bytes` counts what is not acknowledged, released or not."""
+    """The sending end: `bytes` is the size of all frames that are not acknowledged, released or not."""
 
     __slots__ = ("_frames", "acknowledged", "bytes", "last", "released")
 
@@ -29,17 +29,18 @@ class Outbox:
         return len(self._frames)
 
     def put(self, frame: bytes) -> int:
-        """Number a frame; it is not released yet."""
+        """Append a frame, which is not released yet; returns its number."""
         self._frames.append(frame)
         self.bytes += len(frame)
         self.last += 1
         return self.last
 
     def release(self, number: int) -> None:
+        """Let the frames up to this number be seen."""
         self.released = max(self.released, min(number, self.last))
 
     def acknowledge(self, number: int) -> None:
-        """Forget what is durable elsewhere."""
+        """Drop the frames up to this number, which are durable elsewhere."""
         if number > self.released:
             raise RemoteProtocolError(f"frame {number} is acknowledged, and {self.released} were sent")
         while self.acknowledged < number:
@@ -47,8 +48,8 @@ class Outbox:
             self.acknowledged += 1
 
     def after(self, number: int, most_bytes: int) -> list[tuple[int, bytes]]:
-        """Released frames beyond `number` and what is acknowledged: at least one if there is one, then about
-        `most_bytes` at most."""
+        """The released frames after `number` that are not acknowledged, with their numbers: at least one if
+        there is one, and no more once `most_bytes` are reached."""
         number = max(number, self.acknowledged)
         taken = []
         frames = islice(self._frames, number - self.acknowledged, self.released - self.acknowledged)
@@ -64,16 +65,18 @@ class Outbox:
 
 
 class Inbox:
-    """How far a peer's frames have come."""
+    """The receiving end: how far a peer's frames have come."""
 
-    __slots__ = ("durable", "taken")
+    __slots__ = ("durable", "received_through")
 
-    def __init__(self, taken: int = 0) -> None:
-        self.taken = taken  # the machine has had frames up to this number
-        self.durable = taken  # the journal too
+    def __init__(self, received_through: int = 0) -> None:
+        self.received_through = received_through  # the engine has had frames up to this number
+        self.durable = received_through  # and the journal up to this one
 
     def is_new(self, number: int) -> bool:
-        """Whether to take this frame; False if it came before."""
-        if number > self.taken + 1:
-            raise RemoteProtocolError(f"frame {number} follows {self.taken}: those between are missing")
-        return number > self.taken
+        """Whether a frame of this number is the next one; False if it came before."""
+        if number > self.received_through + 1:
+            raise RemoteProtocolError(
+                f"frame {number} follows {self.received_through}: those between are missing"
+            )
+        return number > self.received_through

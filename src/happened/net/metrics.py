@@ -19,7 +19,7 @@ Numbers = Mapping[str, Any]
 
 
 def render(numbers: Numbers, *, node: str) -> str:
-    """Numbers by name; a mapping of mappings (per peer, say) gets one label, named after its key's singular.
+    """Render numbers by name; a mapping of mappings (per peer, say) gets a label, its key's singular.
 
     {"sent": 7, "peers": {"bob": {"held": 1}}} becomes happened_sent and happened_peer_held{peer="bob"}.
     What is neither a number nor such a mapping is left out.

@@ -1,4 +1,4 @@
-"""Links over NATS JetStream: frames go to a broker that keeps them, and come from it when their receiver can.
+"""Links over NATS JetStream: a broker keeps the frames until their receiver has journaled them.
 
     stream      one, durable, a work queue: what its receiver has journaled is deleted
     subject     STREAM.to.from, so that a broker's permissions can keep processes from speaking for others:
@@ -43,19 +43,21 @@ IN_HAND = 32
 PUBLISH_SECONDS = 5.0
 PULL_SECONDS = 5.0
 REDELIVERY_SECONDS = 3.0
-"""After this long without an acknowledgement the broker hands a message over again: a restarted node waits so
-long for what its predecessor had in hand."""
+"""After this long without an acknowledgement the broker hands a message over again: a restarted node waits
+this long for what it had in hand before."""
 RETRY_SECONDS = 0.5
 DUPLICATES_SECONDS = 120.0
 GAP_SECONDS = 10.0
-"""A frame that is missing for so long, with later ones in hand, is told about: the broker has lost it, or the
-journal has lost that it came."""
+"""A frame that is missing for this long while later ones are in hand is logged: the broker has lost it, or
+the journal has lost that it came."""
 HELLO = "Happened-Hello"
 EXPIRED = "408"
 """The status of a request for which nothing more came; others mean that the consumer is gone or has moved."""
 
 
 class NatsTransport:
+    """The links of one node through the stream `stream` of a NATS cluster."""
+
     def __init__(
         self,
         servers: str | Sequence[str] = "nats://127.0.0.1:4222",
@@ -65,7 +67,7 @@ class NatsTransport:
         start_seconds: float = 30.0,
         **options: Any,
     ) -> None:
-        """`replicas`: how many servers of a cluster keep the stream. Further options: `nats.connect`'s."""
+        """`replicas` servers of a cluster keep the stream; further options go to `nats.connect`."""
         self._servers = [servers] if isinstance(servers, str) else list(servers)
         self._stream = _token(stream)
         self._replicas = replicas
@@ -129,7 +131,7 @@ class NatsTransport:
             except nats.js.errors.BadRequestError as error:
                 raise NodeError(f"stream {self._stream!r} cannot be used: {error.description}") from None
             except (nats.js.errors.ServiceUnavailableError, nats.errors.Error):
-                # A cluster that has no leader yet; `start_seconds` is the end of it.
+                # The cluster has no leader yet; `start` gives up after `start_seconds`.
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _note_error(self, error: Exception) -> None:
@@ -138,14 +140,14 @@ class NatsTransport:
 
     @property
     def max_payload(self) -> int:
-        """Of what the server takes, a sixteenth is for control information and headers."""
+        """What the server takes, less a sixteenth for control information and headers."""
         return MAX_FRAME if self._client is None else self._client.max_payload * 15 // 16
 
     def check_address(self, peer: str, address: str) -> None:
         pass
 
     def add_peer(self, peer: str, address: str) -> None:
-        """The address does not matter: everyone is at the broker."""
+        """Talk with a process; its address does not matter, since everyone is at the broker."""
         self._peers.add(peer)
         if self._client is not None:
             self._open(peer)
@@ -193,7 +195,7 @@ class NatsTransport:
 
 
 class _Link:
-    """Both directions between us and one peer."""
+    """Both directions of the link between us and one peer."""
 
     def __init__(self, host: Host, peer: str, client: Any, stream: str, replicas: int) -> None:
         self._host, self._peer, self._client = host, peer, client
@@ -216,7 +218,7 @@ class _Link:
         self._awake.set()
 
     async def _keep(self, act: Callable[[], Awaitable[None]]) -> None:
-        """A link ends with its node only: whatever else happens is told, and it begins again."""
+        """Run one task of the link for ever: an error is logged, and the task begins again."""
         while True:
             try:
                 await act()
@@ -227,7 +229,7 @@ class _Link:
     # Outgoing.
 
     async def _publish(self) -> None:
-        """Keep a window of publications under way, in order; report the oldest when it is acknowledged."""
+        """Keep a window of publications under way, in order, and report each that is acknowledged."""
         under_way: deque[tuple[int, asyncio.Future[Any]]] = deque()
         window = 1
         published = self._host.outbox(self._peer).acknowledged
@@ -274,7 +276,7 @@ class _Link:
     # Incoming.
 
     async def _pull(self) -> None:
-        """Ask for messages while we may, and take them as they come."""
+        """Ask the broker for messages while the link is not paused, and take them as they come."""
         me, peer = _token(self._host.name), _token(self._peer)
         # A consumer's name may hold less than a subject; the two subjects say whose it is.
         consumer = f"{me}-from-{peer}".replace("%", "=")
@@ -325,12 +327,12 @@ class _Link:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _take(self, message: Any) -> None:
-        """Hand over what is next, keep what is early."""
+        """Hand the next frames to the node, and keep those that are early."""
         host, peer = self._host, self._peer
         try:
             frames, hello = _read_batch(message), message.headers[HELLO]
             told = _read_hello(hello)
-        except RemoteProtocolError as error:  # it will never be anything else
+        except RemoteProtocolError as error:  # the message is no better when it comes again
             host.disconnected(peer, False, str(error))
             with contextlib.suppress(nats.errors.Error):
                 await message.term()
@@ -342,9 +344,7 @@ class _Link:
                 host.connected(peer, False)
             self._in_hand[frames[0][0]] = (frames[-1][0], frames, message)
             before = 0
-            while before < host.expects(
-                peer
-            ):  # a node that has failed takes nothing, and expects what it did
+            while before < host.expects(peer):  # a node that has stopped takes nothing: then this ends
                 before = host.expects(peer)
                 host.arrived(peer, self._next(before))
         except RemoteProtocolError as error:  # unacknowledged, it comes again: the cause may be mended
@@ -356,6 +356,7 @@ class _Link:
         self.durable()
 
     def _look_for_gap(self) -> None:
+        """Log a frame that later ones have waited for too long."""
         now, expected = asyncio.get_running_loop().time(), self._host.expects(self._peer)
         if not any(first > expected for first in self._in_hand):
             self._awaited = None
@@ -380,7 +381,7 @@ class _Link:
         self._journaled.set()
 
     async def _acknowledge(self) -> None:
-        """Tell the broker what is journaled. If that is lost, the message comes again, and so do we."""
+        """Tell the broker what is journaled. If that is lost, the message comes again, and so does this."""
         while True:
             await self._journaled.wait()
             self._journaled.clear()
@@ -417,5 +418,5 @@ def _read_hello(text: str) -> Hello:
 
 
 def _token(name: str) -> str:
-    """A name as one token of a subject."""
+    """Quote a name so that it is one token of a subject."""
     return quote(name, safe="").replace(".", "%2E").replace("~", "%7E")

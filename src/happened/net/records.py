@@ -1,4 +1,4 @@
-"""What TCP links carry after the handshake, as bytes.
+"""The bytes that TCP links carry after the handshake.
 
     record   length of the sealed rest (4 bytes), the rest: frames, sealed together
     frame    length of the body (4 bytes), number (8 bytes), body
@@ -20,11 +20,12 @@ FRAME = struct.Struct(">IQ")
 RECORD_BYTES = 256 << 10
 """About how much goes into one record; more only if one frame is longer."""
 MAX_CONTROL = 1 << 20
+"""Bytes of one control frame."""
 MAX_HELLO_MEMBERS = 4096
 
 
 class Records:
-    """Takes records off a stream; what is not a whole one is kept, `limit` bytes at most."""
+    """Takes whole records of at most `limit` bytes off a stream, and keeps the beginning of the next."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -52,6 +53,7 @@ class Records:
 
 
 def frames_in(record: bytes, limit: int) -> list[tuple[int, bytes]]:
+    """The numbers and bodies of a record's frames; RemoteProtocolError if it is not made of whole ones."""
     frames = []
     position, end = 0, len(record)
     unpack, size = FRAME.unpack_from, FRAME.size
@@ -68,6 +70,7 @@ def frames_in(record: bytes, limit: int) -> list[tuple[int, bytes]]:
 
 
 def frames_out(frames: Iterable[tuple[int, bytes]]) -> bytes:
+    """The frames with these numbers and bodies, as one string of bytes."""
     parts = []
     pack = FRAME.pack
     for number, frame in frames:
@@ -77,6 +80,7 @@ def frames_out(frames: Iterable[tuple[int, bytes]]) -> bytes:
 
 
 def control(**said: Any) -> bytes:
+    """A frame for the link itself; without arguments, a sign of life."""
     body = json.dumps(said, separators=(",", ":")).encode() if said else b""
     return FRAME.pack(len(body), 0) + body
 

@@ -1,14 +1,15 @@
 """Links over TCP: a connection for each direction of each pair of processes.
 
-The sender of a link calls; frames go from caller to called, acknowledgements come back. After the handshake
-(who are you), both say hello (can we work together) and the called one what it `have`s: the caller goes on
-after that. A connection that fails in any way is closed, and the caller calls again, later and later.
+The sender of a link calls; frames go from caller to called, and acknowledgements come back. After the
+handshake (who are you), both say hello (can we work together), and the called end says which frames it has:
+the caller goes on after those. A connection that fails in any way is closed, and the caller calls again after
+a delay that grows.
 
-Promises   those of transport.py. A peer is who the guard says it is; a name that is not a peer's, a second
-           node of a peer's name with another incarnation, bytes that break a rule: the connection ends, the
-           reason is told once, other links do not notice.
-Bounds     per connection one record being received and about one being sent; `limits.strangers`
-           connections that have not said who they are, each for `limits.handshake` seconds.
+Promises   those of transport.py. A peer is who the guard says it is. A name that is not a peer's, a second
+           node of a peer's name with another incarnation, or bytes that break a rule end the connection; the
+           reason is logged once, and other links do not notice.
+Bounds     a connection holds one record being received and about one being sent. At most `limits.strangers`
+           connections have not said who they are, each for `limits.handshake` seconds.
 """
 
 import asyncio
@@ -41,10 +42,11 @@ from .transport import Guard, Host
 WRITE_AHEAD = 1 << 20
 """Bytes that may wait in a connection's write buffer."""
 SILENT_BEATS = 3
+"""Heartbeats without a sign of life after which a connection ends."""
 
 
 class TcpTransport:
-    """`listen` is "host:port", port 0 for any; `address` says which it became."""
+    """The TCP links of one node. `listen` is "host:port", port 0 for any; `address` is what it became."""
 
     def __init__(self, listen: str, guard: Guard, limits: Limits | None = None) -> None:
         self._listen = split_address(listen)
@@ -148,19 +150,21 @@ class TcpTransport:
                 "shared key, or allow plaintext anywhere by name"
             )
 
-    # What connections tell.
+    # What connections report.
 
     def stranger(self, connection: "_Connection") -> None:
+        """A connection was accepted, and has not said who it is."""
         self._strangers[connection] = None
         if len(self._strangers) > self._limits.strangers:
             oldest = next(iter(self._strangers))
             oldest.end("too many connections that have not said who they are")
 
     def known(self, connection: "_Connection") -> None:
+        """A connection has said who it is, and hello."""
         self._strangers.pop(connection, None)
 
     def welcome(self, connection: "_Called", peer: str) -> None:
-        """From now on this is the peer's link to us; an older connection of it is dead or replaced."""
+        """Make this connection the peer's link to us; an older connection of that peer ends."""
         before = self._called.get(peer)
         self._called[peer] = connection
         if before is not None and before is not connection:
@@ -169,6 +173,7 @@ class TcpTransport:
             connection.pause_reading()
 
     def forgotten(self, connection: "_Connection") -> None:
+        """A connection has ended."""
         self._strangers.pop(connection, None)
         if connection.peer and self._called.get(connection.peer) is connection:
             del self._called[connection.peer]
@@ -186,7 +191,7 @@ class TcpTransport:
 
 
 class _Connection(asyncio.Protocol):
-    """What both ends do: handshake, records, signs of life."""
+    """What both ends of a connection do: the handshake, records, signs of life."""
 
     outgoing: bool
 
@@ -240,7 +245,7 @@ class _Connection(asyncio.Protocol):
             self._refuse(error)
 
     def _shake_hands(self, data: bytes) -> bytes:
-        """What is left once we know our peer."""
+        """Take bytes of the handshake; returns those that follow it, once we know our peer."""
         self._transport.write(self._handshake.receive(data))
         peer = self._handshake.peer
         if peer is None:
@@ -252,13 +257,15 @@ class _Connection(asyncio.Protocol):
         return self._handshake.rest
 
     def _introduced(self) -> None:
-        """The peer is authenticated."""
+        """Speak first, if it is for this end to do so: the peer has just been authenticated."""
         raise NotImplementedError
 
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
+        """Take the frames of one record."""
         raise NotImplementedError
 
     def _agree(self) -> None:
+        """Both ends have said hello and can work together."""
         self._agreed = True
         self._owner.known(self)
         if self._timer is not None:
@@ -276,6 +283,7 @@ class _Connection(asyncio.Protocol):
             self.write(control(**said))
 
     def end(self, reason: str) -> None:
+        """Close the connection, for a reason that is logged unless it is empty."""
         if not self._ended:
             self._ended = True
             self._reason = reason
@@ -340,7 +348,8 @@ class _Called(_Connection):
         self._unsaid: int | None = None
 
     def acknowledge(self, number: int) -> None:
-        """To a caller that does not read, only the last one, once it does."""
+        """Acknowledge frames up to this number; a caller that does not read gets the last number once it
+        does."""
         if self._may_write:
             self.say(have=number)
         else:
@@ -425,7 +434,7 @@ class _Outgoing(_Connection):
 
 
 class _Caller:
-    """Keeps a connection to one peer."""
+    """Keeps a connection to one peer: makes it, and makes it again when it is lost."""
 
     def __init__(self, owner: TcpTransport, peer: str, where: str, port: int) -> None:
         self._owner = owner
@@ -493,7 +502,7 @@ class _Caller:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """ "host:port"; an IPv6 host in brackets."""
+    """Take "host:port" apart, where an IPv6 host is in brackets; NodeError if it is no such address."""
     host, colon, port = address.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise NodeError(f"{address!r} is no address: write host:port, such as 127.0.0.1:7001 or [::1]:7001")

@@ -29,11 +29,11 @@ class Hello(NamedTuple):
     """What two nodes tell each other before frames flow, beyond who they are.
 
     `incarnation` names one life of a process's state: it is drawn when a journal is made and kept in it. A
-    process that comes back with another one has lost its clocks, and whoever knew it must not go on.
+    process that comes back with another incarnation has lost its clocks, and whoever knew it must refuse it.
     """
 
     incarnation: bytes
-    knows: bytes  # the incarnation of the other that it has dealt with so far; empty: none
+    knows: bytes  # the other's incarnation as the speaker knows it; empty: they have not met
     protocol: str  # of ordering
     members: tuple[str, ...]  # everybody there ever was, in order of their indices
 
@@ -48,7 +48,8 @@ class Host(Protocol):
         """What we tell this peer about ourselves."""
 
     def meet(self, peer: str, hello: Hello) -> None:
-        """A peer, authenticated by the transport, says this. Raises PeerRefused if we cannot work with it."""
+        """Take the hello of a peer that the transport has authenticated. Raises PeerRefused if we cannot work
+        with it."""
 
     def outbox(self, peer: str) -> Outbox:
         """The frames for a peer that may leave now, and are not acknowledged."""
@@ -71,28 +72,31 @@ class Host(Protocol):
         those before it are taken, and the link is to be closed (or the frame refused)."""
 
     def connected(self, peer: str, outgoing: bool) -> None:
-        """For logs and statistics."""
+        """A connection can carry frames; this is for logs and statistics."""
 
     def disconnected(self, peer: str, outgoing: bool, reason: str) -> None:
-        """For logs and statistics. A peer may be the address of somebody who never said a name."""
+        """A connection has ended or could not be made; this is for logs and statistics. `peer` is an address
+        if the other end never said its name."""
 
 
 class Transport(Protocol):
+    """What carries a node's frames, as the node sees it."""
+
     async def start(self, host: Host) -> None:
-        """Returns when peers can reach us; raises if that cannot be."""
+        """Return when peers can reach us; NodeError says why they cannot."""
 
     @property
     def max_payload(self) -> int:
-        """Bytes: a frame with a longer payload may never leave."""
+        """The longest payload, in bytes, whose frame is sure to fit."""
 
     def check_address(self, peer: str, address: str) -> None:
-        """Raises NodeError if `add_peer` would."""
+        """Raise NodeError if `add_peer` would."""
 
     def add_peer(self, peer: str, address: str) -> None:
-        """A process that we may talk with from now on; before `start` or after it."""
+        """Talk with this process from now on. May be called before `start` or after it."""
 
     def remove_peer(self, peer: str) -> None:
-        """Close its link; it is not welcome any more."""
+        """Close the links with a process, and refuse it from now on."""
 
     def wake(self, peer: str) -> None:
         """There is something new in `host.outbox(peer)`."""
@@ -103,7 +107,8 @@ class Transport(Protocol):
     def pause(self, peer: str) -> None:
         """Take no more frames from this peer until `resume`; a little more may still come."""
 
-    def resume(self, peer: str) -> None: ...
+    def resume(self, peer: str) -> None:
+        """Take frames from this peer again."""
 
     async def close(self) -> None:
         """Stop at once; whatever is not acknowledged stays in the outboxes."""
@@ -120,12 +125,12 @@ class Guard(Protocol):
         """The context of every connection we accept (server) or make; None: no TLS."""
 
     def handshake(self, me: str, wanted: str | None, tls: Any) -> Handshake:
-        """For one new connection; `wanted` is whom we called, None if we were called. `tls` is the
-        connection's ssl object, None without TLS."""
+        """The handshake of one new connection. `wanted` is whom we called, None if we were called; `tls` is
+        the connection's ssl object, None without TLS."""
 
 
 class Plaintext:
-    """No authentication and no secrecy: names are believed. For one machine, unless `anywhere` is said."""
+    """A guard that believes every name and hides nothing; for loopback only, unless `anywhere` is true."""
 
     def __init__(self, *, anywhere: bool = False) -> None:
         self.local_only = not anywhere

@@ -93,10 +93,10 @@ class Parking(Generic[M]):
 
     def refill(self, held: Iterable[tuple[M, int]], lacks: Callable[[M], Want | None]) -> None:
         """Hold exactly these (message, since)."""
-        self._held = {(message.sender, message.clock): Parked(message, since) for message, since in held}
-        self._lanes, self._woken = {}, []
-        for key, (message, _) in self._held.items():
-            want = lacks(message)
+        parked = {(message.sender, message.clock): Parked(message, since) for message, since in held}
+        wants = {key: lacks(message) for key, (message, _) in parked.items()}
+        self._held, self._lanes, self._woken = parked, {}, []
+        for key, want in wants.items():
             if want is not None:
                 self.park(key, want)
             else:  # no machine holds what lacks nothing; should a snapshot claim so, it goes with the next

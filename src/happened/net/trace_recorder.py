@@ -1,4 +1,4 @@
-"""A node's events as rows of a trace, in parts that survive the node.
+"""Writes a node's events as rows of a trace, in Parquet parts that survive the node.
 
 Promises   the rows of a process are those of the inputs in its journal, numbered without gaps, also after
            kill -9. Rows are written in parts, each whole or absent, and those that were lost in memory are
@@ -23,7 +23,7 @@ PART_ROWS = 16384
 
 
 class TraceRecorder:
-    """`names` turns an index into a process's name."""
+    """Takes the events of the process `process`; `names` turns an index into a name."""
 
     def __init__(self, directory: Path, process: str, names: Callable[[int], str], computation: str) -> None:
         self._process = process
@@ -31,7 +31,7 @@ class TraceRecorder:
         self._computation = computation
         file = _file_name(process)
         parts = sorted(directory.glob(f"{file}@*.parquet")) if directory.is_dir() else []
-        self._directory = directory
+        self.directory = directory
         try:
             self.written = sum(pq.ParquetFile(part).metadata.num_rows for part in parts)
             prefix = f"{file}@{self.written + 1:012d}"
@@ -45,7 +45,7 @@ class TraceRecorder:
         """Refuse a directory that lacks events which the journal has already forgotten."""
         if self.written < events:
             raise NodeError(
-                f"{self._directory} has {self.written} events of {self._process!r} and its journal begins "
+                f"{self.directory} has {self.written} events of {self._process!r} and its journal begins "
                 f"after event {events}: give the directory that has the others, or start without a trace"
             )
 
@@ -80,12 +80,12 @@ class TraceRecorder:
         self._staged.append({"computation": self._computation, "process": self._process, **row})
 
     def cut(self) -> list[dict[str, Any]]:
-        """The rows of the inputs since the last cut."""
+        """End the current batch of rows and return it."""
         staged, self._staged = self._staged, []
         return staged
 
     def keep(self, rows: Iterable[dict[str, Any]]) -> None:
-        """These rows' inputs are durable."""
+        """Write rows whose inputs are durable, as soon as they fill a part."""
         try:
             for row in rows:
                 self._writer.append(row)
@@ -93,6 +93,7 @@ class TraceRecorder:
             raise self._failed(error) from error
 
     def flush(self) -> None:
+        """Write the rows that are kept as a part of their own."""
         if self._has_failed:
             return
         try:
@@ -103,12 +104,13 @@ class TraceRecorder:
     def _failed(self, error: OSError) -> NodeError:
         self._has_failed = True
         return NodeError(
-            f"{self._directory}: the trace cannot be written: {error}; make room and start the node again, "
+            f"{self.directory}: the trace cannot be written: {error}; make room and start the node again, "
             "what is missing is made again from the journal"
         )
 
 
 def _file_name(process: str) -> str:
-    """A name may have a slash or an asterisk; and readers of a trace skip files that begin with . or _."""
+    """A process's name as the beginning of a file's name: it may have a slash or an asterisk, and readers of
+    a trace skip files that begin with . or _."""
     name = quote(process, safe=" ")
     return f"%{ord(name[0]):02X}{name[1:]}" if name[0] in "._" else name

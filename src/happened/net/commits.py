@@ -1,0 +1,246 @@
+"""Group commit: inputs of an engine become durable in batches, and only then may anybody see what follows.
+
+Assumes    it is made and used on the event loop's thread, and `recover` has returned before anything else.
+Promises   at most one batch is on its way to the journal; the inputs that come meanwhile are the next batch.
+           `committed` is called for each batch once it is durable, in order; after `stop` it is never called.
+           Without a journal a batch counts as durable when it is cut. Rows of the trace are kept before
+           anybody sees their batch, and written before the journal forgets what they are made from.
+Bounds     the journal holds `compaction` bytes of inputs beyond twice its last snapshot, and one batch more.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import LocalProtocolError, RemoteProtocolError
+from .engine import Batch, Engine
+from .errors import JournalError, NodeError
+from .journal import MAX_SNAPSHOT, Journal
+
+if TYPE_CHECKING:
+    from .trace_recorder import TraceRecorder
+
+log = logging.getLogger("happened.node")
+
+
+class Commits:
+    """The batches of one engine.
+
+    committed   is told of each batch that is durable
+    failed      is told why no batch can become durable any more; it calls `stop`
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        journal: Journal | None,
+        recorder: "TraceRecorder | None",
+        *,
+        compaction: int,
+        committed: Callable[[Batch], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._recorder = recorder
+        self._compaction = compaction
+        self._committed, self._failed = committed, failed
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"journal-{engine.name}")
+        self._loop = asyncio.get_running_loop()
+        self._is_scheduled = False
+        self._is_stopped = False
+        self.is_under_way = False  # the journal is being written
+        self._cut = 0  # batches begun
+        self.count = 0  # batches durable since the start
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._snapshot_bytes = 0
+
+    def recover(self) -> None:
+        """Replay the journal, so that the engine and the trace are where the last batch left them.
+
+        Raises JournalError if it cannot be replayed, NodeError if the trace is another journal's.
+        """
+        journal, recorder = self._journal, self._recorder
+        if journal is None:
+            if recorder is not None and recorder.written:
+                raise NodeError(
+                    f"{recorder.directory} has a trace of {self._engine.name!r}; "
+                    "without a journal it cannot go on"
+                )
+            return
+        try:
+            self._replay(journal)
+        except (ValueError, KeyError, RemoteProtocolError, LocalProtocolError) as error:
+            raise JournalError(
+                f"{journal.path}: cannot be replayed ({error}); was it written by another version?"
+            ) from error
+        if recorder is not None and recorder.written > self._engine.events:
+            raise NodeError(
+                f"{recorder.directory} has {recorder.written} events of {self._engine.name!r} and "
+                f"{journal.path} knows of {self._engine.events}: it is an old copy or a new journal. "
+                "Restore the newest, or give another directory"
+            )
+
+    def _replay(self, journal: Journal) -> None:
+        engine, recorder = self._engine, self._recorder
+        state = journal.snapshot()
+        if state is not None:
+            engine.restore(state)
+            self._snapshot_bytes = len(state)
+        if recorder is not None:
+            recorder.continues(engine.events)
+        for when, entries in journal.batches():
+            engine.replay(entries, when)
+            if recorder is not None:
+                recorder.keep(recorder.cut())
+
+    # What a node asks for.
+
+    def stamp(self) -> None:
+        """Give the inputs that follow their time. The journal keeps one time for a batch, that of its last
+        input: rows of a trace that `recover` makes again have that, and the others their own."""
+        if self._recorder is not None or not self._engine.is_dirty:
+            self._engine.time = time.time_ns()
+
+    def schedule(self) -> None:
+        """Commit soon: when this turn of the event loop is over, or the batch under way is durable."""
+        if not self._is_scheduled and not self.is_under_way:
+            self._is_scheduled = True
+            self._loop.call_soon(self._commit)
+
+    async def settled(self) -> None:
+        """Wait until every input so far is durable; raises what `stop` says if that will never be."""
+        if self.count == self._cut and not self._engine.is_dirty:
+            return
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append((self._cut + self._engine.is_dirty, waiter))
+        await waiter
+
+    async def save(self) -> None:
+        """Write a last snapshot, so that the next start has nothing to replay. Call when `settled`."""
+        if self._journal is None:
+            return
+        state = self._engine.snapshot()
+        if len(state) > MAX_SNAPSHOT:
+            return
+        run = self._loop.run_in_executor
+        after = await run(self._pool, self._journal.append, time.time_ns(), b"", state)
+        if self._recorder is not None:
+            self._recorder.flush()
+        await run(self._pool, self._journal.forget, after)
+
+    def stop(self, error: Callable[[], BaseException]) -> None:
+        """Commit nothing more; whoever waits gets an error of its own making."""
+        self._is_stopped = True
+        while self._waiters:
+            _, waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_exception(error())
+                waiter.exception()  # it may have nobody who waits
+
+    def close(self) -> None:
+        """Write the rows of the trace that are kept, and let go of the files; problems are only logged."""
+        self._pool.shutdown(wait=True)
+        if self._recorder is not None:
+            try:
+                self._recorder.flush()
+            except NodeError as error:
+                log.error("trace", extra={"node": self._engine.name, "error": str(error)})
+        if self._journal is not None:
+            try:
+                self._journal.close()
+            except JournalError as error:
+                log.error("journal", extra={"node": self._engine.name, "error": str(error)})
+
+    # One batch.
+
+    def _commit(self) -> None:
+        self._is_scheduled = False
+        if self.is_under_way or self._is_stopped or not self._engine.is_dirty:
+            return
+        batch = self._engine.cut()
+        rows = self._recorder.cut() if self._recorder is not None else []
+        self._cut += 1
+        journal = self._journal
+        if journal is None:
+            self._show(batch, rows)
+            return
+        self.is_under_way = True
+        snapshot = self._snapshot_if_due(journal)
+        future = self._loop.run_in_executor(self._pool, journal.append, batch.time, batch.entries, snapshot)
+        future.add_done_callback(lambda done: self._appended(done, batch, rows, journal, snapshot))
+
+    def _snapshot_if_due(self, journal: Journal) -> bytes | None:
+        if journal.bytes <= self._compaction + 2 * self._snapshot_bytes:
+            return None
+        snapshot = self._engine.snapshot()
+        if len(snapshot) > MAX_SNAPSHOT:  # too much is on its way: later
+            self._snapshot_bytes = len(snapshot)
+            return None
+        return snapshot
+
+    def _appended(
+        self,
+        done: "asyncio.Future[int]",
+        batch: Batch,
+        rows: list[dict[str, Any]],
+        journal: Journal,
+        snapshot: bytes | None,
+    ) -> None:
+        self.is_under_way = False
+        error = done.exception()
+        if self._is_stopped:
+            return
+        if error is not None:
+            self._failed(error)
+            return
+        self._show(batch, rows)
+        if self._is_stopped:
+            return
+        if snapshot is not None:
+            self._snapshot_bytes = len(snapshot)
+            self._compact(journal, done.result())
+        elif self._engine.is_dirty:
+            self._commit()
+
+    def _show(self, batch: Batch, rows: list[dict[str, Any]]) -> None:
+        """A batch is durable: let it be seen."""
+        self.count += 1
+        self._engine.release(batch)
+        if self._recorder is not None:
+            try:
+                self._recorder.keep(rows)
+            except NodeError as error:  # the journal has them: the next start makes the rows again
+                self._failed(error)
+                return
+        self._committed(batch)
+        while self._waiters and self._waiters[0][0] <= self.count:
+            _, waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _compact(self, journal: Journal, after: int) -> None:
+        """Shorten the journal to what came after its snapshot, once the trace has the rows of the rest."""
+        if self._recorder is not None:
+            try:
+                self._recorder.flush()
+            except NodeError as error:
+                self._failed(error)
+                return
+        self.is_under_way = True
+        future = self._loop.run_in_executor(self._pool, journal.forget, after)
+        future.add_done_callback(self._compacted)
+
+    def _compacted(self, done: "asyncio.Future[None]") -> None:
+        self.is_under_way = False
+        error = done.exception()
+        if self._is_stopped:
+            return
+        if error is not None:
+            self._failed(error)
+        elif self._engine.is_dirty:
+            self._commit()

@@ -1,0 +1,56 @@
+"""Back-pressure: whether the application may multicast and which links are read, given how much a node holds.
+
+Both answers are functions of numbers and of the limits (limits.py) alone; the node obeys them.
+
+Promises   a link is paused only by what reading other links, the application or the disk can reduce, so that
+           nodes which wait for one another go on: see `links_to_pause`.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from .limits import Limits
+
+
+class Flow:
+    """`relays`: the protocol passes on what others have multicast, so that arrivals fill outboxes."""
+
+    def __init__(self, limits: Limits, *, relays: bool) -> None:
+        self._limits = limits
+        self._relays = relays
+
+    def has_room(self, staged: int, outbox_bytes: Iterable[int]) -> bool:
+        """Whether the application may multicast: neither the journal nor a present peer is too far behind."""
+        limits = self._limits
+        return staged <= limits.staged and max(outbox_bytes, default=0) <= limits.outbox
+
+    def links_to_pause(
+        self,
+        *,
+        undelivered: int,
+        undelivered_bytes: int,
+        staged: int,
+        outbox_bytes: Iterable[int],
+        held_on_link: Mapping[int, int],
+    ) -> set[int]:
+        """The links that are not to be read now, out of those in `held_on_link`.
+
+        All of them while the application or the journal is behind. If only too many messages are held, those
+        that have some: a causally first one of what is missing is the next on a link that has none held.
+        """
+        limits = self._limits
+        if (
+            undelivered > limits.undelivered
+            or undelivered_bytes > limits.undelivered_bytes
+            or staged > limits.staged
+            or (self._relays and self._relays_too_much(outbox_bytes))
+        ):
+            return set(held_on_link)
+        if sum(held_on_link.values()) > limits.held:
+            return {link for link, held in held_on_link.items() if held}
+        return set()
+
+    def _relays_too_much(self, outbox_bytes: Iterable[int]) -> bool:
+        """A process that relays sends what others multicast: only unread links make them wait for a peer that
+        is away. The bound is twice the limit of an outbox, which our own multicasts never reach, since two
+        nodes must not wait for each other."""
+        return max(outbox_bytes, default=0) > 2 * self._limits.outbox + self._limits.frame

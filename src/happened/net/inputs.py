@@ -1,0 +1,44 @@
+"""The inputs of an engine as the journal keeps them, one entry each, in the order in which they were given.
+
+An entry is a head (kind, number, length of the data; big-endian) and the data. The kind decides what the
+number and the data mean:
+
+    MULTICAST        bytes of the set   the destination set (little-endian), then the payload
+    FRAME_RECEIVED   link's process     the next frame of that link
+    DELIVERY_ACKED   delivery number    nothing: the application has acknowledged that delivery
+    FRAMES_FREED     link's process     a link number: the peer has our frames up to there
+    MEMBER_JOINED    0                  name, NUL, address
+    MEMBER_LEFT      index              nothing
+    PEER_MET         index              the incarnation of its journal
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+
+HEAD = struct.Struct(">BQI")
+
+
+class Input(IntEnum):
+    """The numbers are part of the journal's format: never reused, never changed."""
+
+    MULTICAST = 1
+    FRAME_RECEIVED = 2
+    DELIVERY_ACKED = 3
+    FRAMES_FREED = 4
+    MEMBER_JOINED = 5
+    MEMBER_LEFT = 6
+    PEER_MET = 7
+
+
+def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """The kind, number and data of each entry; ValueError if the last one is cut off."""
+    position, end = 0, len(entries)
+    while position < end:
+        if end - position < HEAD.size:
+            raise ValueError("an entry is cut off within its head")
+        kind, number, length = HEAD.unpack_from(entries, position)
+        position += HEAD.size + length
+        if position > end:
+            raise ValueError("an entry is cut off")
+        yield kind, number, entries[position - length : position]

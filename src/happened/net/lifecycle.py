@@ -1,0 +1,92 @@
+"""The states of a node from its construction to its end, and the only ways from one to another.
+
+    NEW       made, nothing is opened yet
+    RUNNING   takes part
+    CLOSING   takes no more multicasts; frames still come and go, and the application may acknowledge
+    SAVING    takes no more input at all; the last batch and a snapshot go to the journal
+    FAILED    stopped at once by an error, which `failure` keeps; `close` is still to be called
+    CLOSED    the end: files and connections are released
+
+Invariant  `state` changes by `move` alone, along TRANSITIONS. A failure is recorded once, the first one.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from ..core.errors import LocalProtocolError
+from .errors import NodeClosed
+
+
+class State(Enum):
+    """The value is what `Node.stats` shows."""
+
+    NEW = "new"
+    RUNNING = "running"
+    CLOSING = "closing"
+    SAVING = "saving"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.NEW: frozenset({State.RUNNING, State.CLOSED}),
+    # To CLOSED at once: `start` could not finish.
+    State.RUNNING: frozenset({State.CLOSING, State.FAILED, State.CLOSED}),
+    # To CLOSED at once: `close` was cancelled.
+    State.CLOSING: frozenset({State.SAVING, State.FAILED, State.CLOSED}),
+    State.SAVING: frozenset({State.FAILED, State.CLOSED}),
+    State.FAILED: frozenset({State.CLOSED}),
+    State.CLOSED: frozenset(),
+}
+
+
+class Lifecycle:
+    """Where the node `name` is in its life.
+
+    `is_running` and `takes_input` follow from the state; they are kept because every message asks for them.
+    """
+
+    __slots__ = ("_name", "failure", "is_running", "state", "takes_input")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.state = State.NEW
+        self.failure: BaseException | None = None
+        self.is_running = False
+        self.takes_input = False  # frames, and acknowledgements of the application
+
+    def move(self, to: State) -> None:
+        """Enter a state; LocalProtocolError, and nothing changes, if no transition leads there."""
+        if to not in TRANSITIONS[self.state]:
+            raise LocalProtocolError(
+                f"{self._name!r} is {self.state.value} and cannot become {to.value}; make another node"
+            )
+        self.state = to
+        self.is_running = to is State.RUNNING
+        self.takes_input = to is State.RUNNING or to is State.CLOSING
+
+    def fail(self, error: BaseException) -> bool:
+        """Enter FAILED and keep the reason; False, and nothing changes, if the node has failed or ended."""
+        if self.failure is not None or self.state is State.CLOSED:
+            return False
+        self.move(State.FAILED)
+        self.failure = error
+        return True
+
+    def check_running(self) -> None:
+        """Raise NodeClosed unless the application may multicast."""
+        if not self.is_running:
+            raise self.closed_error()
+
+    def check_takes_input(self) -> None:
+        """Raise NodeClosed unless the application may acknowledge."""
+        if not self.takes_input:
+            raise self.closed_error()
+
+    def closed_error(self) -> NodeClosed:
+        """What a caller is told who comes too late, with the failure as its cause if there is one."""
+        if self.failure is None:
+            return NodeClosed(f"{self._name!r} is {'not started' if self.state is State.NEW else 'closed'}")
+        error = NodeClosed(f"{self._name!r} has stopped: {self.failure}")
+        error.__cause__ = self.failure
+        return error

@@ -1,0 +1,199 @@
+"""Who takes part: names and indices, groups, whom a node calls, and which peers it can work with.
+
+Members are numbered by the engine's roster, the same everywhere; a name is never given to a second member,
+even when the first has left. The engine keeps what must survive: who joined, who left, and the incarnation of
+each peer's journal. This part translates between names and indices, and refuses what would confuse two
+processes or two lives of one process. It talks to no transport: the node does, with what it learns here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ..core.errors import LocalProtocolError
+from .engine import Engine
+from .errors import PeerRefused
+from .handshake import check_name
+from .limits import Limits
+from .transport import Hello
+
+
+class Peer(NamedTuple):
+    """A process to talk with. One that `joined` at run time may have an address we cannot use."""
+
+    name: str
+    address: str
+    joined: bool
+
+
+class InitialMembers:
+    """What a node is told about its members before it starts, checked: see `Node` for the arguments."""
+
+    def __init__(
+        self,
+        name: str,
+        peers: Mapping[str, str],
+        members: Sequence[str] | None,
+        groups: Mapping[str, Iterable[str]] | None,
+        limits: Limits,
+    ) -> None:
+        self.name = check_name(name)
+        self.peers = {check_name(peer): address for peer, address in peers.items() if peer != name}
+        self.members = tuple(members) if members is not None else tuple(sorted({name, *self.peers}))
+        self.groups = {group: tuple(names) for group, names in (groups or {}).items()}
+        self.most_peers = limits.peers
+        if name not in self.members or not self.peers.keys() <= set(self.members):
+            raise LocalProtocolError(
+                f"members {', '.join(self.members)} must have {name!r} and all its peers"
+            )
+        if len(self.peers) > limits.peers:
+            raise LocalProtocolError(f"{len(self.peers)} peers; the limit is {limits.peers}")
+        for group, names in self.groups.items():
+            if group in self.members:
+                raise LocalProtocolError(f"{group!r} is a member and cannot be the name of a group")
+            if not names:
+                raise LocalProtocolError(f"group {group!r} has no members")
+
+    def index(self, name: str) -> int:
+        """The number of a member, for options of the ordering protocol that name it."""
+        if name not in self.members:
+            raise LocalProtocolError(f"{name!r} is no member; members: {', '.join(self.members)}")
+        return self.members.index(name)
+
+
+class Membership:
+    """The members of a running node, after its journal was replayed.
+
+    `index` and `names` are for every message: the index of a name, and the names by index.
+    """
+
+    def __init__(self, initial: InitialMembers, engine: Engine, protocol: str, incarnation: bytes) -> None:
+        self._initial = initial
+        self._engine = engine
+        self._protocol = protocol
+        self._incarnation = incarnation
+        self.index: dict[str, int] = {}
+        self.names: list[str] = []
+        self._number_members()
+        # Per link, the last frame our journal knew when we started; until the peer says what it has.
+        self._began_with = {link: outbox.last for link, outbox in engine.outboxes.items()}
+
+    def _number_members(self) -> None:
+        roster = self._engine.roster
+        self.names = [roster.name(index) for index in range(len(roster))]
+        self.index.update((name, index) for index, name in enumerate(self.names))
+
+    # Whom to talk with.
+
+    def peers(self) -> list[Peer]:
+        """Whom to call when the node starts: not those who have left, unless a farewell waits for them."""
+        engine = self._engine
+        found = []
+        for name, address in {**self._initial.peers, **engine.addresses}.items():
+            link = self.index.get(name)
+            if link is not None and not self.is_done_with(link):
+                found.append(Peer(name, address, joined=name in engine.addresses))
+        return found
+
+    def newly_admitted(self) -> list[Peer]:
+        """The members that others have admitted since the last call."""
+        known, engine = len(self.names), self._engine
+        self._number_members()
+        return [Peer(name, engine.addresses[name], joined=True) for name in self.names[known:]]
+
+    def is_done_with(self, link: int) -> bool:
+        """Whether a process has left and has all our frames, so that its link can be closed."""
+        return self._engine.is_gone(link) and not self._engine.outboxes[link]
+
+    def destinations(self, to: str | Iterable[str]) -> tuple[int, ...]:
+        """The indices of members and of the present members of groups, each once."""
+        roster, groups = self._engine.roster, self._initial.groups
+        found: dict[int, None] = {}
+        for name in (to,) if isinstance(to, str) else to:
+            if name in groups:
+                for member in groups[name]:
+                    if member in roster:
+                        found[roster.index(member)] = None
+            else:
+                found[roster.index(name)] = None
+        return tuple(found)
+
+    # Changes.
+
+    def join(self, name: str, address: str) -> tuple[str, ...]:
+        """Admit a process; returns everybody there ever was, in the order of their indices."""
+        check_name(name)
+        if len(self._engine.present_links()) >= self._initial.most_peers:
+            raise LocalProtocolError(f"there are {self._initial.most_peers} peers, which is the limit")
+        self._engine.join(name, address)
+        self._number_members()
+        return tuple(self.names)
+
+    def leave(self) -> None:
+        self._engine.leave(self._initial.name)
+
+    @property
+    def everybody_said_farewell(self) -> bool:
+        """Whether nothing more will come on any link, since we have left."""
+        return self._engine.farewells.issuperset(self._engine.present_links())
+
+    def expel(self, name: str) -> None:
+        self._engine.leave(name)
+
+    # Whom to believe.
+
+    def hello(self, peer: str) -> Hello:
+        """What we tell this peer about ourselves."""
+        knows = self._engine.incarnations.get(self.index[peer], b"")
+        return Hello(self._incarnation, knows, self._protocol, tuple(self.names))
+
+    def check_hello(self, peer: str, theirs: Hello) -> bool:
+        """Raise PeerRefused if we cannot work with a peer that says this. True: it is the first time that we
+        meet it, and the engine is to remember its incarnation."""
+        if peer not in self.index:
+            raise PeerRefused(f"{peer!r} is not a member here")
+        me, ours = self._initial.name, self.hello(peer)
+        if theirs.protocol != ours.protocol:
+            raise PeerRefused(f"{peer!r} runs protocol {theirs.protocol!r} and {me!r} {ours.protocol!r}")
+        if any(a != b for a, b in zip(theirs.members, ours.members, strict=False)):
+            raise PeerRefused(
+                f"{peer!r} lists members {', '.join(theirs.members)}, and {me!r} "
+                f"{', '.join(ours.members)}: they must be the same, in the same order"
+            )
+        if ours.knows and theirs.incarnation != ours.knows:
+            raise PeerRefused(
+                f"{peer!r} came back without its journal: its clocks are lost, and what it sends now could "
+                "be taken for what it sent before. Restore its journal, or let it join under a new name"
+            )
+        if theirs.knows and theirs.knows != ours.incarnation:
+            raise PeerRefused(
+                f"{peer!r} knows {me!r} with another journal; restore that, or join under a new name"
+            )
+        return not ours.knows
+
+    def check_resuming(self, peer: str, number: int) -> None:
+        """Raise PeerRefused if the number of our frames that a peer has, when a connection begins, shows that
+        one of us has forgotten what it knew."""
+        me, link = self._initial.name, self.index[peer]
+        # It never says less than on an earlier connection, unless it has forgotten.
+        if number < (before := self._engine.outboxes[link].acknowledged):
+            raise PeerRefused(
+                f"{peer!r} had {before} frames of {me!r} and now has {number}: its journal is an old "
+                "copy, or has lost its end. Restore the newest, or let it join under a new name"
+            )
+        # Nor more, the first time, than our journal had when we started: what we have numbered since then,
+        # it cannot have. If it does, those are others under the same numbers, and ours would be dropped.
+        if number > self._began_with.get(link, number):
+            raise self._our_journal_is_old(peer, number, self._began_with[link])
+        self._began_with.pop(link, None)
+
+    def check_acknowledged(self, peer: str, number: int) -> None:
+        """Raise PeerRefused if a peer has frames of ours that we never let go."""
+        released = self._engine.outboxes[self.index[peer]].released
+        if number > released:
+            raise self._our_journal_is_old(peer, number, released)
+
+    def _our_journal_is_old(self, peer: str, number: int, known: int) -> PeerRefused:
+        return PeerRefused(
+            f"{peer!r} has {number} frames of {self._initial.name!r}, whose journal knows {known}: it is an "
+            "old copy, or has lost its end. Restore the newest one, or join under a new name"
+        )

@@ -1,0 +1,94 @@
+"""Changes of members on the wire: who has joined under which index, and who has left.
+
+    0xff  version  body          the first byte is no version of a message's frame (wire/__init__.py)
+
+Form 1 has no version byte of its own: its body is the JSON list [kind, index, name, address], and the "["
+that begins it stands where later forms have their version. A LEFT has an empty name and address.
+
+Bounds     a frame has at most MAX_CHANGE bytes, an index is below MAX_INDEX. Decoding hostile bytes raises
+           RemoteProtocolError and nothing else.
+Leaves out whether a name may be used and whether an index is the next one: whoever keeps the roster decides.
+"""
+
+import json
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ..core.errors import LocalProtocolError, RemoteProtocolError
+
+MARK = 0xFF
+"""The first byte of every frame that changes the members."""
+
+MAX_CHANGE = 1 << 16
+"""Bytes of one frame: a name and an address, with room to spare."""
+
+MAX_INDEX = 65_536
+"""One more than the largest index: as many processes as any message can tell apart."""
+
+_FORM_1 = ord("[")
+
+
+class Kind(IntEnum):
+    """The numbers are part of the format: never reused, never changed."""
+
+    JOINED = 1
+    LEFT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MemberJoined:
+    """The process `name`, which is called at `address`, has this index from now on."""
+
+    index: int
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLeft:
+    """The process of this index has left or was expelled; to that process itself, it is a farewell."""
+
+    index: int
+
+
+Change = MemberJoined | MemberLeft
+
+
+def encode(change: Change) -> bytes:
+    match change:
+        case MemberJoined(index, name, address):
+            said = [Kind.JOINED, index, name, address]
+        case MemberLeft(index):
+            said = [Kind.LEFT, index, "", ""]
+    frame = bytes((MARK,)) + json.dumps(said).encode()
+    if len(frame) > MAX_CHANGE:
+        raise LocalProtocolError(
+            f"a change of members takes {len(frame)} bytes and {MAX_CHANGE} are allowed; "
+            "give a shorter name or address"
+        )
+    return frame
+
+
+def decode(frame: bytes) -> Change:
+    if len(frame) > MAX_CHANGE:
+        raise RemoteProtocolError(f"not a change of members: {len(frame)} bytes, and at most {MAX_CHANGE}")
+    if len(frame) < 2 or frame[0] != MARK:
+        raise RemoteProtocolError("not a change of members: it is cut off, or begins with another byte")
+    if frame[1] != _FORM_1:
+        raise RemoteProtocolError(
+            f"a change of members in version {frame[1]}, and this happened reads form 1 only; "
+            "upgrade this node"
+        )
+    try:
+        kind, index, name, address = json.loads(frame[1:].decode())
+    except (ValueError, TypeError, RecursionError) as error:
+        raise RemoteProtocolError(f"not a change of members: {error}") from error
+    if type(kind) is not int or type(index) is not int or type(name) is not str or type(address) is not str:
+        raise RemoteProtocolError("not a change of members: wrong types")
+    if not 0 <= index < MAX_INDEX:
+        raise RemoteProtocolError(f"not a change of members: no process has index {index}")
+    if kind == Kind.JOINED:
+        return MemberJoined(index, name, address)
+    if kind == Kind.LEFT:
+        return MemberLeft(index)
+    raise RemoteProtocolError(f"not a change of members: there is no kind {kind}")

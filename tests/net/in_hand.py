@@ -1,0 +1,54 @@
+"""A transport whose frames are carried by the test: nodes without sockets, in any order of arrival."""
+
+from happened.net import Node
+from happened.wire import MAX_FRAME
+
+
+class InHand:
+    """Keeps nothing but what the node tells it; `carry` is the network."""
+
+    max_payload = MAX_FRAME
+
+    def __init__(self):
+        self.peers, self.paused, self.acknowledged = {}, set(), {}
+        self.host = None
+
+    async def start(self, host):
+        self.host = host
+
+    def check_address(self, peer, address):
+        pass
+
+    def add_peer(self, peer, address):
+        self.peers[peer] = address
+
+    def remove_peer(self, peer):
+        self.peers.pop(peer, None)
+
+    def wake(self, peer):
+        pass
+
+    def durable(self, peer, number):
+        self.acknowledged[peer] = number
+
+    def pause(self, peer):
+        self.paused.add(peer)
+
+    def resume(self, peer):
+        self.paused.discard(peer)
+
+    async def close(self):
+        pass
+
+
+def make_node(name, names, protocol="ks", **more):
+    peers = dict.fromkeys(names, "in hand")
+    return Node(name, peers=peers, members=names, protocol=protocol, transport=InHand(), **more)
+
+
+def carry(sender, receiver, most=1 << 30):
+    """Bring frames from one node to another, about `most` bytes, and back what is acknowledged."""
+    sender.acknowledged(receiver.name, receiver.received(sender.name))
+    frames = sender.outbox(receiver.name).after(receiver.expects(sender.name) - 1, most)
+    receiver.arrived(sender.name, frames)
+    return len(frames)
