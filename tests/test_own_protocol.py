@@ -1,4 +1,4 @@
-"""The example of a protocol in a package of its own, announced by an entry point as an installed package would."""
+"""The example of a protocol in a package of its own, announced as an installed one would be."""
 
 import json
 import os

@@ -1,5 +1,7 @@
-"""A protocol of one's own: the messages of each sender are delivered in the order it sent them. A copy names its
-sender's message before it to the same destination, and waits for that one."""
+"""A protocol of one's own: the messages of each sender are delivered in the order it sent them.
+
+A copy names its sender's message before it to the same destination, and waits for that one.
+"""
 
 from typing import NamedTuple
 

@@ -5,8 +5,8 @@ The protocol supplies what it stamps, what a message lacks and what a delivery t
     stamp(clock, dests, payload)   the effects that send the new message M(me, clock)
     delivered(sender)              the clock up to which every message of a sender to us has been delivered
     missing(message)               the (sender, clock) of every message it waits for
-    lacks(message)                 the first want of a message that is not met, None if it can be delivered: of
-                                   those missing, unless a quicker way or other lanes are needed
+    lacks(message)                 the first want of a message that is not met, None if it can be delivered;
+                                   by default the first of those missing
     learn(message)                 what its delivery teaches
 
 and, where the usual does not do, `address` (who may be sent to), `checked` (what to refuse), `told` (the
