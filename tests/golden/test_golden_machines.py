@@ -62,7 +62,7 @@ def test_a_machine_goes_on_from_a_recorded_snapshot(story):
 
 
 REWRITTEN = {"ks", "labelled", "zoned-ks"}
-"""Since 0.2.0, ks and what is made of it write their state as all others do; what 0.1.0 wrote is only read."""
+"""Since 0.2.0, ks and what is made of it write their state as all others do; those of 0.1.0 are read."""
 
 
 @every_system
