@@ -26,13 +26,8 @@ from happened.core.errors import TraceFormatError
 from happened.report.page import write_report
 from happened.spark.analyze import analyze
 from happened.spark.events import read_events
-<<<<<<< HEAD
 from happened.spark.log_import import run as import_on_spark
-from happened.trace import SCHEMA
-=======
-from happened.spark.importing import run as import_on_spark
 from happened.trace import SCHEMA, read
->>>>>>> wt-e
 from happened.trace.readers import Options
 from spark.test_analyze import same, write
 
