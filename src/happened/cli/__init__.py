@@ -64,7 +64,8 @@ COMMANDS = {
     ),
 }
 QUESTIONS = "jobs"
-"""The module that may have commands which are not listed: questions registered by others."""
+"""The module of the questions. One that is not in the table is a command all the same, which `happened --help`
+does not list: to know of it, the registry of questions and all that it computes with would have to be imported."""
 
 EPILOG = """\
 a first look:
