@@ -64,8 +64,8 @@ COMMANDS = {
     ),
 }
 QUESTIONS = "jobs"
-"""The module of the questions. One that is not in the table is a command all the same, which `happened --help`
-does not list: to know of it, the registry of questions and all that it computes with would have to be imported."""
+"""The module of the questions. A question that is not in the table is a command all the same, but `happened
+--help` does not list it: that would take importing every question, and numpy and numba with them."""
 
 EPILOG = """\
 a first look:
