@@ -8,6 +8,7 @@ import pytest
 
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
+from happened.core.orders import Order
 from happened.core.places import Branch, Place
 from happened.ordering import create
 from happened.ordering.causal.zoned_ks import ZonedKs
@@ -161,7 +162,7 @@ def test_one_gateway_forwards_between_two_zones(two):
         return TwoGateways(me, n, choose=lambda carried: 2 + carried.sender % 2 * two)
 
     found = faults(
-        Explorer(make, 6, order="causal", fifo=False, optimal=False),
+        Explorer(make, 6, order=Order.CAUSAL, fifo=False, optimal=False),
         program(6, (0, [1, 4]), (1, [4])),
         program(6, (0, [4, 5]), (4, [5])),
     )
