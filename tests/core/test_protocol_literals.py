@@ -1,7 +1,7 @@
 """What a protocol is, it says in its own file: no other place in the package names one in a literal.
 
-A list of names in a driver is how a protocol is forgotten there. Comments, docstrings and texts for people may
-speak of protocols by name.
+A list of names in a driver is how a protocol is forgotten there. Comments, docstrings and texts for people
+may speak of protocols by name.
 """
 
 import ast
