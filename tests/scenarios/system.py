@@ -11,7 +11,7 @@ from typing import NamedTuple
 from happened.core.destinations import pack
 from happened.core.effects import Deliver
 from happened.core.errors import CausalityError
-from happened.ordering import Held, Machine, Message, create, protocols, sent_clock
+from happened.ordering import Held, Machine, Message, create, protocols
 from oracles.history import History
 from scenarios import notation
 from scenarios.language import ScenarioError, names
@@ -24,12 +24,6 @@ class Packet(NamedTuple):
     source: str
     to: str
     message: Message
-
-
-def multicast(machine: Machine, to: Iterable[int], payload: bytes):
-    """The clock of the new message, and the effects: the one place where a scenario multicasts."""
-    effects = machine.multicast(to, payload)
-    return sent_clock(machine, effects), effects
 
 
 class System:
@@ -144,7 +138,7 @@ class System:
             raise ScenarioError(f"{label} was sent before; give this message a name of its own")
         destinations = self._indices(names(to))
         try:
-            clock, effects = multicast(machine, destinations, label.encode())
+            clock, effects = machine.multicast(destinations, label.encode())
         except CausalityError as error:
             yield f"refused: {error}"
             return

@@ -119,17 +119,20 @@ def edges_of(table):
     }
 
 
-def test_witnesses_across_epochs_are_paths_of_happened_before(spark, tmp_path, seed):
-    table = write(wild_rows(seed, 40, prefix="w", skew=100), tmp_path / "trace")
+@pytest.fixture(scope="module")
+def order_across_epochs(spark, tmp_path_factory, module_seed):
+    """A trace that is cut, the violations found in it, and the summary."""
+    folder = tmp_path_factory.mktemp("order")
+    table = write(wild_rows(module_seed, 40, prefix="w", skew=100), folder / "trace")
     summary = analyze(
-        spark,
-        tmp_path / "trace",
-        tmp_path / "out",
-        questions=["order"],
-        whole_events=1,
-        epoch_events=60,
+        spark, folder / "trace", folder / "out", questions=["order"], whole_events=1, epoch_events=60
     )
-    found = pq.read_table(tmp_path / "out" / "violations").to_pylist()
+    return table, pq.read_table(folder / "out" / "violations").to_pylist(), summary
+
+
+def test_witnesses_across_epochs_are_paths_of_happened_before(order_across_epochs, module_seed):
+    print("seed", module_seed)
+    table, found, summary = order_across_epochs
     edges = edges_of(table)
     sends = {
         row["message"]: (row["process"], row["seq"]) for row in table.to_pylist() if row["kind"] == "send"
@@ -186,22 +189,13 @@ def deliver(message):
     return {"kind": "deliver", "message": message}
 
 
-def test_total_order_across_epochs(spark, tmp_path, seed):
-    table = write(wild_rows(seed, 40, prefix="w", skew=100), tmp_path / "trace")
-    summary = analyze(
-        spark,
-        tmp_path / "trace",
-        tmp_path / "out",
-        questions=["order"],
-        whole_events=1,
-        epoch_events=60,
-    )
+def test_total_order_across_epochs(order_across_epochs, module_seed):
+    print("seed", module_seed)
+    table, violations, summary = order_across_epochs
     verdict = check_order(table, "total")
     assert summary["total_violations"] == verdict.violations > 0
     rows = {(row["process"], row["seq"]): row for row in table.to_pylist()}
-    found = [
-        row for row in pq.read_table(tmp_path / "out" / "violations").to_pylist() if row["order"] == "total"
-    ]
+    found = [row for row in violations if row["order"] == "total"]
     assert len(found) == summary["total_violations"]
     for row in found:
         legs = [*batched(row["path"], 2)]
