@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import happened.cli
-from happened.cli import COMMANDS, main
+from happened.cli import COMMANDS, QUESTIONS, main
 from happened.core.exit_codes import MEANINGS, ExitCode
 
 HEAVY = {"asyncio", "cryptography", "numba", "numpy", "pandas", "pyarrow", "pyspark"}
@@ -70,7 +70,9 @@ def listed(parser_of):
 @pytest.mark.parametrize("module", sorted({command.module for command in COMMANDS.values()}))
 def test_the_table_says_of_each_command_what_its_module_says(module):
     said = listed(import_module(f"happened.cli.{module}").add_parser)
-    assert said == {name: command.help for name, command in COMMANDS.items() if command.module == module}
+    table = {name: command.help for name, command in COMMANDS.items() if command.module == module}
+    assert table.items() <= said.items()
+    assert module == QUESTIONS or table == said  # a question may be left out, see there
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from golden import access
-from spark.conftest import spark  # noqa: F401  the same session as in tests/spark
 
 TRACES, TABLES = access.HERE / "traces", access.HERE / "tables"
 RECORDED_TABLES = {
@@ -65,7 +64,7 @@ def test_a_recorded_run_is_judged_as_it_was(order, capsys):
 
 
 @pytest.fixture(scope="module")
-def analysed(spark, tmp_path_factory):  # noqa: F811
+def analysed(spark, tmp_path_factory):
     """The tables of every recorded trace, made now; and the summaries."""
     folder = tmp_path_factory.mktemp("golden")
     return folder, {name: access.analyze(spark, name, folder / name) for name in access.ANALYSES}

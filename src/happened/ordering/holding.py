@@ -79,10 +79,14 @@ class HoldingProcess(Process, Generic[M]):
         if self.is_duplicate(message):
             return []
         want = self.lacks(message)
-        if want is None:
+        if want is not None:
+            self.hold(message, want)
+            return []
+        if self._parking.held:
             return self._deliver(message)
-        self.hold(message, want)
-        return []
+        self.learn(message)  # as `take` does, which need not wake anybody
+        self.events += 1
+        return [Deliver(message.sender, message.clock, message.payload)]
 
     def hold(self, message: M, want: Want) -> None:
         """Keep a message that has just arrived until this want is met."""
@@ -112,8 +116,7 @@ class HoldingProcess(Process, Generic[M]):
     def take(self, message: M) -> list[Effect]:
         """Let the application have a message that lacks nothing."""
         self.learn(message)
-        if self._parking:
-            self._parking.reached(*self.reached(message))
+        self._parking.reached(*self.reached(message))
         self.events += 1
         return [Deliver(message.sender, message.clock, message.payload)]
 

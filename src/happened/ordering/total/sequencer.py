@@ -189,7 +189,7 @@ class SequencerTotalOrder(Process):
         ]
 
     def save(self) -> State:
-        # Requests stand in order of arrival, in which a hand-over passes them on: a restored machine must too.
+        # Requests stand in order of arrival, in which a hand-over passes them on, restored or not.
         return {
             "role": (self._epoch, self._coordinator, self._requested),
             "last": self._last,
