@@ -38,8 +38,8 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    """Import the room of a name when it is first asked for (PEP 562); afterwards the name is bound here."""
+def _look_up(name: str) -> object:
+    """Import the room of a name when it is first asked for; afterwards the name is bound here."""
     try:
         room, attribute = _HOMES[name]
     except KeyError:
@@ -57,6 +57,10 @@ def __getattr__(name: str) -> object:
         raise ImportError(f"happened.{name} cannot be used: {advice}", name=error.name) from error
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # a type checker that saw this would let any misspelt name pass
+    __getattr__ = _look_up  # PEP 562
 
 
 def __dir__() -> list[str]:

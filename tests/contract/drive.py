@@ -1,7 +1,7 @@
-"""Machines of one protocol, the packets between them, and a judge: driven by what its Facts say, and by no name.
+"""Machines of one protocol, the packets between them, and a judge; what they may be asked, its Facts say.
 
-The judge (`oracles.history`) keeps sets of events and never looks at what messages carry. Every packet makes a trip
-over the wire. Whoever drives a `System` decides what happens next, by dice or by Hypothesis (`Choices`).
+The judge (`oracles.history`) keeps sets of events and never looks at what messages carry. Every packet makes
+a trip over the wire. Whoever drives a `System` decides what happens next: dice, or Hypothesis (`Choices`).
 """
 
 import random
@@ -18,6 +18,8 @@ from happened.core.orders import Order
 from happened.ordering import create
 from happened.ordering.facts import BROADCAST, MULTICAST, UNICAST, Relays
 from oracles.history import History
+
+ENOUGH = 700  # messages on the links of a busy system: those that relay make n² of each
 
 
 class Choices(Protocol):
@@ -46,14 +48,21 @@ def overlapping(n):
     return groups if set(range(n)) in groups else [*groups, set(range(n))]
 
 
+def takes_groups(facts):
+    return facts.fixed_groups and MULTICAST in facts.casts
+
+
+def options(facts, n):
+    """Options that widen what a protocol can be asked."""
+    return {"groups": overlapping(n)} if takes_groups(facts) else {}
+
+
 def make(facts, me, n):
-    return create(facts.name, me, n, **({"groups": overlapping(n)} if facts.fixed_groups else {}))
+    return create(facts.name, me, n, **options(facts, n))
 
 
 def widest_cast(facts):
-    """The cast that asks most of a protocol: multicast if it takes them, groups included."""
-    if facts.fixed_groups:
-        return MULTICAST
+    """The cast that asks most of a protocol: multicast if it takes them, be it to groups only."""
     return next(cast for cast in (MULTICAST, UNICAST, BROADCAST) if cast in facts.casts)
 
 
@@ -63,8 +72,27 @@ def some_destinations(facts, n, sender=0):
     return others[:1] if widest_cast(facts) == UNICAST else others
 
 
+def destinations(facts, choose, sender, active, present):
+    """A set that the protocol may be asked to send to: some of the active ones, or what its groups leave."""
+    cast = widest_cast(facts)
+    if cast == MULTICAST and not facts.fixed_groups:
+        return choose.some(active, 9)
+    if cast == UNICAST:
+        return {choose.one(active)}
+    groups = overlapping(max(present) + 1) if takes_groups(facts) else [set(present)]
+    group = choose.one([group & set(present) for group in groups if sender in group])
+    return group - {sender} if len(group) > 1 and choose.flip() else group
+
+
 def is_application(message):
     return bool(message.dests)
+
+
+def arranged(facts, pending):
+    """What is held in an order that two machines in the same state must share."""
+    if facts.waits_only_for_past:
+        return pending
+    return sorted(pending, key=lambda held: (held.since, held.message.sender, held.message.clock))
 
 
 class System:
@@ -81,19 +109,16 @@ class System:
 
     # What may happen.
 
+    @property
+    def present(self):
+        return [p for p in range(len(self.machines)) if p not in self.gone]
+
     def multicast(self, choose, payload=None):
         sender = choose.one(self.active)
         self.send(sender, self.destinations(choose, sender), payload)
 
     def destinations(self, choose, sender):
-        present = {p for p in range(len(self.machines)) if p not in self.gone}
-        if not self.facts.fixed_groups and widest_cast(self.facts) == MULTICAST:
-            return choose.some(self.active, 9)
-        if widest_cast(self.facts) == UNICAST:
-            return {choose.one(self.active)}
-        groups = overlapping(len(self.machines)) if self.facts.fixed_groups else [present]
-        group = choose.one([group & present for group in groups if sender in group])
-        return group - {sender} if len(group) > 1 and choose.flip() else group
+        return destinations(self.facts, choose, sender, self.active, self.present)
 
     def send(self, sender, to, payload=None):
         machine, necessary = self.machines[sender], None
@@ -225,7 +250,7 @@ class System:
         self.machines[process] = new = make(self.facts, process, old.n)
         new.restore(old.snapshot())
         assert new.snapshot() == old.snapshot()
-        assert new.pending() == old.pending()
+        assert arranged(self.facts, new.pending()) == arranged(self.facts, old.pending())
 
     def tick(self, process):
         machine = self.machines[process]
@@ -254,14 +279,17 @@ class System:
                 self.check_named(process, name, set(held.waits_for))
 
     def check_named(self, process, name, named):
-        missing = self.history.overtaken_by(process, name)
-        if (
-            self.facts.names_missing and self.facts.serialized
-        ):  # the order of sends goes beyond happened-before
-            assert named <= {key for key, x in self.history.undelivered() if x == process}
-        elif self.facts.names_missing:
+        facts, history = self.facts, self.history
+        missing = history.overtaken_by(process, name)
+        if not facts.names_missing and not facts.waits_only_for_past:
+            return
+        if facts.order.is_total:  # what is undecided, itself included, and what comes first for others
+            assert named <= history.dests.keys() - set(history.order.get(process, []))
+        elif facts.names_missing and facts.serialized:  # sends are ordered beyond happened-before
+            assert named <= {key for key, x in history.undelivered() if x == process}
+        elif facts.names_missing:
             assert named <= missing, f"M{name} at {process} waits for {named}, and {missing} is missing"
-        elif self.facts.waits_only_for_past:
+        else:
             assert all(any(s == p and t <= clock for p, clock in named) for s, t in missing)
 
     def drain(self, choose):
@@ -287,6 +315,8 @@ def busy(facts, n, dice, sends=40, arrive=0.7):
     """A system in the middle of its work, judged; its messages carry something worth looking at."""
     system = System(facts, n)
     for _ in range(sends):
+        if len(system.made) > ENOUGH:
+            break
         system.multicast(dice, payload=dice.randbytes(dice.randint(0, 20)))
         while system.in_flight and dice.random() < arrive:
             system.arrive(dice)

@@ -1,5 +1,5 @@
-"""What a system of machines does: order, progress, duplicates, joins, departures, least information, every
-interleaving of small programs. Each check takes a protocol's Facts and a seed, and raises where a promise is broken.
+"""Promises about a system of machines: order, progress, duplicates, joins, departures, least information,
+every interleaving of small programs. A check takes Facts and a seed, and raises where a promise is broken.
 """
 
 from functools import partial
@@ -48,7 +48,7 @@ def check_safety(facts, seed):
 
 
 def check_liveness(facts, seed):
-    """Everything is sent before anything arrives; then the newest packets come first, where links may reorder."""
+    """Everything is sent before anything arrives; then, where links may reorder, the newest come first."""
     dice = Dice(seed)
     for n in (1, 2, 5):
         system = System(facts, n)
@@ -73,6 +73,7 @@ def check_messages_to_oneself(facts, seed):
         assert not alone.receive(0, packets[2]) and not alone.receive(0, packets[1])
         waits = [(held.message, set(held.waits_for)) for held in alone.machines[0].pending()]
         assert [message for message, _ in waits] == [packets[2], packets[1]]
+        assert all(named for _, named in waits)
         assert not facts.names_missing or all(named <= set(names[:2]) for _, named in waits)
         alone.receive(0, packets[0])
         again = alone.machines[0].receive(packets[0])
@@ -137,7 +138,7 @@ def check_departures(facts, seed):
     machine.leave(2)
     for again in (lambda: machine.leave(2), lambda: machine.multicast([2], b"")):
         before = machine.snapshot()
-        with pytest.raises(LocalProtocolError, match="not present|has left"):
+        with pytest.raises(LocalProtocolError, match=r"not present|has left"):
             again()
         assert machine.snapshot() == before
     dice = Dice(seed)
@@ -190,7 +191,7 @@ def explored(facts, messages, **options):
 
 def check_simulated(facts, seed, directory):
     """A simulated run with duplicates, judged from its trace by code that knows no protocol."""
-    pattern = BROADCAST if facts.fixed_groups else widest_cast(facts)
+    pattern = BROADCAST if facts.fixed_groups else widest_cast(facts)  # everybody is a group
     simulation = Simulation(
         partial(make, facts),
         5,

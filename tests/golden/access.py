@@ -65,8 +65,7 @@ def perform(machine: Any, step: dict[str, Any]) -> list[list[Any]] | None:
             return shown_effects(machine.receive(message))
         case "multicast":
             made = machine.multicast(step["to"], bytes.fromhex(step["payload"]), **step.get("with", {}))
-            # Version 0.1.0 returns the effects alone, later ones the clock before them.
-            return shown_effects(made[1] if isinstance(made, tuple) else made)
+            return shown_effects(made.effects)
         case "hand_over":
             return shown_effects(machine.hand_over(step["to"]))
         case "follow":

@@ -2,7 +2,8 @@
 
 They were made by version 0.1.0, before its protocols, nodes and pipeline were rebuilt, and stand for what is
 in the world: frames on links, journals and snapshots on disks, tables that others read. Later versions must
-read them; they are not made again. Run this against that version only, from the repository's root:
+read them; they are not made again. Run this against that version only, from the root of a checkout of it
+(commit 9febf6d), since it also uses that version's private parts and the oracles of its tests:
 
     PYTHONPATH=tests .venv/bin/python tests/golden/record.py
 """

@@ -7,12 +7,12 @@ effects it answered, and its snapshot at the end.
 
 import random
 
+from contract.drive import overlapping
 from golden import access
 from golden.access import HERE
 from happened import ordering, tracking, wire
 from happened.core.errors import LocalProtocolError
 from happened.wire import CODECS
-from oracles.assumptions import overlapping
 from oracles.places import hop_places, ring
 from oracles.worlds import WORLDS
 from oracles.zones import WORLDS as ZONES

@@ -61,14 +61,26 @@ def test_a_machine_goes_on_from_a_recorded_snapshot(story):
     assert access.shown_pending(machine) == recorded["pending_after"]
 
 
+REWRITTEN = {"ks", "labelled", "zoned-ks"}
+"""Since 0.2.0, ks and what is made of it write their state as all others do; those of 0.1.0 are read."""
+
+
 @every_system
 def test_a_snapshot_is_written_with_the_same_bytes(story):
     recorded = access.load(ORDERING[story])
-    machine = restored(recorded)
-    assert machine.snapshot() == recorded["snapshot"].encode()
-    for step in recorded["steps"]:
-        access.perform(machine, step)
-    assert machine.snapshot() == recorded["snapshot_after"].encode()
+    machine, other = restored(recorded), restored(recorded)
+    for moment in ("snapshot", "snapshot_after"):
+        if moment == "snapshot_after":
+            for step in recorded["steps"]:
+                access.perform(machine, step)
+        written = recorded[moment].encode()
+        if recorded["protocol"] in REWRITTEN:
+            other.restore(written)
+            written = other.snapshot()
+            assert written != recorded[moment].encode()
+            other.restore(written)
+            assert other.snapshot() == written
+        assert machine.snapshot() == written
 
 
 @every_tracker

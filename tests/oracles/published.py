@@ -76,18 +76,15 @@ class CountedMessage(PlainMessage):
 class OwnClockSes(SchiperEggliSandoz):
     """Tests against its own clock, which counts a message to itself when it is sent."""
 
-    def _lacks(self, message):
-        wanted = message.wanted(self.me)
-        process = self._lanes.beyond(wanted, self._time)
-        return None if process is None else (process, self._lanes.get(wanted, process))
+    def wanted(self, message):
+        return self._lanes.newer(super().wanted(message), self._time)
 
 
 class EagerPruning(Pruning):
     """Jang et al. as printed: the own entry is inserted before the message is sent, and travels with it."""
 
-    def multicast(self, to, payload):
-        dests = self._process.destinations(to, payload)
-        clock, me, n = self._process.next_clock(), self.me, self.n
+    def stamp(self, clock, dests, payload):
+        me, n = self.me, self.n
         constraints = self._take_out(dests)
         self._ci.setdefault(me, {})[clock] = dests
         ci = tuple(self._entries())

@@ -9,13 +9,6 @@ from oracles.network import Network
 from oracles.published import RuleEightPruning
 
 
-def test_three_processes_and_three_multicasts_are_safe_live_and_optimal():
-    """Optimality is judged at every event: carried and kept is what PC1 and PC2 require."""
-    result = explore("pruning", 3, 3)
-    assert "optimality" in result.judged and result.violations == ()
-    assert result.programs == 598 and result.states > 140_000
-
-
 def test_rule_8_never_fires():
     result = explore(RuleEightPruning, 3, 3, optimal=False)
     assert result.programs == 598 and result.violations == ()

@@ -1,7 +1,5 @@
 """What is particular to each protocol that sends when it receives."""
 
-import random
-
 import pytest
 
 from happened.core.effects import Deliver, Send
@@ -217,33 +215,6 @@ def test_causal_total_begins_the_next_agreement_when_the_previous_one_ends():
     (proposal,) = one.receive(first.message)
     final, second = zero.receive(proposal.message)
     assert second.message.timestamp > final.message.timestamp and zero.queued == 0
-
-
-@pytest.mark.parametrize("name", ["agreed", "causal-total", "sequencer"])
-def test_large_random_runs_agree(name, dice):
-    machines = [create(name, p, 4) for p in range(4)]
-    orders = [[] for _ in machines]
-    in_flight = []
-
-    def perform(process, effects):
-        in_flight.extend(sends(effects))
-        orders[process] += delivered(effects)
-
-    for _ in range(200):
-        process = dice.randrange(4)
-        perform(process, machines[process].multicast(some(dice, process), b"").effects)
-        while in_flight and dice.random() < 0.8:
-            d, message = in_flight.pop(dice.randrange(len(in_flight)))
-            perform(d, machines[d].receive(message))
-    random.Random(dice.random()).shuffle(in_flight)
-    while in_flight:
-        d, message = in_flight.pop()
-        perform(d, machines[d].receive(message))
-    assert sum(map(len, orders)) > 300 and not any(machine.pending() for machine in machines)
-    for mine in orders:
-        for theirs in orders:
-            common = set(mine) & set(theirs)
-            assert [m for m in mine if m in common] == [m for m in theirs if m in common]
 
 
 def agree(machines, sender, to, *, late=None):

@@ -7,7 +7,11 @@ from happened.core.errors import LocalProtocolError
 from happened.ordering import create
 from happened.ordering.machine import Multicast
 from happened.ordering.total.sequencer import SequencerTotalOrder
-from happened.ordering.total.sequencer_messages import SequencerHandover, SequencerRequest
+from happened.ordering.total.sequencer_messages import (
+    SequencerAnnouncement,
+    SequencerHandover,
+    SequencerRequest,
+)
 from happened.sim.explore import explore
 
 
@@ -45,7 +49,7 @@ def test_handing_over_twice_is_safe_live_and_agreed_in_every_interleaving(machin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("machine", "states"), [(HandsOverAfter, 514_056), (HandsOverAtOnce, 568_339)])
+@pytest.mark.parametrize(("machine", "states"), [(HandsOverAfter, 548_668), (HandsOverAtOnce, 672_069)])
 def test_handing_over_twice_is_safe_live_and_agreed_with_three_broadcasts(machine, states):
     result = explore(machine, 3, 3, order="causal-total", casts="broadcast", renamed=True)
     assert (result.programs, result.states) == (10, states) and result.violations == ()
@@ -129,3 +133,15 @@ def test_only_the_coordinator_has_a_role_to_hand_over_and_the_first_one_must_exi
         create("sequencer", 1, 3).hand_over(2)
     with pytest.raises(LocalProtocolError, match="one of 3 processes"):
         create("sequencer", 1, 3, coordinator=3)
+
+
+def test_a_restored_process_passes_early_requests_on_in_the_order_in_which_they_came():
+    """A journal that is replayed from a snapshot must give the frames that were sent before."""
+    heard_late, restored = create("sequencer", 2, 4), create("sequencer", 2, 4)
+    for sender in (3, 0):
+        heard_late.receive(SequencerRequest(sender, 1, 4, 0b1111, 0, 1, b""))
+    restored.restore(heard_late.snapshot())
+    announcement = SequencerAnnouncement(0, 1, 1)
+    effects = heard_late.receive(announcement)
+    assert [effect.message.sender for effect in effects] == [3, 0]
+    assert restored.receive(announcement) == effects

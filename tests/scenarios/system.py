@@ -11,7 +11,7 @@ from typing import NamedTuple
 from happened.core.destinations import pack
 from happened.core.effects import Deliver
 from happened.core.errors import CausalityError
-from happened.ordering import Held, Machine, Message, create, protocols, sent_clock
+from happened.ordering import Held, Machine, Message, create, protocols
 from oracles.history import History
 from scenarios import notation
 from scenarios.language import ScenarioError, names
@@ -24,12 +24,6 @@ class Packet(NamedTuple):
     source: str
     to: str
     message: Message
-
-
-def multicast(machine: Machine, to: Iterable[int], payload: bytes):
-    """The clock of the new message, and the effects: the one place where a scenario multicasts."""
-    effects = machine.multicast(to, payload)
-    return sent_clock(machine, effects), effects
 
 
 class System:
@@ -114,7 +108,7 @@ class System:
         return iter(())
 
     def start_with_log(self, name: str, log: str) -> Iterator[str]:
-        """By way of a snapshot, which is how a log comes back from a file."""
+        """By way of a snapshot of ks as version 0.1.0 wrote it, which every later version reads."""
         machine = self._machine(name)
         listed = []
         for entry in log.split():
@@ -122,9 +116,18 @@ class System:
             sender, clock = key.split(",")
             sets = pack(int(member) for member in members.strip("{}∅").split(",") if member)
             listed.append([int(sender), int(clock), hex(sets)])
-        state = json.loads(machine.snapshot())
-        state["log"] = [len(self._names), listed]
-        machine.restore(json.dumps(state).encode())
+        n = len(self._names)
+        fresh = {
+            "me": machine.me,
+            "n": n,
+            "gone": "0x0",
+            "clock": 0,
+            "events": 0,
+            "delivered": [0] * n,
+            "held": [],
+        }
+        written = {"protocol": self.protocol, "version": 1, **fresh, "log": [n, listed]}
+        machine.restore(json.dumps(written).encode())
         return self.show_log(name)
 
     # What happens
@@ -135,7 +138,7 @@ class System:
             raise ScenarioError(f"{label} was sent before; give this message a name of its own")
         destinations = self._indices(names(to))
         try:
-            clock, effects = multicast(machine, destinations, label.encode())
+            clock, effects = machine.multicast(destinations, label.encode())
         except CausalityError as error:
             yield f"refused: {error}"
             return

@@ -11,6 +11,7 @@ from happened.net.engine import Engine
 from happened.ordering import create
 from happened.ordering.causal.extended_history import Entry
 from happened.ordering.causal.hop_message import HopMessage
+from happened.ordering.facts import MANY_PROCESSES
 from happened.wire.primitives import EXPANDED
 
 N = 60_000
@@ -62,7 +63,7 @@ def test_a_log_that_may_be_the_square_of_them_is_refused():
 
 def test_sets_of_nearly_everybody_do_not_fill_the_memory():
     """Three bytes each on the wire, 8 KB in memory."""
-    n = wire.MANY_PROCESSES
+    n = MANY_PROCESSES
     everybody = (1 << n) - 1
     most = EXPANDED // (n // 8)
     entries = [Entry(1, clock, everybody ^ 1 << clock) for clock in range(1, most + 100)]

@@ -64,7 +64,8 @@ COMMANDS = {
     ),
 }
 QUESTIONS = "jobs"
-"""The module that may have commands which are not listed: questions registered by others."""
+"""The module of the questions. A question that is not in the table is a command all the same, but `happened
+--help` does not list it: that would take importing every question, and numpy and numba with them."""
 
 EPILOG = """\
 a first look:

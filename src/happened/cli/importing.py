@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _import_on_spark(arguments: argparse.Namespace, options: Options) -> Import:
     note(f"importing on Spark ({arguments.master or 'local[*]'})")
-    from ..spark.importing import run as import_on_spark
+    from ..spark.log_import import run as import_on_spark
     from ..spark.session import session
 
     return import_on_spark(

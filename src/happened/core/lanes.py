@@ -58,7 +58,8 @@ class Lanes:
 
     def beyond(self, a: int, b: int) -> int | None:
         """The highest lane where a > b, or None if there is none."""
-        greater = self.guards ^ self.at_least(b, a)
+        guards = self.guards
+        greater = guards ^ ((b | guards) - a & guards)
         return greater.bit_length() // self.width - 1 if greater else None
 
     def items(self, vector: int) -> Iterator[tuple[int, int]]:

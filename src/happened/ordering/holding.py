@@ -4,8 +4,9 @@ The protocol supplies what it stamps, what a message lacks and what a delivery t
 
     stamp(clock, dests, payload)   the effects that send the new message M(me, clock)
     delivered(sender)              the clock up to which every message of a sender to us has been delivered
-    lacks(message)                 the first want of a message that is not met, None if it can be delivered
     missing(message)               the (sender, clock) of every message it waits for
+    lacks(message)                 the first want of a message that is not met, None if it can be delivered;
+                                   by default the first of those missing
     learn(message)                 what its delivery teaches
 
 and, where the usual does not do, `address` (who may be sent to), `checked` (what to refuse), `told` (the
@@ -40,13 +41,13 @@ class HoldingProcess(Process, Generic[M]):
         raise NotImplementedError("a protocol says how far it is with a sender, or what a duplicate is")
 
     @abstractmethod
-    def lacks(self, message: M) -> Want | None: ...
-
-    @abstractmethod
     def missing(self, message: M) -> Iterable[MessageKey]: ...
 
     @abstractmethod
     def learn(self, message: M) -> None: ...
+
+    def lacks(self, message: M) -> Want | None:
+        return next(iter(self.missing(message)), None)
 
     def address(self, to: Iterable[int], payload: bytes) -> int:
         """The set a multicast is for, or a refusal."""
@@ -78,10 +79,14 @@ class HoldingProcess(Process, Generic[M]):
         if self.is_duplicate(message):
             return []
         want = self.lacks(message)
-        if want is None:
+        if want is not None:
+            self.hold(message, want)
+            return []
+        if self._parking.held:
             return self._deliver(message)
-        self.hold(message, want)
-        return []
+        self.learn(message)  # as `take` does, which need not wake anybody
+        self.events += 1
+        return [Deliver(message.sender, message.clock, message.payload)]
 
     def hold(self, message: M, want: Want) -> None:
         """Keep a message that has just arrived until this want is met."""
@@ -111,8 +116,7 @@ class HoldingProcess(Process, Generic[M]):
     def take(self, message: M) -> list[Effect]:
         """Let the application have a message that lacks nothing."""
         self.learn(message)
-        if self._parking:
-            self._parking.reached(*self.reached(message))
+        self._parking.reached(*self.reached(message))
         self.events += 1
         return [Deliver(message.sender, message.clock, message.payload)]
 

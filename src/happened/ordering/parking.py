@@ -38,44 +38,48 @@ class Parked(NamedTuple, Generic[M]):
 class Parking(Generic[M]):
     """Iterating gives what is held, in order of arrival."""
 
+    __slots__ = ("_lanes", "_woken", "held")
+
     def __init__(self) -> None:
-        self._held: dict[MessageKey, Parked[M]] = {}
+        self.held: dict[MessageKey, Parked[M]] = {}
         self._lanes: dict[int, list[tuple[int, MessageKey]]] = {}  # heaps of (level, message)
         self._woken: list[MessageKey] = []
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self.held)
 
     def __iter__(self) -> Iterator[Parked[M]]:
-        return iter(self._held.values())
+        return iter(self.held.values())
 
     def __contains__(self, message: M) -> bool:
-        return (message.sender, message.clock) in self._held
+        return (message.sender, message.clock) in self.held
 
     def __getitem__(self, key: MessageKey) -> M:
-        return self._held[key].message
+        return self.held[key].message
 
     def __delitem__(self, key: MessageKey) -> None:
-        del self._held[key]
+        del self.held[key]
 
     def hold(self, message: M, want: Want, since: int) -> None:
+        lane, level = want
         key = (message.sender, message.clock)
-        self._held[key] = Parked(message, since)
-        self.park(key, want)
+        self.held[key] = Parked(message, since)
+        heappush(self._lanes.setdefault(lane, []), (level, key))
 
     def park(self, key: MessageKey, want: Want) -> None:
         lane, level = want
         heappush(self._lanes.setdefault(lane, []), (level, key))
 
-    def reached(self, lane: int, level: int) -> None:
-        """Wake what waits for this lane to get there."""
+    def reached(self, lane: int, level: int) -> bool:
+        """Wake what waits for this lane to get there; says whether that is anything."""
         heap = self._lanes.get(lane)
-        if heap is None:
-            return
+        if heap is None or heap[0][0] > level:
+            return False
         while heap and heap[0][0] <= level:
             self._woken.append(heappop(heap)[1])
         if not heap:
             del self._lanes[lane]
+        return True
 
     def woken(self) -> Iterator[MessageKey]:
         """What has been woken, and what is woken while the caller deals with it.
@@ -93,10 +97,10 @@ class Parking(Generic[M]):
 
     def refill(self, held: Iterable[tuple[M, int]], lacks: Callable[[M], Want | None]) -> None:
         """Hold exactly these (message, since)."""
-        self._held = {(message.sender, message.clock): Parked(message, since) for message, since in held}
-        self._lanes, self._woken = {}, []
-        for key, (message, _) in self._held.items():
-            want = lacks(message)
+        parked = {(message.sender, message.clock): Parked(message, since) for message, since in held}
+        wants = {key: lacks(message) for key, (message, _) in parked.items()}
+        self.held, self._lanes, self._woken = parked, {}, []
+        for key, want in wants.items():
             if want is not None:
                 self.park(key, want)
             else:  # no machine holds what lacks nothing; should a snapshot claim so, it goes with the next
@@ -104,4 +108,4 @@ class Parking(Generic[M]):
 
     def replace(self, change: Callable[[M], M]) -> None:
         """Hold each message in another form; what it waits for is the same."""
-        self._held = {key: Parked(change(message), since) for key, (message, since) in self._held.items()}
+        self.held = {key: Parked(change(message), since) for key, (message, since) in self.held.items()}

@@ -101,7 +101,7 @@ class Process:
 
     def next_clock(self, after: int = 0) -> int:
         """The clock of a new event; beyond `after` too, where clocks follow Lamport's rule."""
-        clock = max(self.clock, after) + 1
+        clock = (self.clock if self.clock >= after else after) + 1
         if clock >= CLOCK_LIMIT:
             raise LocalProtocolError("the clock has reached its limit of 2^63 events")
         self.clock = clock
@@ -158,14 +158,15 @@ class Process:
         return seal(self.facts.name, process=self._identity(), **self._saved())
 
     def restore(self, data: bytes) -> None:
-        before = self._identity()
+        before = dict(vars(self))  # what `load` changes it replaces, so these values stay as they are
         with opened(self.facts.name, data) as written:
             state = self.upgraded(written)
             try:
                 self._become(state["process"])
                 self._loaded(state)
             except BaseException:
-                self._become(before)
+                vars(self).clear()
+                vars(self).update(before)
                 raise
 
     def _saved(self) -> State:

@@ -150,6 +150,7 @@ def _run(
         "virtual_seconds": simulation.now / 1e9,
         "ledger": ledger.totals(),
         "undelivered": [_undelivered_as_json(left) for left in undelivered],
+        "complete": True,  # what is undelivered now stays so: `check` may call it lost
     }
 
 

@@ -8,13 +8,17 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from ...core.effects import Deliver
 from ...core.lanes import lanes
 from ..holding import HoldingProcess
-from ..machine import MessageKey
+from ..machine import Effect, MessageKey
 from ..parking import Want
 from ..process import State
 
 M = TypeVar("M", bound=Any)
+
+new = tuple.__new__
+"""Makes a named tuple in a third of the time that its own constructor, which is Python code, takes."""
 
 
 class LaneProcess(HoldingProcess[M]):
@@ -26,6 +30,26 @@ class LaneProcess(HoldingProcess[M]):
     @abstractmethod
     def wanted(self, message: M) -> int:
         """Lanes: per sender the clock of its message that we must deliver first, 0 for none."""
+
+    def receive(self, message: M) -> list[Effect]:
+        # What HoldingProcess does, without a call for each step: a fifth less for `ks` (bench/ordering.py).
+        message = self.checked(message)
+        self.events += 1
+        sender, clock = message.sender, message.clock
+        vector, delivered, held = self._lanes, self._delivered, self._parking.held
+        if clock <= delivered >> vector.width * sender & vector.value or (held and (sender, clock) in held):
+            return []
+        wanted, guards = self.wanted(message), vector.guards
+        lacking = guards ^ ((delivered | guards) - wanted & guards)
+        if lacking:
+            lane = lacking.bit_length() // vector.width - 1
+            self.hold(message, (lane, vector.get(wanted, lane)))
+            return []
+        if held:
+            return self._deliver(message)
+        self.learn(message)
+        self.events += 1
+        return [new(Deliver, (sender, clock, message.payload))]
 
     def told(self, message: M) -> int:
         return self._lanes.get(self.wanted(message), self.me)

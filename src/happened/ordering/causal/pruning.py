@@ -30,7 +30,6 @@ from ..facts import Facts, WireFormat
 from ..holding import HoldingProcess
 from ..machine import Effect, MessageKey, Unit
 from ..messages import Application
-from ..parking import Want
 from ..process import State
 
 FACTS = Facts(
@@ -117,9 +116,6 @@ class Pruning(HoldingProcess[PruningMessage]):
 
     def delivered(self, sender: int) -> int:
         return self._dlv[sender]
-
-    def lacks(self, message: PruningMessage) -> Want | None:
-        return next(self.missing(message), None)
 
     def missing(self, message: PruningMessage) -> Iterator[MessageKey]:
         return ((s, t) for s, t in message.dc if self._dlv[s] < t)  # R1

@@ -20,7 +20,6 @@ from ..facts import BROADCAST, Facts, WireFormat
 from ..holding import HoldingProcess
 from ..machine import Effect, MessageKey
 from ..messages import ENTRY_BYTES, Application
-from ..parking import Want
 from ..process import State, refusal
 
 FACTS = Facts(
@@ -91,9 +90,6 @@ class ContextGraph(HoldingProcess[PsyncMessage]):
 
     def delivered(self, sender: int) -> int:
         return self._view.get(sender, 0)
-
-    def lacks(self, message: PsyncMessage) -> Want | None:
-        return next(iter(self.missing(message)), None)
 
     def missing(self, message: PsyncMessage) -> Iterable[MessageKey]:
         return (key for key in message.context if key[1] > self._view.get(key[0], 0))

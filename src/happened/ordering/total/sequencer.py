@@ -95,7 +95,7 @@ class SequencerTotalOrder(Process):
         office, self._office = self._office, None
         self._epoch += 1
         self._coordinator = successor
-        early = tuple(request for request, _ in office.early.values())
+        early = tuple(request for _, (request, _) in sorted(office.early.items()))
         taken, tails = tuple(sorted(office.taken.items())), tuple(sorted(office.tails.items()))
         others = self.present & ~(1 << self.me | 1 << successor)
         return [
@@ -189,12 +189,13 @@ class SequencerTotalOrder(Process):
         ]
 
     def save(self) -> State:
+        # Requests stand in order of arrival, in which a hand-over passes them on, restored or not.
         return {
             "role": (self._epoch, self._coordinator, self._requested),
             "last": self._last,
             "delivered": sorted(self._delivered.items()),
             "held": [(order, since) for _, (order, since) in sorted(self._held.items())],
-            "ahead": [request for _, request in sorted(self._ahead.items())],
+            "ahead": list(self._ahead.values()),
             "office": None if self._office is None else _office_to(self._office),
         }
 
@@ -211,8 +212,7 @@ class SequencerTotalOrder(Process):
 
 
 def _office_to(office: _Office) -> tuple[Any, ...]:
-    early = [entry for _, entry in sorted(office.early.items())]
-    return sorted(office.taken.items()), sorted(office.tails.items()), early
+    return sorted(office.taken.items()), sorted(office.tails.items()), list(office.early.values())
 
 
 def _office_from(taken: Any, tails: Any, early: Any) -> _Office:

@@ -3,6 +3,7 @@
 In    the events of one computation, in any order
 Out   store/epoch-K/share-*.npz: the edges into epoch K; the events before its end that are causes beyond
       it (`kept`); the slots that are in flight at some time in it; and which of its events are relevant.
+      store/lost-*.npz: the slots that were never delivered, which no epoch can forget.
       The events themselves need not be written: with the cuts, epoch K has those numbered
       cuts[K-1] + 1 … cuts[K] of each process.
 Cost  one shuffle join (see edges), then scans of the edges by tasks that read and write files themselves
@@ -22,13 +23,16 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from ..core.errors import TraceFormatError
-from .cuts import Ints, backward, epoch_of, make_consistent, propose
+from ...causality.epochs import Epoch
+from ...causality.linearization import Ints
+from ...causality.questions import EpochView
+from ...core.errors import TraceFormatError
+from ..storage import read_arrays, write_arrays
+from ..tasks import on_tasks
+from .consistent_cuts import backward, epoch_of, make_consistent, propose
+from .edge_skew import Clocks, estimate, with_skew
 from .edges import cause_edges, deliveries, fates, handover, message_edges
 from .matching import match_in_files
-from .skew import Clocks, estimate, with_skew
-from .storage import read_arrays, write_arrays
-from .tasks import on_tasks
 
 FINE_SLOTS = 400_000
 """Processes x fine slots of time that reach the driver to place the cuts."""
@@ -56,7 +60,7 @@ class Layout:
     totals: dict[str, int]
     pairs: list[Row]
     all_relevant: bool
-    rejected: list[str] = field(default_factory=list)
+    quarantined: list[str] = field(default_factory=list)  # causes that are not in the trace, by name
 
     @property
     def epochs(self) -> int:
@@ -73,6 +77,43 @@ class Layout:
             name: np.concatenate([np.empty((0, width), np.int64), *(s[name] for s in shares if name in s)])
             for name, width in SHARES.items()
         }
+
+    def lost(self) -> Ints:
+        """(sender, seq, destination) of every slot that was never delivered."""
+        parts = [read_arrays(path)["lost"] for path in sorted(self.store.glob("lost-*.npz"))]
+        return np.concatenate([np.empty((0, 3), np.int64), *parts])
+
+    def epoch(self, k: int, edges: Ints) -> tuple[Epoch, Ints]:
+        """Epoch k, and its edges in the order of their targets (the last column is kept as it is)."""
+        n, start = len(self.names), self.starts(k)
+        counts = self.cuts[k] - start
+        process = np.repeat(np.arange(n), counts)
+        first = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        seq = np.arange(process.size) - np.repeat(first - start, counts) + 1
+        place = first[edges[:, 2]] + edges[:, 3] - start[edges[:, 2]] - 1
+        order = np.argsort(place, kind="stable")
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=process.size))])
+        edges = edges[order]
+        return Epoch(n, process, seq, offsets.astype(np.int64), edges[:, 0], edges[:, 1], self.names), edges
+
+    def view(self, k: int, timestamps: str) -> EpochView:
+        """Epoch k as questions see it."""
+        share = self.share(k)
+        epoch, edges = self.epoch(k, share["edges"])
+        kept = share["kept"]
+        return EpochView(
+            self.computation,
+            self.names,
+            k,
+            epoch,
+            is_slot=edges[:, 4] == 1,
+            kept=(kept[:, 0], kept[:, 1]),
+            chosen=None if self.all_relevant else share["relevant"],
+            sent=share["addressed"],
+            slots=share["slots"],
+            lost=self.lost(),
+            timestamps=timestamps,
+        )
 
 
 def _folder(store: Path, epoch: int) -> Path:
@@ -98,7 +139,7 @@ def lay_out(
     totals = match_in_files(spark, files, computation, names, kind, store) if files else None
     if totals is None:
         totals = _join(events, index, kind, store)
-    rejected, absent = _reject(events, index, counts)
+    quarantined, absent = _quarantine_causes(events, index, counts)
     earliest = events.agg(F.min("time")).first()[0]
     edges = spark.read.parquet(str(store / "edges")).where("target_seq is not null")
     clocks = estimate(edges, len(names), earliest) if earliest is not None else None
@@ -130,7 +171,7 @@ def lay_out(
         totals,
         pairs,
         not relevant,
-        rejected,
+        quarantined,
     )
 
 
@@ -186,7 +227,7 @@ def _one_send_each(events: DataFrame) -> None:
         )
 
 
-def _reject(events: DataFrame, index: DataFrame, counts: Ints) -> tuple[list[str], int]:
+def _quarantine_causes(events: DataFrame, index: DataFrame, counts: Ints) -> tuple[list[str], int]:
     """Name and count the causes that are no events; no edge is made of them."""
     lengths = events.sparkSession.createDataFrame(list(enumerate(map(int, counts))), "p int, length long")
     known = F.broadcast(index.join(lengths, "p").withColumnRenamed("process", "cause_process"))
@@ -283,6 +324,8 @@ class _Edges:
         self.ends = tuple(column[whole] for column in (source, source_seq, target, target_seq))
         self.slot = slot[whole]
         self.addressed = tuple(column[real & slot] for column in (source, source_seq, target))
+        lost = real & slot & (target_seq == 0)
+        self.lost = np.column_stack([column[lost] for column in (source, source_seq, target)])
 
 
 def _look(spark: SparkSession, files: list[str], cuts: Ints, counts: Ints) -> list[Ints]:
@@ -325,6 +368,8 @@ def _scatter(
         given = epoch_of(cuts, target, target_seq)
         crossing, at = _spans(sent, given)
         flying, during = _spans(sent, given + 1, edges.slot)
+        if len(edges.lost):
+            write_arrays(store / f"lost-{number:05d}.npz", lost=edges.lost)
         return _write_shares(
             store,
             number,

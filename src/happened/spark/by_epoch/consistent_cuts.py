@@ -10,9 +10,8 @@ a table of processes x epochs. A message that goes backwards over few epochs is 
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from ...causality.linearization import Ints
 
 
 def propose(fine_first: Ints, fine_count: Ints, counts: Ints, epochs: int) -> Ints:

@@ -13,11 +13,11 @@ from functools import lru_cache
 import numpy as np
 from pyspark.sql import SparkSession
 
-from ..causality.epochs import Frontier, Stamped, stamp_epoch
-from .cuts import epoch_of
-from .layout import Layout
-from .stamp import build_epoch, load_frontier
-from .tasks import on_tasks
+from ...causality.epochs import Frontier, Stamped, stamp_epoch
+from ..tasks import on_tasks
+from .consistent_cuts import epoch_of
+from .epoch_layout import Layout
+from .stamping import load_frontier
 
 Step = tuple[int, int]
 """A process and a seq."""
@@ -83,5 +83,5 @@ class Walker:
 
     def _stamp(self, k: int) -> tuple[Frontier, Stamped]:
         frontier = self._frontier(k)
-        epoch, _ = build_epoch(self._layout, k, self._layout.share(k)["edges"])
+        epoch, _ = self._layout.epoch(k, self._layout.share(k)["edges"])
         return frontier, stamp_epoch(epoch, frontier)

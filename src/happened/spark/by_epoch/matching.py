@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ..trace import SCHEMA
-from .cuts import Ints
-from .pieces import Piece, pieces_of
-from .storage import write_part
-from .tasks import on_tasks
+from ...causality.linearization import Ints
+from ...trace import SCHEMA
+from ..pieces import Piece, pieces_of
+from ..storage import write_part
+from ..tasks import on_tasks
 
 EDGES = pa.schema(
     [

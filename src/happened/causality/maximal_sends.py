@@ -1,9 +1,9 @@
-"""Kernels for the maximal sends of a cut: of the messages to x within it, those sent before no other.
+"""For each destination, the sends inside a cut that no later send to it inside the cut follows.
 
 A cut is a count of events per process, closed under happened-before: the vector of an event is the cut
-of its past and itself. A sender's last message to x within the cut is the only one of its own that can
-be maximal, so per destination there is one candidate per sender, and only those not delivered within
-the cut are compared with the others. Cost per cut: processes² + undelivered candidates x processes.
+of its past and itself. Of each sender, only its last message to x within the cut can be such a maximal
+send, so per destination there is one candidate per sender, and only those not delivered within the cut are
+compared with the others. Cost per cut: processes² + undelivered candidates x processes.
 """
 
 from typing import NamedTuple

@@ -12,8 +12,8 @@ import numpy as np
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from ..causality.linearization import Ints
-from ..causality.skew import Skew, correct, solve_drifts, window_width
+from ...causality.linearization import Ints
+from ...causality.skew import Skew, correct, solve_drifts, window_width
 
 
 @dataclass(frozen=True)
