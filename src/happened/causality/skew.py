@@ -40,7 +40,8 @@ class Skew:
 
     def ahead(self, process: Ints, since: Ints) -> Ints:
         """How far a clock is ahead when it shows this time since the origin."""
-        return self.offsets[process] + np.rint(self.drifts[process] * since).astype(np.int64)
+        ahead: Ints = self.offsets[process] + np.rint(self.drifts[process] * since).astype(np.int64)
+        return ahead
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,7 +154,9 @@ def window_width(last: int) -> int:
 def removed(drifts: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> Ints:
     """What drift alone adds to each gap."""
     there = np.rint(drifts[target] * (sent + gap)).astype(np.int64)
-    return there - np.rint(drifts[source] * sent).astype(np.int64)
+    here = np.rint(drifts[source] * sent).astype(np.int64)
+    added: Ints = there - here
+    return added
 
 
 def window_gaps(source: Ints, target: Ints, window: Ints, gap: Ints) -> tuple[Ints, Ints, Ints, Ints]:

@@ -38,7 +38,7 @@ def write_rows(rows: DataFrame, directory: Path, part: str, work: Path) -> None:
 def write_arrays(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with _whole(path) as unfinished, unfinished.open("wb") as file:
-        np.savez(file, **arrays)
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:

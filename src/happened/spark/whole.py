@@ -24,6 +24,7 @@ from ..causality.analysis import analyse
 from ..causality.questions import Question
 from ..trace import SCHEMA
 from .pieces import Piece, pieces_of
+from .schemas import only_row
 from .storage import write_part
 from .tasks import on_tasks
 
@@ -153,7 +154,7 @@ def analyse_whole(events: DataFrame, sizes: Sizes, whole: Whole) -> Counter[str]
     if sizes.pieces:
         totals += whole.in_place(spark, sizes.pieces, sizes.not_in_place())
     crossing = sizes.crossing()
-    count = crossing.agg(F.sum("events")).first()[0]
+    count = only_row(crossing.agg(F.sum("events")))[0]
     if count:
         theirs = events.join(crossing.select("computation"), "computation", "left_semi")
         totals += whole.shuffled(theirs, partitions_for(count, spark.sparkContext.defaultParallelism))

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from ...causality.linearization import Ints
 from ...causality.skew import Skew, correct, solve_drifts, window_width
+from ..schemas import only_row
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,11 @@ def _offsets(edges: DataFrame, n: int, gap: Column) -> Skew:
 
 
 def _drifts(edges: DataFrame, n: int) -> Ints | None:
-    last = edges.agg(F.max("since")).first()[0]
-    window = F.expr(f"since div {window_width(last)}").alias("window")
-    least = edges.groupBy("source", "target", window).agg(F.min("gap").alias("gap")).collect()
-    return solve_drifts(n, *_columns(least, "source", "target", "window", "gap"), window_width(last))
+    last = only_row(edges.agg(F.max("since")))[0]
+    of_window = F.expr(f"since div {window_width(last)}").alias("window")
+    least = edges.groupBy("source", "target", of_window).agg(F.min("gap").alias("gap")).collect()
+    source, target, window, gap = _columns(least, "source", "target", "window", "gap")
+    return solve_drifts(n, source, target, window, gap, window_width(last))
 
 
 def _backwards(edges: DataFrame, skew: Skew) -> int:

@@ -27,6 +27,7 @@ from ...causality.epochs import Epoch
 from ...causality.linearization import Ints
 from ...causality.questions import EpochView
 from ...core.errors import TraceFormatError
+from ..schemas import only_row
 from ..storage import read_arrays, write_arrays
 from ..tasks import on_tasks
 from .consistent_cuts import backward, epoch_of, make_consistent, propose
@@ -140,7 +141,7 @@ def lay_out(
     if totals is None:
         totals = _join(events, index, kind, store)
     quarantined, absent = _quarantine_causes(events, index, counts)
-    earliest = events.agg(F.min("time")).first()[0]
+    earliest = only_row(events.agg(F.min("time")))[0]
     edges = spark.read.parquet(str(store / "edges")).where("target_seq is not null")
     clocks = estimate(edges, len(names), earliest) if earliest is not None else None
     offsets = clocks.skew.offsets if clocks is not None else None
@@ -178,7 +179,7 @@ def lay_out(
 def _join(events: DataFrame, index: DataFrame, kind: str, store: Path) -> dict[str, int]:
     """The edges by a shuffle join, whatever the order of the rows and the faults of the trace."""
     met = deliveries(events, index, kind).persist()
-    totals = fates(met, events.where(F.col("kind") == "send")).first().asDict()
+    totals = only_row(fates(met, events.where(F.col("kind") == "send"))).asDict()
     edges = message_edges(met).union(cause_edges(events, index))
     edges.write.mode("overwrite").parquet(str(store / "edges"))
     met.unpersist()
@@ -289,7 +290,7 @@ def _propose(
     timed = offsets is not None and of.where(F.col("time").isNull()).isEmpty()
     place = F.col("time") - F.col("ahead") if timed else F.col("seq") / F.col("length")
     of = of.select("p", "seq", place.cast("double").alias("place"))
-    low, high = of.agg(F.min("place"), F.max("place")).first()
+    low, high = only_row(of.agg(F.min("place"), F.max("place")))
     slots = max(2 * epochs, min(64 * epochs, FINE_SLOTS // max(len(names), 1)))
     width = (high - low) / slots or 1.0
     slot = F.least(F.floor((F.col("place") - low) / width), F.lit(slots - 1)).cast("int")
