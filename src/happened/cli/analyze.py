@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def refuse_early(given: Path, out: Path) -> None:
     """What can be said before Spark is started, which takes a while."""
-    from ..spark.storage import refuse_existing
+    from ..trace.atomic import refuse_existing
 
     if not given.exists():
         raise TraceFormatError("no such file or directory", file=str(given))

@@ -25,9 +25,10 @@ from ..causality.questions import QUARANTINE, Question, asked
 from ..causality.questions.stamp import TIMESTAMPS
 from ..core.errors import CausalityError, TraceFormatError
 from ..trace import locate
+from ..trace.atomic import whole_directory
 from .by_epoch.job import WHOLE_EVENTS, LargeComputation, Progress
 from .events import fault, local_files, read_events
-from .storage import whole_directory, write_part, write_rows
+from .storage import write_part, write_rows
 from .whole import Sizes, Whole, analyse_whole
 
 ALWAYS = ("events", "processes", "computations", "quarantined", "complete")

@@ -10,9 +10,7 @@ some 2 KB per event. What reaches the driver is a few numbers per piece. Files r
 by records only: what else readers count needs a file whole.
 """
 
-import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -28,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..core.errors import TraceFormatError
+from ..trace.atomic import whole_directory, whole_file
 from ..trace.importing import (
     AUTO,
     EXAMPLES,
@@ -44,7 +43,6 @@ from ..trace.schema import SCHEMA
 from ..trace.writer import table_from_rows
 from .linked_traces import join_linked_traces
 from .schemas import TRACE, spark_schema
-from .storage import whole_directory
 
 PIECE_BYTES = 32 << 20
 BATCH_ROWS = 20_000
@@ -221,13 +219,8 @@ def _assemble(
 def _parquet(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
     """Write a part table by table; it has its name only when it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.unfinished")
-    try:
-        with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
-            yield writer.write_table
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with whole_file(path) as unfinished, pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
+        yield writer.write_table
 
 
 def _summarise(spark: SparkSession, folder: Path) -> tuple[dict[str, Any], list[Quarantined]]:
