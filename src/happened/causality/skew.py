@@ -116,7 +116,10 @@ def correct(owner: Ints, source: Ints, target: Ints, gap: Ints) -> Skew:
 
 
 def estimate(owner: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> Skew:
-    """Offsets, and drifts where offsets alone do not do, from edges sent at a time since their origin."""
+    """Estimate offsets, and drifts where offsets alone leave messages that arrive before they are sent.
+
+    `sent` is counted from the earliest time of the edge's computation.
+    """
     skew = correct(owner, *tightest(source, target, gap))
     for computation in np.unique(owner[~skew.feasible]):
         processes = np.flatnonzero(owner == computation)
@@ -147,7 +150,10 @@ def window_of(sent: Ints, last: int) -> Ints:
 
 
 def window_width(last: int) -> int:
-    """Such that `last` is in the last window; times are never multiplied, for they may need all 64 bits."""
+    """The width of WINDOWS equal windows, the last of which holds the time `last`.
+
+    Times are never multiplied, for they may need all 64 bits.
+    """
     return int(last) // WINDOWS + 1
 
 

@@ -77,7 +77,7 @@ def analyze(
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Damage inside a file shows only when it is read."""
+    """Turn Spark's error about a damaged file into one that names it: damage shows only in a task."""
     try:
         yield
     except Py4JJavaError as error:
@@ -129,7 +129,7 @@ def analyze_events(
 
 
 def _finish(folder: Path, totals: Counter[str], questions: Sequence[Question]) -> dict[str, Any]:
-    """A table for each answer, if only an empty one; the summary."""
+    """Write an empty table wherever no task wrote a part, and return the summary."""
     tables = {"quarantine": QUARANTINE}
     summary: dict[str, Any] = {name: totals[name] for name in ALWAYS}
     for question in questions:
@@ -142,7 +142,7 @@ def _finish(folder: Path, totals: Counter[str], questions: Sequence[Question]) -
 
 
 def _quarantine(rows: DataFrame, folder: Path) -> int:
-    """Rows that are no events go to the quarantine with their reason."""
+    """Write rows that are no events to the table `quarantine` with their reasons; returns how many."""
     named = rows.select(
         F.coalesce("computation", F.lit("")).alias("computation"),
         F.concat_ws(

@@ -124,7 +124,7 @@ def _count_lines(piece: Piece) -> int:
 
 
 def _each(spark: SparkSession, pieces: list[Piece], task: Callable[[Piece], Any]) -> list[Any]:
-    """One small result per piece, in their order."""
+    """Run a task for each piece and return their small results, in the order of the pieces."""
     if not pieces:
         return []
     results = spark.sparkContext.parallelize(pieces, len(pieces)).map(task).collect()
@@ -135,7 +135,8 @@ def _each(spark: SparkSession, pieces: list[Piece], task: Callable[[Piece], Any]
 
 
 def _parse(name: str, options: Options, work: Path, quarantine: Path, piece: Piece) -> Any:
-    """Write a piece's drafts and leftovers as parts of their own; says what was in it."""
+    """Write the drafts and the quarantined records of one piece as parts; returns its counts, or the error
+    that no task can mend."""
     reader = FORMATS[name]
     source = _source(piece, reader.header)
     of_whole: list[Draft] = []
@@ -192,7 +193,8 @@ def _assemble_all(drafts: DataFrame, name: str, options: Options, folder: Path) 
 def _assemble(
     name: str, options: Options, folder: Path, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """One computation after another; rows and leftovers go to parts named after the partition."""
+    """Assemble the computations of one partition, one after another, and write their rows and what is
+    quarantined to parts that are named after the partition."""
     context = TaskContext.get()
     assert context is not None
     part = f"part-{context.partitionId():06d}.parquet"
@@ -248,7 +250,7 @@ def _summarise(spark: SparkSession, folder: Path) -> tuple[dict[str, Any], list[
 
 
 def _by_file(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Pieces of one file added up."""
+    """Add up the counts of all pieces of each file."""
     files: dict[str, dict[str, Any]] = {}
     for of_piece in told:
         of_file = files.setdefault(of_piece["file"], of_piece)

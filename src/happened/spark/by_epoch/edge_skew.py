@@ -1,4 +1,4 @@
-"""How far the clocks of one large computation disagree, and its times put right.
+"""Estimate how far the clocks of one large computation disagree, and correct its times.
 
 In    the edges between its processes (see edges), with their gaps and sending times
 Out   offsets and drifts as causality.skew estimates them; the gaps and times corrected by them
@@ -26,7 +26,10 @@ class Clocks:
 
 
 def estimate(edges: DataFrame, n: int, origin: int) -> Clocks:
-    """`edges` are those that lead somewhere. As causality.skew.estimate, but for where the data is."""
+    """Estimate the clocks of n processes as causality.skew.estimate does, but by aggregations on Spark.
+
+    edges   those that have both ends
+    """
     timed = edges.where("gap is not null").withColumn("since", F.col("sent") - origin)
     skew = _offsets(timed, n, F.col("gap"))
     if skew.feasible.all():
@@ -85,7 +88,7 @@ def backwards(events: DataFrame) -> dict[str, int]:
 
 
 def corrected_times(events: DataFrame, skew: DataFrame) -> DataFrame:
-    """Rows of causality.analysis.TIMES, from the events of one computation and its rows of SKEW."""
+    """Rows of TIMES (causality.questions.epochs), from the events of one computation and its rows of SKEW."""
     known = F.broadcast(skew.drop("feasible", "backwards"))
     ahead = F.col("offset") + F.rint(F.col("drift") * (F.col("time") - F.col("origin"))).cast("long")
     return (

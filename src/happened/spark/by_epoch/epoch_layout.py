@@ -40,7 +40,7 @@ FINE_SLOTS = 400_000
 
 
 MOST_UNEVEN = 4
-"""An epoch by time may be so many times larger than asked for; else cuts by seq are tried."""
+"""If an epoch cut by time is so many times larger than asked for, cuts by seq are tried."""
 
 MOST_NAMED = 1000
 """Causes that are no events; more are only counted."""
@@ -51,7 +51,7 @@ SHARES = {"edges": 5, "kept": 2, "slots": 4, "addressed": 3, "relevant": 2}
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a computation is laid out, and all that is small about it."""
+    """The directory that a computation is laid out in, and what of it is small enough for the driver."""
 
     store: Path
     computation: str
@@ -72,7 +72,7 @@ class Layout:
         return self.cuts[epoch - 1] if epoch else np.zeros(len(self.names), np.int64)
 
     def share(self, epoch: int) -> dict[str, Ints]:
-        """What was laid out for an epoch, all shares together."""
+        """Read what all tasks laid out for an epoch, as one array for each of SHARES."""
         shares = [read_arrays(path) for path in sorted(_folder(self.store, epoch).glob("share-*.npz"))]
         return {
             name: np.concatenate([np.empty((0, width), np.int64), *(s[name] for s in shares if name in s)])
@@ -130,7 +130,11 @@ def lay_out(
     per_epoch: int,
     files: Sequence[str] = (),
 ) -> Layout:
-    """`files` are the Parquet files that hold exactly these events, if any do: they are matched in place."""
+    """Lay out one computation in the directory `store`, in epochs of about `per_epoch` events.
+
+    files   the Parquet files that hold exactly these events; their messages are matched where they lie. None:
+            the events come from elsewhere, and are joined
+    """
     chains = _chains(events, computation)
     names = tuple(sorted(chains))
     counts = np.array([chains[name] for name in names], np.int64)

@@ -61,7 +61,10 @@ def match_in_files(
     kind: str,
     store: Path,
 ) -> dict[str, int] | None:
-    """Write store/edges and return the totals of the messages' fates; None: ask the shuffle join."""
+    """Write store/edges and return the totals of the messages' fates.
+
+    Returns None where the files do not suffice (see above); the caller then joins by a shuffle.
+    """
     pieces = pieces_of(files)
 
     def match(number: int) -> dict[str, int]:
