@@ -108,6 +108,7 @@ NAMED = {"total_violations": "disagree on one total order"}
 def show_totals(summary: dict[str, Any]) -> None:
     for name, value in summary.items():
         shown = "-" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+        shown = ("no", "yes")[value] if isinstance(value, bool) else shown
         print(f"  {NAMED.get(name, name.replace('_', ' ')):34}{shown:>16}")
 
 

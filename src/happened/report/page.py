@@ -125,6 +125,8 @@ def _totals(summary: dict[str, Any]) -> str:
 
 
 def _number(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return "–" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
 

@@ -31,7 +31,9 @@ from .events import fault, local_files, read_events
 from .storage import write_part, write_rows
 from .whole import Sizes, Whole, analyse_whole
 
-ALWAYS = ("events", "processes", "computations", "quarantined", "complete")
+COUNTED = ("events", "processes", "computations", "quarantined")
+ALWAYS = (*COUNTED, "complete")
+"""What every summary has, whatever was asked."""
 
 
 def analyze(
@@ -131,7 +133,7 @@ def analyze_events(
 def _finish(folder: Path, totals: Counter[str], questions: Sequence[Question]) -> dict[str, Any]:
     """Write an empty table wherever no task wrote a part, and return the summary."""
     tables = {"quarantine": QUARANTINE}
-    summary: dict[str, Any] = {name: totals[name] for name in ALWAYS}
+    summary: dict[str, Any] = {name: totals[name] for name in COUNTED}
     for question in questions:
         tables |= question.tables
         summary |= question.summarise(totals)
