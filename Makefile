@@ -1,14 +1,17 @@
 # make test and make demo are all a newcomer needs; both set up what is missing first.
+# make check is for the inner loop: lint, and the rooms that are pure, in less than a minute.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# loadgroup: the tests on Spark stay together in one worker, with one JVM (tests/conftest.py).
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+PURE := $(addprefix tests/,core contract ordering tracking wire topology)
 
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
-.PHONY: install test test-slow lint demo bench fuzz clean
+.PHONY: install check test test-slow lint demo bench fuzz clean
 
 install: $(STAMP)
 
@@ -24,6 +27,9 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+check: $(STAMP) lint
+	$(PYTEST) -q -m 'not slow and not long' $(PURE)
 
 test: $(STAMP) lint
 	@scripts/ensure-chromium

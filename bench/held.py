@@ -49,16 +49,16 @@ def measure(name, held):
     """Seconds per unrelated message while `held` are held, and per message released with the late one."""
     machines = [create(name, p, 4) for p in range(4)]
     broadcast = "multicast" not in protocols()[name].casts or name == "bss-groups"
-    first = packets(machines[0].multicast(everybody_but(0) if broadcast else [1, LISTENER], b""))
+    first = packets(machines[0].multicast(everybody_but(0) if broadcast else [1, LISTENER], b"").effects)
     machines[1].receive(first[1])
     early = []
     for _ in range(held):
-        sent = packets(machines[1].multicast(everybody_but(1) if broadcast else [LISTENER], b""))
+        sent = packets(machines[1].multicast(everybody_but(1) if broadcast else [LISTENER], b"").effects)
         early.append(sent[LISTENER])
     unrelated = []
     if name not in CHAINED:
         for _ in range(OTHERS):
-            sent = packets(machines[3].multicast(everybody_but(3) if broadcast else [LISTENER], b""))
+            sent = packets(machines[3].multicast(everybody_but(3) if broadcast else [LISTENER], b"").effects)
             unrelated.append(sent[LISTENER])
     listener = machines[LISTENER]
     for message in early:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from happened.core.effects import Deliver, Send
+from happened.ordering.machine import Multicast
 
 
 class RstMessage(NamedTuple):
@@ -38,7 +39,7 @@ class RstNumpy:
         self._clock += 1
         message = RstMessage(self._me, self._clock, dests, self._sent.copy(), payload)
         self._sent[self._me] += dests
-        return [Send(d, message) for d in members]
+        return Multicast(self._clock, [Send(d, message) for d in members])
 
     def receive(self, message):
         key = (message.sender, message.clock)

@@ -79,16 +79,17 @@ def single(trace: Path, out: Path, timestamps: str) -> None:
 
 
 def spark_stamp(spark, trace: Path, work: Path, timestamps: str) -> int:
+    from happened.causality.questions import QUESTIONS
+    from happened.spark.by_epoch.epoch_layout import lay_out
+    from happened.spark.by_epoch.job import CELLS_PER_EPOCH, WHOLE_EVENTS
+    from happened.spark.by_epoch.stamping import stamp
     from happened.spark.events import local_files, read_events
-    from happened.spark.large import CELLS_PER_EPOCH, WHOLE_EVENTS
-    from happened.spark.layout import lay_out
-    from happened.spark.stamp import stamp
 
     events = read_events(spark, trace)
     processes = events.select("process").distinct().count()
     per_epoch = min(WHOLE_EVENTS, CELLS_PER_EPOCH // processes)
     layout = lay_out(spark, events, "big", work / "store", per_epoch=per_epoch, files=local_files(events))
-    stamp(spark, layout, work / "out", timestamps)
+    stamp(spark, layout, work / "out", [QUESTIONS[name] for name in ("stamp", "order")], timestamps)
     return layout.epochs
 
 

@@ -46,7 +46,9 @@ def genuine_frames(seed: int) -> list[bytes]:
         machines = [create("ks", p, n) for p in range(n)]
         in_flight = []
         for _ in range(60):
-            effects = machines[dice.randrange(n)].multicast(dice.sample(range(n), dice.randint(1, n)), b"x")
+            effects = (
+                machines[dice.randrange(n)].multicast(dice.sample(range(n), dice.randint(1, n)), b"x").effects
+            )
             frames += wire.encode_multicast([effect.message for effect in effects])
             in_flight += effects
             while in_flight and dice.random() < 0.7:

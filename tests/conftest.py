@@ -1,5 +1,6 @@
-"""Seeds, profiles, and the folder of real traces that may or may not be beside the repository."""
+"""Seeds, profiles, the one Spark session, and real traces that may or may not be beside the repository."""
 
+import os
 import random
 from pathlib import Path
 
@@ -12,20 +13,65 @@ settings.register_profile("long", deadline=None, print_blob=True, max_examples=2
 
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=None, help="replay the random runs of a failed test")
+    parser.addoption("--rewrite", action="store_true", help="write the transcripts of tests/scenarios anew")
+
+
+SPARK_SETTINGS = Path(__file__).parent / "spark" / "conf"
 
 
 def pytest_configure(config):
+    os.environ.setdefault("SPARK_CONF_DIR", str(SPARK_SETTINGS))  # inherited by the commands that tests start
     if config.getoption("hypothesis_profile", None) is None:
         settings.load_profile("fast")
+
+
+def pytest_collection_modifyitems(items):
+    """All tests on Spark run in one worker (`--dist loadgroup`): a second JVM would be started and warmed up
+    for nothing, and would take the processors from the first."""
+    for item in items:
+        if "spark" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One session per run: starting the JVM costs more than most tests."""
+    from happened.spark.session import session
+
+    spark = session("local[2]")
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def command(spark, monkeypatch):
+    """`happened` within this process, on the session that is there: the command does not stop it."""
+    from happened.cli import main
+
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    return main
+
+
+def _chosen(config):
+    given = config.getoption("--seed")
+    return given if given is not None else random.SystemRandom().randrange(2**32)
+
+
+def _shown(seed):
+    print(f"seed {seed} (replay with --seed {seed})")
+    return seed
 
 
 @pytest.fixture
 def seed(request):
     """A seed for one test's random runs; printed, so that a failure can be replayed with --seed."""
-    given = request.config.getoption("--seed")
-    chosen = given if given is not None else random.SystemRandom().randrange(2**32)
-    print(f"seed {chosen} (replay with --seed {chosen})")
-    return chosen
+    return _shown(_chosen(request.config))
+
+
+@pytest.fixture(scope="module")
+def module_seed(request):
+    """A seed for what the tests of a module share; it is shown where `seed` is, with the first of them."""
+    return _shown(_chosen(request.config))
 
 
 @pytest.fixture

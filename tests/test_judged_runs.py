@@ -8,6 +8,7 @@ import pytest
 
 from happened import causality, trace
 from happened.ordering import create
+from happened.ordering.machine import Multicast
 from happened.sim.network import Network, parse_delay
 from happened.sim.recorder import Recorder
 from happened.sim.simulation import Change, Simulation
@@ -104,13 +105,14 @@ def test_one_dropped_unit_is_found_by_the_audit(tmp_path, seed):
 
     class Forgetful(Restarting):
         def multicast(self, to, payload):
-            effects = self._machine.multicast(to, payload)
-            return [
+            clock, effects = self._machine.multicast(to, payload)
+            forgetting = [
                 effect._replace(message=effect.message._replace(wait_for=0))
                 if self._dice.random() < 0.01
                 else effect
                 for effect in effects
             ]
+            return Multicast(clock, forgetting)
 
     factory = partial(Forgetful, random.Random(seed))
     run(tmp_path, seed, processes=8, messages=800, pattern="multicast", factory=factory)

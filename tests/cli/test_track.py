@@ -1,4 +1,4 @@
-"""`happened track`: exit code, stdout, stderr, curves, and the figures of ERRATA."""
+"""`happened track`: exit code, stdout, stderr, curves, and the figures of docs/tracking.md."""
 
 import json
 from xml.etree import ElementTree
@@ -58,7 +58,7 @@ def test_curves_are_pictures_without_which_the_table_still_comes(capsys, tmp_pat
     assert "entries per message" in text and "p1" in text and "vector" in text
 
 
-# Mean entries per message with 10 % relevant events, and null events per message, of ERRATA's prototype.
+# Mean entries per message with 10 % relevant events, and null events per message, that a prototype measured.
 FIGURES = {
     "uniform": {10: (6.8, 6.1, 4.2, 7.8), 50: (44.3, 36.3, 39.9, 45.6)},
     "service:6": {50: (32.0, 29.6, 20.1, 34.3)},
@@ -68,7 +68,7 @@ NULL_EVENTS = {1: 0.38, 2: 0.24, 4: 0.16, 8: 0.10}
 
 
 @pytest.mark.parametrize(("pattern", "n"), [(pattern, n) for pattern in FIGURES for n in FIGURES[pattern]])
-def test_the_entries_of_errata_within_a_tenth(pattern, n, capsys):
+def test_the_entries_of_the_prototype_within_a_tenth(pattern, n, capsys):
     names = ("p1", "p1-prime", "p1-fifo", "p3-reduced")
     arguments = ["--protocols", ",".join(names), "--processes", str(n), "--pattern", pattern, "--seeds", "2"]
     found = track(capsys, *arguments)
@@ -76,7 +76,7 @@ def test_the_entries_of_errata_within_a_tenth(pattern, n, capsys):
         assert found[name, n]["entries"]["mean"] == pytest.approx(expected, rel=0.1), name
 
 
-def test_the_null_events_of_errata_within_a_tenth(capsys):
+def test_the_null_events_of_the_prototype_within_a_tenth(capsys):
     names = ",".join(f"p2:{b}" for b in NULL_EVENTS)
     found = track(capsys, "--protocols", names, "--processes", "30", "--messages", "50", "--seeds", "5")
     for b, expected in NULL_EVENTS.items():

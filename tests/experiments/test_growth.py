@@ -63,7 +63,7 @@ def test_with_zones_entries_per_hop_stay_and_without_they_grow(seed):
 
 def test_only_the_hops_of_messages_of_the_second_half_count():
     sender, gateway = (create("zoned-ks", me, 20, place=place(me, 20, 10)) for me in (1, 0))
-    (first,), (second,) = (sender.multicast([15], b"") for _ in range(2))
+    (first,), (second,) = (sender.multicast([15], b"").effects for _ in range(2))
     (onward,), (last,) = (gateway.receive(send.message) for send in (first, second))
     sizes = _Sizes(1)
     for sends in ([first], [second], [onward], [last]):
@@ -73,7 +73,7 @@ def test_only_the_hops_of_messages_of_the_second_half_count():
 
 @pytest.mark.parametrize("n", [3, 10])
 def test_rst_carries_the_square_as_its_formula_says(n):
-    (send,) = create("rst", 0, n).multicast([1], b"")
+    (send,) = create("rst", 0, n).multicast([1], b"").effects
     assert measure("rst", 10 * n, 0).per_hop == (10 * n) ** 2 and send.message.size()[0] == n * n
 
 

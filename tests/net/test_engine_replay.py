@@ -4,34 +4,23 @@ from random import Random
 
 import pytest
 
+from contract.drive import Dice, destinations, options
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.net.engine import Engine
 from happened.net.inputs import read_entries
 from happened.ordering import protocols
-from oracles.assumptions import ASSUMPTIONS, destinations
 
 NAMES = ["a", "b", "c", "d"]
-SERIALIZED = {"serialized-broadcast", "serialized-multicast"}
-FREE = sorted(set(protocols()) - SERIALIZED)
-
-
-def options_of(protocol):
-    if protocol not in ASSUMPTIONS:
-        return {}
-    return {key: of(len(NAMES)) for key, of in ASSUMPTIONS[protocol].options.items()}
+FREE = sorted(name for name, facts in protocols().items() if not facts.serialized)
 
 
 def make(name, protocol):
-    return Engine(name, NAMES, protocol, options_of(protocol))
+    return Engine(name, NAMES, protocol, options(protocols()[protocol], len(NAMES)))
 
 
 def to_whom(protocol, dice, me):
-    casts = protocols()[protocol].casts
-    if protocol in ASSUMPTIONS:
-        return destinations(protocol, dice, len(NAMES), me)
-    if "multicast" in casts:
-        return dice.sample(range(len(NAMES)), dice.randint(1, len(NAMES)))
-    return list(range(len(NAMES))) if "broadcast" in casts else [dice.randrange(len(NAMES))]
+    everybody = range(len(NAMES))
+    return sorted(destinations(protocols()[protocol], Dice(dice.random()), me, everybody, everybody))
 
 
 def run(protocol, dice, steps):

@@ -1,4 +1,4 @@
-"""The centralized algorithm of seed 003 as printed, and Mattern–Fünfrocken let loose on multicasts.
+"""The centralized algorithm of the textbook chapter as printed, and Mattern–Fünfrocken used for multicasts.
 
 Neither numbers anything: what order they have is their links'.
 """
@@ -6,15 +6,14 @@ Neither numbers anything: what order they have is their links'.
 import pickle
 
 from happened.core.effects import Deliver, Send
+from happened.ordering.machine import Multicast
+from oracles.bare import BareMachine
 from oracles.unordered import PlainMessage
 
 
-class _Stateful:
+class _Stateful(BareMachine):
     def __init__(self, me, n):
         self.me, self.n, self.clock = me, n, 0
-
-    def pending(self):
-        return []
 
     def snapshot(self):
         return pickle.dumps(self.__dict__)
@@ -28,7 +27,8 @@ class PrintedSequencer(_Stateful):
 
     def multicast(self, to, payload):
         self.clock += 1
-        return [Send(0, PlainMessage(self.me, self.clock, frozenset(to), b"request"))]
+        request = PlainMessage(self.me, self.clock, frozenset(to), b"request")
+        return Multicast(self.clock, [Send(0, request)])
 
     def receive(self, message):
         if message.payload == b"request":
@@ -47,7 +47,7 @@ class AcknowledgedMulticast(_Stateful):
     def multicast(self, to, payload):
         self.clock += 1
         self.output.append(PlainMessage(self.me, self.clock, frozenset(to), b""))
-        return self.leave_buffer() if len(self.output) == 1 else []
+        return Multicast(self.clock, self.leave_buffer() if len(self.output) == 1 else [])
 
     def leave_buffer(self):
         self.missing = set(self.output[0].to)

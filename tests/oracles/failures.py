@@ -213,9 +213,12 @@ class FailureSearch:
         if key not in self.steps:
             machine = self.restore(p, snapshot)
             kind, value = what
-            effects = machine.multicast(value, b"") if kind == "send" else machine.receive(self.values[value])
+            if kind == "send":
+                clock, effects = machine.multicast(value, b"")
+            else:
+                clock, effects = 0, machine.receive(self.values[value])
             plain = tuple(map(self.plain, effects))
-            self.steps[key] = machine.snapshot(), hop_events(machine), plain, machine.clock
+            self.steps[key] = machine.snapshot(), hop_events(machine), plain, clock
         return self.steps[key]
 
     def restore(self, p, snapshot):

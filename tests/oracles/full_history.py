@@ -8,18 +8,23 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from happened.core.effects import Deliver, Send
-from happened.ordering import Effect, Held, Unit
+from happened.ordering.machine import Effect, Held, Multicast, Unit
+from oracles.bare import BareMachine, BareMessage
 
 Name = tuple[int, int]
 Past = frozenset[tuple[Name, frozenset[int]]]
 
 
-class HistoryMessage(NamedTuple):
+class _Fields(NamedTuple):
     sender: int
     clock: int
     to: frozenset[int]
     past: Past  # every earlier message with its destinations
     payload: bytes
+
+
+class HistoryMessage(_Fields, BareMessage):
+    __slots__ = ()
 
     @property
     def name(self) -> Name:
@@ -32,7 +37,7 @@ class HistoryMessage(NamedTuple):
         return len(self.past), len(self.units())
 
 
-class FullHistory:
+class FullHistory(BareMachine):
     def __init__(self, me: int, n: int) -> None:
         self.me, self.n = me, n
         self._clock = self._events = 0
@@ -40,12 +45,16 @@ class FullHistory:
         self._delivered: frozenset[Name] = frozenset()
         self._held: tuple[tuple[HistoryMessage, int], ...] = ()
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
+    @property
+    def clock(self) -> int:
+        return self._clock
+
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
         self._clock += 1
         self._events += 1
         message = HistoryMessage(self.me, self._clock, frozenset(to), self._past, payload)
         self._past |= {(message.name, message.to)}
-        return [Send(d, message) for d in sorted(message.to)]
+        return Multicast(self._clock, [Send(d, message) for d in sorted(message.to)])
 
     def receive(self, message: HistoryMessage) -> list[Effect]:
         self._events += 1
@@ -69,12 +78,6 @@ class FullHistory:
         self._clock += 1
         self._events += 1
         return self._clock
-
-    def join(self, process: int) -> None:
-        self.n = process + 1
-
-    def leave(self, process: int) -> None:
-        pass
 
     def snapshot(self) -> bytes:
         held = [

@@ -1,4 +1,5 @@
-"""What each process knows, kept as plain sets of events: the definitions of seed 000, read literally.
+"""What each process knows, kept as plain sets of events: the definitions of
+Kshemkalyani & Singhal (1998), read literally.
 
 No control information, no clocks, no bit sets. Quadratic and obvious.
 """

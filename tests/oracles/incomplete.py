@@ -172,11 +172,11 @@ class ToldApart(ManagedHistories):
         told = [cause._replace(told=cause.told | self._told.get(cause[:2], 0)) for cause in history]
         return CausalHistory(cause for cause in told if cause.dests & ~cause.told)
 
-    def state(self):
-        return {**super().state(), "told": tuple(sorted((*k, v) for k, v in self._told.items()))}
+    def save(self):
+        return {**super().save(), "told": tuple(sorted((*k, v) for k, v in self._told.items()))}
 
-    def refill(self, state):
-        super().refill(state)
+    def load(self, state):
+        super().load(state)
         self._told = {(s, c): told for s, c, told in state["told"]}
 
 

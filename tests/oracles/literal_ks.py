@@ -1,7 +1,7 @@
-"""Seed 000 §4.3 transcribed step by step, as an oracle for the machine that users run.
+"""Kshemkalyani & Singhal (1998), §4.3, transcribed step by step: an oracle for the machine that users run.
 
 Sets of Python, one O_M per destination, scans over everything held: nothing shared with the package but
-the shapes of effects. `faults` plants one of the mistakes that ERRATA warns of:
+the shapes of effects. `faults` plants one of the mistakes that docs/papers.md describes:
 
 rcv4-misprint        the first test of RCV(4) as printed, l_{s,t'} for l_{s,t}: never true
 unsafe-lookahead     §4.5: RCV(4), RCV(5) on the control information of a held message, as written
@@ -13,8 +13,10 @@ import copy
 import pickle
 from dataclasses import dataclass, field
 
+from happened.core.destinations import pack
 from happened.core.effects import Deliver, Send
-from happened.ordering.machine import Held
+from happened.ordering.machine import Held, Multicast
+from oracles.bare import BareMachine
 
 Log = dict[tuple[int, int], set[int]]  # (sender, clock) -> Dests
 
@@ -34,9 +36,21 @@ class LiteralMessage:
     def size(self):
         return len(self.o_m), len(self.units())
 
+    @property
+    def dests(self):
+        return pack(self.to)
+
+    @property
+    def via(self):
+        return self.sender
+
+    def model_bytes(self):
+        entries, units = self.size()
+        return 6 * entries + 2 * units
+
 
 @dataclass
-class LiteralKs:
+class LiteralKs(BareMachine):
     _me: int
     _n: int
     faults: frozenset[str] = frozenset()
@@ -91,7 +105,7 @@ class LiteralKs:
             self.log[key] = self.log[key] - dests
         self.log[self._me, self.clock] = set(dests)  # SND(4)
         purge_null_entries(self.log)  # SND(5)
-        return effects
+        return Multicast(self.clock, effects)
 
     def receive(self, message):
         self.events += 1

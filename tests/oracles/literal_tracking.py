@@ -1,4 +1,5 @@
-"""Seed 004's protocols as its rules read, on lists of lists, each rule with a switch that breaks it.
+"""The protocols of Hélary, Melideo & Raynal (2000) as their rules read, on lists of lists, with a switch that
+breaks each rule.
 
 One class for P1, P2, P3 and the reduced P3, since they share their rules; `faults` names the rules to alter:
 the misprints of the paper, the combinations it allows and must not, and every rule left out.

@@ -23,9 +23,9 @@ class Routed(Topological):
         if not onto:
             return []
         address = pack(onto)
-        entries = self._history.stamp(address, self._place.separators, redundancy=True, extended=False)
+        entries = self._history.stamp(address, self.place.separators, redundancy=True, extended=False)
         if hop is None:
-            hop = self._process.clock = self._process.clock + 1
+            hop = self.clock = self.clock + 1
         sender, clock, _, payload = carried
         message = HopMessage(sender, clock, self.n, 0, self.me, hop, address, 0, entries, payload)
         self._history.sent(hop, address)
@@ -35,35 +35,18 @@ class Routed(Topological):
 class Split(Topological):
     """A multicast as one hop message to each next hop, instead of one to all."""
 
-    def __init__(self, me, n, **options):
-        super().__init__(me, n, **options)
-        self._named = 0  # the clock of our last application message
-
-    @property
-    def clock(self):
-        return self._named
-
     def _pass_on(self, carried, hop=None):
-        self._named = self._named if hop is None else hop
         effects = []
-        for branch in onward(self._place.branches, carried.sender, carried.dests):
+        for branch in onward(self.place.branches, carried.sender, carried.dests):
             if hop is None or effects:
-                hop = self._process.clock = self._process.clock + 1
+                hop = self.clock = self.clock + 1
             address = 1 << branch.towards
-            entries = self._history.stamp(address, self._place.separators, redundancy=True, extended=False)
+            entries = self._history.stamp(address, self.place.separators, redundancy=True, extended=False)
             sender, clock, dests, payload = carried
             message = HopMessage(sender, clock, self.n, dests, self.me, hop, address, 0, entries, payload)
             self._history.sent(hop, address)
             effects.append(Send(branch.towards, message))
         return effects
-
-    def snapshot(self):
-        return b"%d " % self._named + super().snapshot()
-
-    def restore(self, data):
-        named, _, rest = data.partition(b" ")
-        self._named = int(named)
-        super().restore(rest)
 
 
 def shortest_paths(graph):

@@ -17,13 +17,13 @@ class Network:
     def multicast(self, process, to, payload=b""):
         """Send, and return the messages by destination; they stay in flight."""
         before = self.history.log(process)
-        effects = self.machines[process].multicast(to, payload)
+        clock, effects = self.machines[process].multicast(to, payload)
         assert all(isinstance(effect, Send) for effect in effects)
         messages = {effect.to: effect.message for effect in effects}
         assert set(messages) == set(to)
-        first = effects[0].message
-        self.history.send(process, (first.sender, first.clock), to)
+        self.history.send(process, (process, clock), to)
         for d, message in messages.items():
+            assert (message.sender, message.clock) == (process, clock)
             assert message.to == frozenset(to)
             if self.optimal:
                 assert message.units() == self.history.edge(before, to, d), f"on the edge to {d}"

@@ -1,7 +1,8 @@
-"""The rules of the report as printed: one of ERRATA's corrections undone in each, for explorers to find."""
+"""The rules of Rodrigues & Veríssimo as printed: each class undoes one correction of docs/papers.md, for the
+explorers to find."""
 
+from happened.ordering.causal.extended_history import History
 from happened.ordering.causal.histories import Histories
-from happened.ordering.causal.history import History
 
 
 class IsInWithoutSender(History):

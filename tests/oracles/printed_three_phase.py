@@ -1,4 +1,5 @@
-"""The three-phase algorithm of seed 003, Fig. 2.9 and its receiver side, as printed; repairs by name.
+"""The three-phase algorithm of the textbook chapter (Fig. 2.9 and its receiver side) as printed; the repairs
+of docs/papers.md by name.
 
 propose   max(priority + 1, ts) instead of max(priority, ts)
 final     the priority is raised on FINAL_TS too
@@ -10,12 +11,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from happened.core.effects import Deliver, Send
-from happened.ordering import Held
+from happened.ordering.machine import Held, Multicast
+from oracles.bare import BareMachine, BareMessage
 
 REPAIRS = frozenset({"propose", "final", "order"})
 
 
-class Packet(NamedTuple):
+class _Packet(NamedTuple):
     kind: str  # REVISE, PROPOSED or FINAL
     sender: int
     clock: int  # the tag
@@ -24,8 +26,9 @@ class Packet(NamedTuple):
     ts: int
     payload: bytes = b""
 
-    def units(self):
-        return frozenset()
+
+class Packet(_Packet, BareMessage):
+    __slots__ = ()
 
     def size(self):
         return 1, 0
@@ -39,18 +42,23 @@ class Entry:
     deliverable: bool = False
 
 
-class PrintedThreePhase:
+class PrintedThreePhase(BareMachine):
     def __init__(self, me, n, repairs=frozenset()):
         self.me, self.n, self.repairs = me, n, repairs
         self.tag = self.ts = self.priority = 0
         self.queue = []
         self.awaited = {}  # tag -> (destinations, proposals by process)
 
+    @property
+    def clock(self):
+        return self.tag
+
     def multicast(self, to, payload):
         self.tag += 1
         self.ts += 1
         self.awaited[self.tag] = (frozenset(to), {})
-        return [Send(d, Packet("REVISE", self.me, self.tag, frozenset(to), self.me, self.ts)) for d in to]
+        packet = Packet("REVISE", self.me, self.tag, frozenset(to), self.me, self.ts)
+        return Multicast(self.tag, [Send(d, packet) for d in to])
 
     def receive(self, packet):
         return getattr(self, f"on_{packet.kind.lower()}")(packet)

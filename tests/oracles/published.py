@@ -1,15 +1,16 @@
-"""Protocols with the fault that ERRATA found in their published form, or a shortcut that looks harmless."""
+"""Protocols with a fault of their published form (docs/papers.md), or a shortcut that looks harmless."""
 
 from happened.core.destinations import unpack
 from happened.core.effects import Deliver, Send
 from happened.ordering.causal.pruning import Pruning, PruningMessage
 from happened.ordering.causal.serialized_broadcast import SerializedBroadcasts
 from happened.ordering.causal.ses import SchiperEggliSandoz
-from happened.ordering.machine import Held
+from happened.ordering.machine import Held, Multicast
+from oracles.bare import BareMachine
 from oracles.unordered import PlainMessage
 
 
-class CountingRst:
+class CountingRst(BareMachine):
     """Raynal, Schiper & Toueg as published, for unicasts: messages are counted, not named.
 
     A message carries the counts before its send, and its receiver adds the message itself. One to oneself
@@ -30,7 +31,7 @@ class CountingRst:
         message = CountedMessage(self.me, self._clock, frozenset(to), matrix)
         for d in message.to:
             self._sent[self.me][d] += 1
-        return [Send(d, message) for d in sorted(message.to)]
+        return Multicast(self._clock, [Send(d, message) for d in sorted(message.to)])
 
     def receive(self, message):
         self._held.append(message)
@@ -65,6 +66,8 @@ class CountingRst:
 class CountedMessage(PlainMessage):
     """The last field is the matrix of counts."""
 
+    __slots__ = ()
+
     @property
     def matrix(self):
         return self.payload
@@ -73,18 +76,15 @@ class CountedMessage(PlainMessage):
 class OwnClockSes(SchiperEggliSandoz):
     """Tests against its own clock, which counts a message to itself when it is sent."""
 
-    def _lacks(self, message):
-        wanted = message.wanted(self.me)
-        process = self._lanes.beyond(wanted, self._time)
-        return None if process is None else (process, self._lanes.get(wanted, process))
+    def wanted(self, message):
+        return self._lanes.newer(super().wanted(message), self._time)
 
 
 class EagerPruning(Pruning):
-    """Seed 001 as printed: the own entry is inserted before the message is sent, and travels with it."""
+    """Jang et al. as printed: the own entry is inserted before the message is sent, and travels with it."""
 
-    def multicast(self, to, payload):
-        dests = self._process.destinations(to, payload)
-        clock, me, n = self._process.next_clock(), self.me, self.n
+    def stamp(self, clock, dests, payload):
+        me, n = self.me, self.n
         constraints = self._take_out(dests)
         self._ci.setdefault(me, {})[clock] = dests
         ci = tuple(self._entries())
@@ -95,7 +95,7 @@ class EagerPruning(Pruning):
 
 
 class ForeignConstraintsPruning(Pruning):
-    """Seed 001's prose: (j, τ) constrains the delivery at k only where j ≠ k."""
+    """The prose of Jang et al.: (j, τ) constrains the delivery at k only where j ≠ k."""
 
     def _take_out(self, dests):
         constraints = super()._take_out(dests)
@@ -121,11 +121,11 @@ class HastySerializedBroadcasts(SerializedBroadcasts):
     """Counts its own broadcast as delivered when it is made, whatever it follows."""
 
     def multicast(self, to, payload):
-        effects = super().multicast(to, payload)
+        made = super().multicast(to, payload)
         link = self._latest
         self._chain._waiting = {
             after: entry for after, entry in self._chain._waiting.items() if entry[0].sender != self.me
         }
         self._chain.last = link
         self._chain._passed[self.me] = link[0]
-        return effects
+        return made

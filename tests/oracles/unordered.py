@@ -4,47 +4,41 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from happened.core.effects import Deliver, Send
-from happened.ordering import Effect, Held, Unit
+from happened.ordering.machine import Effect, Multicast
+from oracles.bare import BareMachine, BareMessage
 
 
-class PlainMessage(NamedTuple):
+class _Plain(NamedTuple):
     sender: int
     clock: int
     to: frozenset[int]
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        return frozenset()
 
-    def size(self) -> tuple[int, int]:
-        return 0, 0
+class PlainMessage(_Plain, BareMessage):
+    __slots__ = ()
 
 
-class Unordered:
+class Unordered(BareMachine):
     def __init__(self, me: int, n: int) -> None:
         self.me, self.n = me, n
         self._clock = 0
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
+    @property
+    def clock(self) -> int:
+        return self._clock
+
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
         self._clock += 1
         message = PlainMessage(self.me, self._clock, frozenset(to), payload)
-        return [Send(d, message) for d in sorted(message.to)]
+        return Multicast(self._clock, [Send(d, message) for d in sorted(message.to)])
 
     def receive(self, message: PlainMessage) -> list[Effect]:
         return [Deliver(message.sender, message.clock, message.payload)]
 
-    def pending(self) -> list[Held]:
-        return []
-
     def tick(self) -> int:
         self._clock += 1
         return self._clock
-
-    def join(self, process: int) -> None:
-        self.n = process + 1
-
-    def leave(self, process: int) -> None:
-        pass
 
     def snapshot(self) -> bytes:
         return f"{self.n} {self._clock}".encode()

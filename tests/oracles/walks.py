@@ -17,9 +17,9 @@ class Observed(Topological):
         self.hop_events = []
         super().__init__(*arguments, **options)
 
-    def _deliver(self, message):
-        self.hop_events.append(("deliver", message))
-        return super()._deliver(message)
+    def take(self, hop):
+        self.hop_events.append(("deliver", hop.message))
+        return super().take(hop)
 
     def _pass_on(self, *arguments, **options):
         effects = super()._pass_on(*arguments, **options)
@@ -45,8 +45,8 @@ class Walk:
         self.carried = []
 
     def multicast(self, p, to, payload=b""):
-        effects = self.machines[p].multicast(to, payload)
-        self.application.send(p, (p, self.machines[p].clock), to)
+        clock, effects = self.machines[p].multicast(to, payload)
+        self.application.send(p, (p, clock), to)
         self.perform(p, effects)
 
     def arrive(self, i, *, duplicate=False):

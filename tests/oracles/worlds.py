@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from happened.core.destinations import pack
+from happened.core.orders import Order
 from happened.ordering.causal.histories import Histories
 from happened.ordering.causal.topological import Topological
 from happened.sim.explore import Explorer
@@ -49,7 +50,7 @@ def explorer(places, machine=Topological, **options):
     def make(me, n):
         return machine(me, n, place=places[me], **options)
 
-    return Explorer(make, len(places), order="causal", fifo=False, optimal=False)
+    return Explorer(make, len(places), order=Order.CAUSAL, fifo=False, optimal=False)
 
 
 def explored(exploring, programs, *, stop=True):

@@ -1,6 +1,5 @@
 """Worlds of zones, walks through them judged from outside, and gateways that do not keep the order."""
 
-import pickle
 from itertools import combinations
 
 from happened import wire
@@ -52,8 +51,8 @@ class Walk:
         self.hops = 0
 
     def multicast(self, p, to):
-        effects = self.machines[p].multicast(to, b"x")
-        self.application.send(p, (p, self.machines[p].clock), to)
+        clock, effects = self.machines[p].multicast(to, b"x")
+        self.application.send(p, (p, clock), to)
         self.perform(p, effects)
 
     def arrive(self, i, *, duplicate=False):
@@ -206,11 +205,6 @@ class TwoGateways(ZonedKs):
     def _checked(self, message):
         return next(zone for zone in self._zones if message.relay in zone.members)
 
-    def snapshot(self):
-        return pickle.dumps((self._process.state(), [zone.carrier.state() for zone in self._zones]))
-
-    def restore(self, data):
-        process, carriers = pickle.loads(data)
-        self._process = self._process.from_state(process)
-        for zone, carrier in zip(self._zones, carriers, strict=True):
+    def load(self, state):
+        for zone, carrier in zip(self._zones, state["zones"], strict=True):
             zone.carrier = Carrier.from_state(carrier)

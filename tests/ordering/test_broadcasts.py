@@ -16,7 +16,7 @@ def run(name, n, sends, dice, **options):
     for _ in range(sends):
         sender = dice.randrange(n)
         to = [p for p in range(n) if p != sender or dice.random() < 0.5]
-        effects = machines[sender].multicast(to, b"")
+        effects = machines[sender].multicast(to, b"").effects
         message = effects[0].message
         past = set(history.past.get(sender, ()))
         history.send(sender, (sender, message.clock), to)
@@ -54,11 +54,11 @@ def test_kim_carries_the_direct_predecessors_and_no_other(dice):
 def test_own_broadcasts_with_and_without_oneself_may_be_mixed(name):
     """One to oneself on its way back holds up the replies to a later one that is not."""
     zero, one = create(name, 0, 2), create(name, 1, 2)
-    back, there = (send.message for send in zero.multicast([0, 1], b"back"))
-    (later,) = zero.multicast([1], b"later")
+    back, there = (send.message for send in zero.multicast([0, 1], b"back").effects)
+    (later,) = zero.multicast([1], b"later").effects
     one.receive(there)
     one.receive(later.message)
-    (reply,) = one.multicast([0], b"reply")
+    (reply,) = one.multicast([0], b"reply").effects
     assert zero.receive(reply.message) == []
     assert zero.pending()[0].waits_for == ((0, 1),)
     assert [effect.payload for effect in zero.receive(back)] == [b"back", b"reply"]
@@ -67,7 +67,7 @@ def test_own_broadcasts_with_and_without_oneself_may_be_mixed(name):
 @pytest.mark.parametrize("name", ["bss", "kim"])
 def test_a_message_in_our_name_that_we_never_sent_to_ourselves_is_refused(name):
     machine = create(name, 0, 2)
-    (send,) = machine.multicast([1], b"")
+    (send,) = machine.multicast([1], b"").effects
     machine.multicast([0, 1], b"")
     before = machine.snapshot()
     with pytest.raises(RemoteProtocolError, match="never sent"):
@@ -78,7 +78,7 @@ def test_a_message_in_our_name_that_we_never_sent_to_ourselves_is_refused(name):
 def test_those_who_left_are_no_longer_part_of_everybody():
     machine = create("bss", 0, 3)
     machine.leave(2)
-    assert [send.to for send in machine.multicast([1], b"")] == [1]
+    assert [send.to for send in machine.multicast([1], b"").effects] == [1]
     with pytest.raises(LocalProtocolError, match="has left"):
         machine.multicast([1, 2], b"")
 
@@ -89,11 +89,11 @@ RING = [{0, 1}, {1, 2}, {2, 0}]
 def test_a_chain_through_three_overlapping_groups_is_ordered():
     """a in {0,1}, b in {1,2} after it, c in {2,0} after that: at 0, whose a to itself is slow, c waits."""
     zero, one, two = (create("bss-groups", p, 3, groups=RING) for p in range(3))
-    slow, a = (send.message for send in zero.multicast([0, 1], b"a"))
+    slow, a = (send.message for send in zero.multicast([0, 1], b"a").effects)
     one.receive(a)
-    (b,) = one.multicast([2], b"b")
+    (b,) = one.multicast([2], b"b").effects
     two.receive(b.message)
-    (c,) = two.multicast([0], b"c")
+    (c,) = two.multicast([0], b"c").effects
     assert zero.receive(c.message) == []
     assert zero.pending()[0].waits_for == ((0, 1),)
     assert [effect.payload for effect in zero.receive(slow)] == [b"a", b"c"]
@@ -106,7 +106,7 @@ def test_groups_are_checked_where_they_are_given_and_where_they_are_used():
     machine = create("bss-groups", 0, 3, groups=RING)
     with pytest.raises(LocalProtocolError, match="not the rest of a group"):
         machine.multicast([1, 2], b"")
-    (send,) = machine.multicast([1], b"")
+    (send,) = machine.multicast([1], b"").effects
     stranger = create("bss-groups", 1, 3, groups=[{0, 1, 2}])
     with pytest.raises(RemoteProtocolError, match="other groups"):
         stranger.receive(send.message)
@@ -122,6 +122,6 @@ def test_a_vector_per_group_grows_with_the_number_of_groups(dice):
     for _ in range(400):
         group = dice.choice(groups)
         sender = dice.choice(sorted(group))
-        for d, message in machines[sender].multicast(group, b""):
+        for d, message in machines[sender].multicast(group, b"").effects:
             machines[d].receive(message)
     assert message.size()[0] == sum(map(len, groups))

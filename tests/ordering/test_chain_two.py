@@ -19,7 +19,7 @@ def relay(n, path):
     machines[0].multicast([target], b"x")
     holder = 0
     for hop in path:
-        (packet,) = machines[holder].multicast([hop], b"hop")
+        (packet,) = machines[holder].multicast([hop], b"hop").effects
         effects = machines[hop].receive(packet.message)
         if hop == target:
             return bool(effects)
@@ -45,10 +45,6 @@ def test_three_processes_and_three_messages_only_violate_along_a_chain_of_three(
     for violation in result.violations:
         assert chain_of(violation.schedule) == 3
     assert explore("chain-two", 3, 3, order="causal", self_addressed=False).violations == ()
-
-
-def test_what_it_promises_holds_in_every_interleaving():
-    assert explore("chain-two", 3, 3, order="fifo").violations == ()
 
 
 def test_four_processes_violate_exactly_along_chains_of_three():

@@ -1,4 +1,4 @@
-"""Incomplete orders (seed 002, chapter 6): labels, priorities, and histories that the application manages.
+"""Incomplete orders (Rodrigues & Veríssimo 1995, chapter 6): labels, priorities, managed histories.
 
 What each promises is judged on plain sets: numbers of sends, never what is carried.
 """
@@ -222,8 +222,8 @@ class PriorityWalk:
         p = self.dice.randrange(len(self.machines))
         to = self.dice.sample(range(len(self.machines)), self.dice.randint(1, 3))
         priority = self.dice.randrange(3)
-        effects = self.machines[p].multicast(to, b"", priority=priority)
-        name = (p, self.machines[p].clock)
+        clock, effects = self.machines[p].multicast(to, b"", priority=priority)
+        name = (p, clock)
         self.priority[name] = priority
         self.history.send(p, name, to)
         self.in_flight += effects
@@ -261,11 +261,11 @@ def test_a_message_waits_for_its_own_and_higher_priorities_and_for_no_lower_one(
 def test_an_urgent_message_overtakes_and_is_still_ordered_through_lesser_ones():
     """0 sends an urgent one to 2 and a lesser one to 1, who then sends an urgent one to 2."""
     zero, one, two = (Priorities(p, 3) for p in range(3))
-    (lesser,) = zero.multicast([2], b"lesser")
-    (first,) = zero.multicast([2], b"first", priority=1)
-    (to_one,) = zero.multicast([1], b"")
+    (lesser,) = zero.multicast([2], b"lesser").effects
+    (first,) = zero.multicast([2], b"first", priority=1).effects
+    (to_one,) = zero.multicast([1], b"").effects
     one.receive(to_one.message)
-    (second,) = one.multicast([2], b"second", priority=1)
+    (second,) = one.multicast([2], b"second", priority=1).effects
     assert two.receive(second.message) == []
     assert [effect.payload for effect in two.receive(first.message)] == [b"first", b"second"]
     assert (0, 1) in [cause[:2] for cause in two.history()]  # what was overtaken is still to come
@@ -311,10 +311,11 @@ def test_each_label_is_in_causal_order_and_none_waits_for_another(dice):
             if step < 40:
                 p, label = dice.randrange(n), dice.choice(labels)
                 to = dice.sample(range(n), dice.randint(1, 3))
-                in_flight += machines[p].multicast(to, label.encode(), label=label)
-                label_of[p, machines[p].clock] = label
+                clock, effects = machines[p].multicast(to, label.encode(), label=label)
+                in_flight += effects
+                label_of[p, clock] = label
                 for history in (whole, histories[label]):
-                    history.send(p, (p, machines[p].clock), to)
+                    history.send(p, (p, clock), to)
             while in_flight and (step >= 40 or dice.random() < 0.6):
                 d, made = in_flight.pop(dice.randrange(len(in_flight)))
                 message, _ = wire.decode(wire.encode(made))
@@ -335,8 +336,8 @@ def test_each_label_is_in_causal_order_and_none_waits_for_another(dice):
 
 def test_labels_survive_joins_and_restarts():
     zero, one = Labelled(0, 2), Labelled(1, 2)
-    (a1,) = zero.multicast([1], b"a1", label="a")
-    (a2,) = zero.multicast([1], b"a2", label="a")
+    (a1,) = zero.multicast([1], b"a1", label="a").effects
+    (a2,) = zero.multicast([1], b"a2", label="a").effects
     assert one.receive(a2.message) == []
     for machine in (zero, one):
         machine.join(2)
@@ -344,17 +345,17 @@ def test_labels_survive_joins_and_restarts():
     again.restore(one.snapshot())
     assert again.snapshot() == one.snapshot() and again.pending() == one.pending()
     assert again.pending()[0].waits_for == ((0, 1),)
-    (b,) = zero.multicast([1], b"b", label="b")
+    (b,) = zero.multicast([1], b"b", label="b").effects
     assert [effect.payload for effect in again.receive(b.message)] == [b"b"]
     assert [effect.payload for effect in again.receive(a1.message)] == [b"a1", b"a2"]
     two = Labelled(2, 3)
-    sends = again.multicast([0, 2], b"c", label="a")
+    sends = again.multicast([0, 2], b"c", label="a").effects
     assert [two.receive(send.message) != [] for send in sends if send.to == 2] == [True]
 
 
 def test_labels_are_bounded_and_bad_messages_change_nothing():
     zero, one = Labelled(0, 2, most=2), Labelled(1, 2, most=1)
-    sends = [zero.multicast([1], b"", label=label)[0] for label in "ab"]
+    sends = [zero.multicast([1], b"", label=label).effects[0] for label in "ab"]
     with pytest.raises(LocalProtocolError, match="'c' would be one label more than the 2"):
         zero.multicast([1], b"", label="c")
     for label in (3, "\ud800", "x" * 256):

@@ -1,5 +1,5 @@
-"""Kshemkalyani & Singhal, property by property: one test per statement of seed 000 that can be tested,
-and the worked example of seed 003 (Fig. 2.8) step by step."""
+"""Kshemkalyani & Singhal (1998), property by property: one test per statement that can be tested, and the
+worked example of the textbook chapter (Fig. 2.8, see docs/papers.md) step by step."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from oracles.history import History
 from oracles.literal_ks import LiteralKs
 from oracles.network import Network
 
-# Seed 003, Fig. 2.8, as completed in our notes: what each event leaves in the log and each message carries.
+# Fig. 2.8 as docs/papers.md completes it: what each event leaves in the log and each message carries.
 # "51:46" is the entry (5, 1, {4, 6}); a bare "51:" is an empty set. Clocks tick at deliveries too.
 FIGURE_2_8 = """
 send    5 51 46 | 4,6: -                              | 51:46
@@ -74,7 +74,7 @@ def test_the_nineteen_steps_of_figure_2_8(make, log_of, carried_by):
         kind, process, name, *to = event.split()
         machine = machines[int(process)]
         if kind == "send":
-            for effect in machine.multicast([int(d) for d in to[0]], b""):
+            for effect in machine.multicast([int(d) for d in to[0]], b"").effects:
                 assert (effect.message.sender, effect.message.clock) == (int(name[0]), int(name[1]))
                 messages[name, effect.to] = effect.message
             for group in expected_carried.split(";"):
@@ -252,11 +252,11 @@ def test_theorem_2_without_one_necessary_unit_causal_order_is_violated():
         # M(0,1) to {1, last}; then a chain 1 -> 2 -> ... -> last, the last link carrying (0, 1, last).
         last = chain + 1
         machines = [create("ks", p, last + 1) for p in range(last + 1)]
-        (to_first, late) = (e.message for e in machines[0].multicast([1, last], b""))
+        (to_first, late) = (e.message for e in machines[0].multicast([1, last], b"").effects)
         message = to_first
         for p in range(1, last):
             assert machines[p].receive(message)
-            (send,) = machines[p].multicast([p + 1], b"")
+            (send,) = machines[p].multicast([p + 1], b"").effects
             message = send.message
         assert (0, 1, last) in message.units()
         mutilated = message._replace(wait_for=0)
@@ -361,12 +361,12 @@ def test_lookahead_sends_less_after_a_held_message_arrives():
 
     def units_of_next(lookahead):
         zero, one = create("ks", 0, 3), create("ks", 1, 3, lookahead=lookahead)
-        first = {e.to: e.message for e in zero.multicast([1, 2], b"")}
+        first = {e.to: e.message for e in zero.multicast([1, 2], b"").effects}
         assert one.receive(first[1])
         zero.multicast([1], b"")
-        third = {e.to: e.message for e in zero.multicast([1, 2], b"")}
+        third = {e.to: e.message for e in zero.multicast([1, 2], b"").effects}
         assert one.receive(third[1]) == []
-        (send,) = one.multicast([0], b"")
+        (send,) = one.multicast([0], b"").effects
         assert isinstance(send, Send)
         return send.message.units()
 

@@ -78,12 +78,12 @@ def token_ring(machines):
     2 delivers both and broadcasts c. At 1, c arrives before a.
     """
     zero, one, two = machines
-    a = {send.to: send.message for send in zero.multicast([1, 2], b"a")}
+    a = {send.to: send.message for send in zero.multicast([1, 2], b"a").effects}
     one.follow(zero.latest)
-    b = {send.to: send.message for send in one.multicast([0, 2], b"b")}
+    b = {send.to: send.message for send in one.multicast([0, 2], b"b").effects}
     two.receive(a[2])
     two.receive(b[2])
-    c = {send.to: send.message for send in two.multicast([0, 1], b"c")}
+    c = {send.to: send.message for send in two.multicast([0, 1], b"c").effects}
     early = [effect.payload for effect in one.receive(c[1])]
     return early, [effect.payload for effect in one.receive(a[1])] if not early else None
 

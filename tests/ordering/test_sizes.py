@@ -1,4 +1,4 @@
-"""What the comparison protocols carry: the figures of ERRATA's table, at n = 10 and fewer messages."""
+"""What the comparison protocols carry: the table of docs/ordering.md, at n = 10 and fewer messages."""
 
 import pytest
 
@@ -7,7 +7,8 @@ from happened.sim.ledger import Ledger
 from happened.sim.simulation import Simulation
 from happened.sim.workload import Workload
 
-# ERRATA, "The study": dependents and model bytes per message at n = 10, exponential delay of mean 0.1 s.
+# Dependents and model bytes per message that a prototype of its own measured at n = 10, with an exponential
+# delay of mean 0.1 s: the study of Jang et al. (1997), whose curves give no figures (see docs/papers.md).
 TABLE = {
     ("ks", "unicast"): (20, 145),
     ("ks", "multicast"): (11, 88),
@@ -41,9 +42,9 @@ def test_entries_and_model_bytes_are_those_of_the_table(name, pattern, seed):
 
 def test_a_ses_message_names_its_own_sender_only_while_something_to_itself_is_under_way():
     zero, one = create("ses", 0, 2), create("ses", 1, 2)
-    back, there = (send.message for send in zero.multicast([0, 1], b""))
-    assert [d for d, _ in zero.multicast([1], b"")[0].message.pairs] == [0, 1]
+    back, there = (send.message for send in zero.multicast([0, 1], b"").effects)
+    assert [d for d, _ in zero.multicast([1], b"").effects[0].message.pairs] == [0, 1]
     zero.receive(back)
-    assert [d for d, _ in zero.multicast([1], b"")[0].message.pairs] == [1]
+    assert [d for d, _ in zero.multicast([1], b"").effects[0].message.pairs] == [1]
     one.receive(there)
-    assert [d for d, _ in one.multicast([0], b"")[0].message.pairs] == [0]
+    assert [d for d, _ in one.multicast([0], b"").effects[0].message.pairs] == [0]

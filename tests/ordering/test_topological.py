@@ -20,7 +20,7 @@ ROUTE = [(P1, N1), (N1, D1), (D1, D3), (D1, D2), (D3, N3), (N3, P6)]
 
 def chain(machines, p, to):
     """The addresses of the hop messages of one multicast, in order, as (next, watching)."""
-    todo, addresses = [machines[p].multicast(to, b"")], []
+    todo, addresses = [machines[p].multicast(to, b"").effects], []
     while todo:
         sends = [effect for effect in todo.pop(0) if isinstance(effect, Send)]
         if sends:
@@ -52,7 +52,7 @@ def test_a_forwarder_reports_to_its_witnesses():
 def test_a_witness_keeps_what_its_forwarder_has_not_been_seen_to_forward():
     places = routed_places(CHAPTER_5, ROUTE, witnesses={D1: {D2}})
     machines = [Topological(p, 7, place=place) for p, place in enumerate(places)]
-    (up,) = machines[P1].multicast([P6], b"x")
+    (up,) = machines[P1].multicast([P6], b"x").effects
     to_d1, to_d2 = machines[N1].receive(up.message)
     assert (to_d1.to, to_d2.to) == (D1, D2)
     machines[D2].receive(to_d2.message)
@@ -61,7 +61,7 @@ def test_a_witness_keeps_what_its_forwarder_has_not_been_seen_to_forward():
     machines[D2].receive(report.message)
     assert machines[D2].unforwarded(D1) == ()
     # What ends at the forwarder itself is not to be forwarded.
-    (up,) = machines[P1].multicast([D1], b"y")
+    (up,) = machines[P1].multicast([D1], b"y").effects
     copies = machines[N1].receive(up.message)
     machines[D2].receive(copies[1].message)
     assert machines[D2].unforwarded(D1) == ()
@@ -73,7 +73,7 @@ def test_a_router_leaves_out_what_stays_on_the_other_side():
         place = routed_places(path(3), [(0, 1), (1, 2)], separators=separators)[1]
         machine = Topological(1, 3, place=place)
         machine.multicast([0], b"")
-        (send,) = machine.multicast([2], b"")
+        (send,) = machine.multicast([2], b"").effects
         assert len(send.message.entries) == entries == send.message.size()[0]
 
 
@@ -88,7 +88,7 @@ def test_in_one_zone_it_carries_what_histories_carries(dice):
             continue
         p = dice.randrange(n)
         to = dice.sample([q for q in range(n) if q != p], 2)
-        hops, plain = (machine.multicast(to, b"") for machine in pairs[p])
+        hops, plain = (machine.multicast(to, b"").effects for machine in pairs[p])
         assert [send.message.entries for send in hops] == [send.message.entries for send in plain]
         in_flight += [(a.to, a.message, b.message) for a, b in zip(hops, plain, strict=True)]
 
@@ -140,9 +140,9 @@ def test_restarted_processes_go_on_as_before(dice):
             return effects
 
         def multicast(self, to, payload):
-            effects = super().multicast(to, payload)
+            made = super().multicast(to, payload)
             self._again()
-            return effects
+            return made
 
     world = WORLDS["two gateways"]
     wander(Walk(Restarted(p, 6, place=place) for p, place in enumerate(world.places())), dice, 60)
@@ -187,7 +187,7 @@ def test_without_a_topology_a_newcomer_is_a_neighbour():
     machine = Topological(0, 2)
     machine.join(2)
     assert machine.place == alone(0, 3)
-    assert [send.to for send in machine.multicast([1, 2], b"")] == [1, 2]
+    assert [send.to for send in machine.multicast([1, 2], b"").effects] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_without_a_topology_a_newcomer_is_a_neighbour():
     ],
 )
 def test_what_no_correct_peer_sends_is_refused_and_changes_nothing(change, reason):
-    (send,) = Topological(0, 3, place=routed_places(path(3), [(0, 1), (1, 2)])[0]).multicast([2], b"")
+    (send,) = Topological(0, 3, place=routed_places(path(3), [(0, 1), (1, 2)])[0]).multicast([2], b"").effects
     machine = Topological(1, 3, place=LINE)
     before = machine.snapshot()
     with pytest.raises(RemoteProtocolError, match=reason):
@@ -218,7 +218,7 @@ def test_what_no_correct_peer_sends_is_refused_and_changes_nothing(change, reaso
 
 def test_a_message_from_where_there_is_no_route_is_refused():
     """It could only be sent everywhere, back too."""
-    (send,) = Topological(0, 3).multicast([1], b"")
+    (send,) = Topological(0, 3).multicast([1], b"").effects
     machine = Topological(1, 3, place=Place(0b101, (Branch(2, 0b100),)))
     with pytest.raises(RemoteProtocolError, match="no route"):
         machine.receive(send.message)

@@ -6,8 +6,8 @@ import pytest
 
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
+from happened.ordering.causal.extended_history import History
 from happened.ordering.causal.histories import Histories
-from happened.ordering.causal.history import History
 from happened.ordering.causal.succession import admit
 from happened.ordering.causal.topological import Topological
 from oracles.history import History as Truth
@@ -28,8 +28,8 @@ class HopWalk:
         self.truth, self.in_flight = Truth(), []
 
     def multicast(self, p, to):
-        effects = self.machines[p].multicast(to, b"")
-        self.truth.send(p, (p, self.machines[p].clock), to)
+        clock, effects = self.machines[p].multicast(to, b"")
+        self.truth.send(p, (p, clock), to)
         self.in_flight += [(e.to, e.message) for e in effects if isinstance(e, Send)]
 
     def arrive(self, i):
@@ -381,11 +381,11 @@ def test_a_groups_name_read_after_a_join_blocks_for_ever(named):
     """(i) holds with explicit address sets only."""
     kind = with_history(NamedGroups) if named else Histories
     machines = [kind(p, 3) for p in range(3)]
-    to_the_group = machines[0].multicast([1, 2], b"")
+    to_the_group = machines[0].multicast([1, 2], b"").effects
     machines[1].receive(to_the_group[0].message)
     for machine in machines:
         machine.join(3)
-    (reply,) = machines[1].multicast([3], b"")
+    (reply,) = machines[1].multicast([3], b"").effects
     newcomer = kind(3, 4)
     delivered = newcomer.receive(reply.message)
     if named:

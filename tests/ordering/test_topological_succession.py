@@ -159,7 +159,7 @@ def gated(*gates):
 def test_what_the_first_router_forwarded_the_second_witness_does_not_send_again():
     """From 4 to 0 and to witness 2: 1 forwards it to both at once. To witness 3, the copy is slow."""
     machines = {p: Topological(p, 5, place=place) for p, place in gated(1, 2, 3).items()}
-    up = sent(machines[4].multicast([0, 2], b"x"))
+    up = sent(machines[4].multicast([0, 2], b"x").effects)
     machines[2].receive(up[2])
     down = sent(machines[1].receive(up[1]))
     assert [delivered(machines[p].receive(down[p])) for p in (0, 2, 3)] == [[b"x"], [b"x"], []]
@@ -181,7 +181,7 @@ def test_nor_if_whom_the_first_router_forwarded_it_to_was_succeeded_as_well():
         }
 
     machines = {p: Topological(p, 10, place=place) for p, place in places((1, 2), (6, 7, 8)).items()}
-    up = sent(machines[9].multicast([0, 7], b"x"))
+    up = sent(machines[9].multicast([0, 7], b"x").effects)
     machines[7].receive(up[7])
     across = sent(machines[6].receive(up[6]))
     assert set(across) == {1, 2, 7, 8}
@@ -198,7 +198,7 @@ def test_nor_if_whom_the_first_router_forwarded_it_to_was_succeeded_as_well():
 def test_who_has_left_is_not_sent_to_and_nothing_is_kept_for_it():
     """From 4 to 0, which is beside 3 and leaves: 1 does not forward it, and witness 2 keeps nothing for 1."""
     machines = standing(zones_in_a_row(5, ((0, 3), (4,)), ((1, 2),)))
-    up = sent(machines[4].multicast([0, 1], b"x"))
+    up = sent(machines[4].multicast([0, 1], b"x").effects)
     machines[2].receive(up[2])
     assert machines[2].unforwarded(1)
     retire(machines, 0, among(zones_in_a_row(5, ((3,), (4,)), ((1, 2),)), 1, 2, 3, 4))
@@ -210,7 +210,7 @@ def test_who_has_left_is_not_sent_to_and_nothing_is_kept_for_it():
 def test_the_last_words_of_a_process_at_the_edge_arrive():
     line = [(0, 1), (1, 2), (2, 3)]
     machines = standing(routed_places(path(4), line, separators=[(1,), (2,)]))
-    words = sent(machines[0].multicast([1, 3], b"x"))
+    words = sent(machines[0].multicast([1, 3], b"x").effects)
     retire(machines, 0, among(routed_places(Graph(4, line[1:]), line[1:], separators=[(2,)]), 1, 2, 3))
     effects = machines[1].receive(words[1])
     assert delivered(effects) == [b"x"]
@@ -223,7 +223,7 @@ def test_the_last_words_in_a_broadcast_network_are_not_repeated_there():
     """0, 1 and 2 address each other, and 2 leads to 3. What 0 sent to all has reached 1."""
     edges = [(0, 1), (0, 2), (1, 2), (2, 3)]
     machines = standing(routed_places(Graph(4, edges), [(0, 1, 2), (2, 3)], separators=[(2,)]))
-    words = sent(machines[0].multicast([1, 3], b"x"))
+    words = sent(machines[0].multicast([1, 3], b"x").effects)
     assert delivered(machines[1].receive(words[1])) == [b"x"]
     retire(machines, 0, among(routed_places(path(4), [(1, 2), (2, 3)], separators=[(2,)]), 1, 2, 3))
     assert list(sent(machines[2].receive(words[2]))) == [3]
@@ -262,7 +262,7 @@ def test_a_new_witness_judges_by_what_its_forwarder_knows_of_those_who_left():
     """
     line = [(0, 1), (1, 2), (2, 3)]
     machines = standing(routed_places(path(4), line, separators=[]))
-    words = sent(machines[0].multicast([1, 2], b"x"))
+    words = sent(machines[0].multicast([1, 2], b"x").effects)
     retire(machines, 0, among(routed_places(Graph(4, line[1:]), line[1:], separators=[]), 1, 2, 3))
     graph, tree = Graph(5, [*line[1:], (4, 1), (4, 2), (4, 3)]), [*line[1:], (2, 4)]
     places = routed_places(graph, tree, witnesses={2: {4}}, separators=[])
@@ -280,7 +280,7 @@ def test_a_successor_by_collection_does_not_send_back_what_those_who_left_sent()
     """0 - 1 - 2 - 3. 0 sends to all and leaves; 2 fails, and 4 succeeds it with what all others know."""
     line = [(0, 1), (1, 2), (2, 3)]
     machines = standing(routed_places(path(4), line, separators=[]))
-    words = sent(machines[0].multicast([1, 3], b"x"))
+    words = sent(machines[0].multicast([1, 3], b"x").effects)
     retire(machines, 0, among(routed_places(Graph(4, line[1:]), line[1:], separators=[]), 1, 2, 3))
     bypass = [(1, 4), (4, 3)]
     after = among(routed_places(Graph(5, bypass), bypass, separators=[]), 1, 3, 4)
@@ -296,8 +296,8 @@ def test_a_newcomer_that_connects_what_a_departure_parted_learns_what_was_left_o
     """
     places = routed_places(Graph(4, [(0, 1), (0, 2), (1, 2), (2, 3)]), [(0, 1, 2), (2, 3)], separators=[(2,)])
     machines = standing(places)
-    slow = sent(machines[0].multicast([1], b"first"))[1]
-    up = sent(machines[0].multicast([3], b"question"))
+    slow = sent(machines[0].multicast([1], b"first").effects)[1]
+    up = sent(machines[0].multicast([3], b"question").effects)
     machines[3].receive(sent(machines[2].receive(up[2]))[3])
     zone = Graph(5, [(0, 1), (0, 4), (1, 4)])
     after = among(routed_places(zone, [(0, 1, 4)], separators=[]), 0, 1, 3, 4)
@@ -305,7 +305,7 @@ def test_a_newcomer_that_connects_what_a_departure_parted_learns_what_was_left_o
     graph = Graph(6, [*zone.edges, (1, 5), (5, 3)])
     after = routed_places(graph, [(0, 1, 4), (1, 5), (5, 3)], separators=[])
     admit(machines, among(after, 0, 1, 3, 4, 5), Topological(5, 6))
-    answer = sent(machines[3].multicast([1], b"answer"))
+    answer = sent(machines[3].multicast([1], b"answer").effects)
     answer = sent(machines[5].receive(answer[5]))
     assert delivered(machines[1].receive(answer[1])) == []
     assert delivered(machines[1].receive(slow)) == [b"first", b"answer"]

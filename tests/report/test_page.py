@@ -49,7 +49,7 @@ class Links(HTMLParser):
 
 def test_a_violation_is_named_and_drawn(tmp_path):
     html = page(tmp_path, analysed(tmp_path, OVERTAKEN))
-    assert "✗ Causal order is violated: 1 of 3 deliveries came too early" in html
+    assert "✗ causal order VIOLATED: 3 deliveries examined, 1 of them too early" in html
     assert "r delivered second (event 1) before first (event 2)" in html
     assert html.count('class="diagram"') == 1
     assert "Clocks that disagree" in html
@@ -66,11 +66,11 @@ def test_the_page_needs_nothing_from_anywhere(tmp_path):
     assert "@import" not in html
 
 
-def test_what_was_set_aside_is_there_with_its_reason(tmp_path):
+def test_what_is_quarantined_is_there_with_its_reason(tmp_path):
     circle = {"p": [{"kind": "internal", "causes": [{"process": "p", "seq": 1}]}]}
     summary = analysed(tmp_path, circle)
     html = page(tmp_path, summary)
-    assert "✗ 1 row was set aside" in html
+    assert "✗ 1 row was quarantined" in html
     assert "happened-before has a cycle: p#1 internal" in html
 
 

@@ -18,7 +18,6 @@ from happened.causality.analysis import TABLES, analyse
 from happened.spark.analyze import analyze
 from happened.trace.importing import import_files
 from happened.trace.readers import Options
-from spark.conftest import spark  # noqa: F401  the same session as in tests/spark
 
 MODES = {"whole": {}, "cut": {"whole_events": 4500, "epoch_events": 2000}}
 NOT_EXPECTED = ("jaeger/testTrace.json", "otlp/kiali-bookinfo-tempo.json")
@@ -50,7 +49,7 @@ def samples(shared_traces, expected, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def analysed(spark, samples, tmp_path_factory):  # noqa: F811
+def analysed(spark, samples, tmp_path_factory):
     folder = tmp_path_factory.mktemp("answers")
     return {
         mode: (folder / mode, analyze(spark, samples[0], folder / mode, **options))

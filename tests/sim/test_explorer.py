@@ -3,6 +3,7 @@
 import pytest
 
 from happened.core.effects import Deliver, Send
+from happened.ordering.machine import Multicast
 from happened.sim.explore import explore
 from oracles.full_history import FullHistory
 from oracles.unordered import Unordered
@@ -40,7 +41,8 @@ class Misdirected(Unordered):
     """Sends to 0 whatever it is asked to send to 1."""
 
     def multicast(self, to, payload):
-        return [Send(0, send.message) if send.to == 1 else send for send in super().multicast(to, payload)]
+        clock, sends = super().multicast(to, payload)
+        return Multicast(clock, [Send(0, send.message) if send.to == 1 else send for send in sends])
 
 
 class Inventive(Unordered):
@@ -182,7 +184,8 @@ class Whispering(Gossiping):
     """Tells one other process and leaves the rest to it."""
 
     def multicast(self, to, payload):
-        return super().multicast(to, payload)[:1]
+        clock, sends = super().multicast(to, payload)
+        return Multicast(clock, sends[:1])
 
 
 def test_what_is_sent_on_receiving_travels_too():

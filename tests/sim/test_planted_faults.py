@@ -1,4 +1,4 @@
-"""The explorer finds each mistake that ERRATA warns of when it is planted in the literal protocol."""
+"""The explorer finds each mistake of docs/papers.md when it is planted in the literal protocol."""
 
 from functools import partial
 
@@ -24,7 +24,7 @@ def test_the_misprint_in_rcv4_is_safe_and_live_but_keeps_stale_units_in_158_prog
 
 
 def test_lookahead_as_written_is_unsafe():
-    """The shortest schedule without self-addressing is the one of ERRATA."""
+    """The shortest schedule without self-addressing is the counterexample of docs/papers.md."""
     result = explore(faulty("unsafe-lookahead"), 3, 4, self_addressed=False)
     violation = shortest(result, "safety")
     assert str(violation.program) == "0: {1,2} {1} {1,2}; 1: {2}"

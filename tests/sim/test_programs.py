@@ -46,7 +46,7 @@ def test_one_program_of_each_class_and_no_more(case):
 
 
 def test_three_processes_and_three_multicasts_make_598_programs():
-    """The number of the prototype in ERRATA."""
+    """An independent prototype enumerated as many (docs/papers.md counts faults among them)."""
     found = programs(3, 3)
     assert len(found) == 598
     assert [program.packets for program in found] == sorted(program.packets for program in found)

@@ -149,7 +149,7 @@ def test_trackers_have_a_fixed_membership(seed):
 
 def test_a_plain_machine_delivers_once_and_restores():
     sender, receiver = Plain(0, 2), Plain(1, 2)
-    ((_, message),) = sender.multicast([1], b"x")
+    ((_, message),) = sender.multicast([1], b"x").effects
     assert len(receiver.receive(message)) == 1 and receiver.receive(message) == []
     twin = Plain(1, 2)
     twin.restore(receiver.snapshot())

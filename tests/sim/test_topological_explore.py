@@ -141,7 +141,7 @@ CHOICES = {
     "at random": lambda carried, d: 2 + hash((carried.sender, carried.clock, d)) % 2,
 }
 CROSSING = [
-    program(6, (0, [1, 4]), (1, [4])),  # ERRATA's: one to both sides, and the answer by the other gateway
+    program(6, (0, [1, 4]), (1, [4])),  # docs/papers.md: to both sides; answer by the other gateway
     program(6, (0, [4, 5]), (4, [5])),
 ]
 

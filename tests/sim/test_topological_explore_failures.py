@@ -141,7 +141,7 @@ def test_a_second_witness_that_counts_on_no_report_of_the_first_router_sends_aga
 
 
 def note_without_looking_at_the_hop(self, onto, carried):
-    for forwarder, branches in self._place.watches:
+    for forwarder, branches in self.place.watches:
         if onto >> forwarder & 1 and (due := self._onward(branches, carried)):
             mine = carried.dests >> self.me & any(branch.behind >> self.me & 1 for branch in due)
             left = self._unforwarded.setdefault(forwarder, {})
@@ -193,7 +193,7 @@ def test_with_everybodys_history_what_is_delivered_is_in_order(plan, sends):
     [
         (zone, ZONE_SENDS, {"adopt": False}),
         (zone, ZONE_SENDS, {"how": "collection", "adopt": False}),
-        # ERRATA, joins (iv): a message of the dead router is in flight and known to nobody.
+        # docs/papers.md, joins (iv): a message of the dead router is in flight and known to nobody.
         (zone, ((0, [3]), (0, [3])), {"how": "collection", "flush": False}),
     ],
     ids=["journal", "collection", "collection without a flush"],
@@ -233,7 +233,7 @@ def test_a_journal_read_before_its_channels_are_flushed_loses_messages():
 def test_a_witness_that_holds_something_is_not_flushed():
     places = routed_places(*two_gateways()[:2], witnesses={2: {3}})
     machines = [Observed(p, 6, place=place) for p, place in enumerate(places)]
-    first, second = ({s.to: s.message for s in machines[0].multicast([4], b"")} for _ in range(2))
+    first, second = ({s.to: s.message for s in machines[0].multicast([4], b"").effects} for _ in range(2))
     machines[3].receive(second[3])
     assert first[3] != second[3] and machines[3].pending()
     after = {p: machine.place for p, machine in enumerate(machines) if p != 2}

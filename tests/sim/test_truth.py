@@ -49,7 +49,7 @@ class Computation:
         return nx.ancestors(self.graph, event) | {event}
 
     def necessary(self, event: tuple) -> set[tuple[int, int]]:
-        """PC1 and PC2 (seed 000, §3.2) word for word, for the log of `event`'s process after it."""
+        """PC1 and PC2 (Kshemkalyani & Singhal 1998, §3.4) word for word, for the log right after `event`."""
         past = self.past(event)
         sent = [m for m in range(len(self.to)) if ("send", m) in past]
         return {

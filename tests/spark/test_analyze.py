@@ -17,9 +17,9 @@ from happened.ordering import create
 from happened.sim.network import Network
 from happened.sim.recorder import Recorder
 from happened.sim.simulation import Simulation
-from happened.spark import layout
 from happened.spark.analyze import analyze
-from happened.spark.matching import match_in_files
+from happened.spark.by_epoch import epoch_layout
+from happened.spark.by_epoch.matching import match_in_files
 from happened.trace import SCHEMA, TraceWriter, read
 
 
@@ -119,17 +119,20 @@ def edges_of(table):
     }
 
 
-def test_witnesses_across_epochs_are_paths_of_happened_before(spark, tmp_path, seed):
-    table = write(wild_rows(seed, 40, prefix="w", skew=100), tmp_path / "trace")
+@pytest.fixture(scope="module")
+def order_across_epochs(spark, tmp_path_factory, module_seed):
+    """A trace that is cut, the violations found in it, and the summary."""
+    folder = tmp_path_factory.mktemp("order")
+    table = write(wild_rows(module_seed, 40, prefix="w", skew=100), folder / "trace")
     summary = analyze(
-        spark,
-        tmp_path / "trace",
-        tmp_path / "out",
-        questions=["order"],
-        whole_events=1,
-        epoch_events=60,
+        spark, folder / "trace", folder / "out", questions=["order"], whole_events=1, epoch_events=60
     )
-    found = pq.read_table(tmp_path / "out" / "violations").to_pylist()
+    return table, pq.read_table(folder / "out" / "violations").to_pylist(), summary
+
+
+def test_witnesses_across_epochs_are_paths_of_happened_before(order_across_epochs, module_seed):
+    print("seed", module_seed)
+    table, found, summary = order_across_epochs
     edges = edges_of(table)
     sends = {
         row["message"]: (row["process"], row["seq"]) for row in table.to_pylist() if row["kind"] == "send"
@@ -174,6 +177,10 @@ def test_a_path_over_many_epochs(spark, tmp_path):
     assert epochs["r", 122] - epochs["p", 1] > 5
 
 
+def batched(items, size):
+    return [tuple(items[at : at + size]) for at in range(0, len(items), size)]
+
+
 def send(message, *to):
     return {"kind": "send", "message": message, "to": list(to)}
 
@@ -182,28 +189,22 @@ def deliver(message):
     return {"kind": "deliver", "message": message}
 
 
-def test_total_order_across_epochs(spark, tmp_path, seed):
-    table = write(wild_rows(seed, 40, prefix="w", skew=100), tmp_path / "trace")
-    summary = analyze(
-        spark,
-        tmp_path / "trace",
-        tmp_path / "out",
-        questions=["order"],
-        whole_events=1,
-        epoch_events=60,
-    )
+def test_total_order_across_epochs(order_across_epochs, module_seed):
+    print("seed", module_seed)
+    table, violations, summary = order_across_epochs
     verdict = check_order(table, "total")
     assert summary["total_violations"] == verdict.violations > 0
     rows = {(row["process"], row["seq"]): row for row in table.to_pylist()}
-    found = [
-        row for row in pq.read_table(tmp_path / "out" / "violations").to_pylist() if row["order"] == "total"
-    ]
+    found = [row for row in violations if row["order"] == "total"]
     assert len(found) == summary["total_violations"]
     for row in found:
-        first, second = row["path"]
-        assert first["process"] == second["process"] != row["process"]
-        assert (first["message"], second["message"]) == (row["overtaken"], row["early"])
-        assert first["seq"] < second["seq"]
+        legs = [*batched(row["path"], 2)]
+        for first, second in legs:
+            assert first["process"] == second["process"] != row["process"]
+            assert first["seq"] < second["seq"]
+        # Two processes disagree, or more of them in a circle.
+        assert (legs[0][0]["message"], legs[-1][1]["message"]) == (row["overtaken"], row["early"])
+        assert all(one[1]["message"] == next_[0]["message"] for one, next_ in pairwise(legs))
         assert row["early_seq"] < row["overtaken_seq"]
         assert rows[row["process"], row["early_seq"]]["message"] == row["early"]
         assert rows[row["process"], row["overtaken_seq"]]["message"] == row["overtaken"]
@@ -231,7 +232,7 @@ def test_a_trace_written_as_it_happened_is_matched_in_its_files(spark, tmp_path,
         found.append(match_in_files(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(layout, "match_in_files", spied)
+    monkeypatch.setattr(epoch_layout, "match_in_files", spied)
     with TraceWriter(tmp_path / "trace", batch_rows=400) as writer:
         simulation = Simulation(
             partial(create, "ks"),

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from causality import traces
 from happened.causality.analysis import analyse
 from happened.spark.analyze import analyze
-from happened.spark.layout import MOST_UNEVEN
+from happened.spark.by_epoch.epoch_layout import MOST_UNEVEN
 from spark.test_analyze import write
 
 NOW = 1_700_000_000_000_000_000

@@ -1,16 +1,15 @@
 """One question by itself: exactly its tables, with the rows that `happened analyze` gives to all of them."""
 
+import argparse
 import json
 import random
-import subprocess
-import sys
 
 import pyarrow.parquet as pq
 import pytest
 
 from causality import traces
 from happened.causality.analysis import QUESTIONS, TABLES
-from happened.cli.jobs import JOBS
+from happened.cli import jobs
 from happened.spark.analyze import ALWAYS, analyze
 from spark.test_analyze import wild_rows, write
 
@@ -46,7 +45,9 @@ def everything(spark, tmp_path_factory):
 
 
 def test_every_question_has_a_command_and_every_table_a_question():
-    assert JOBS.keys() == QUESTIONS.keys()
+    parser = argparse.ArgumentParser()
+    jobs.add_parser(commands := parser.add_subparsers())
+    assert commands.choices.keys() == QUESTIONS.keys() | {"rebuild"}
     answered = [table for question in QUESTIONS.values() for table in question.tables]
     assert sorted([*answered, "quarantine"]) == sorted(TABLES)
 
@@ -66,30 +67,19 @@ def test_one_question_has_its_tables_and_the_same_rows(spark, everything, tmp_pa
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == said
 
 
-COMMANDS = """
-import json, sys
-from happened.cli import main
-
-trace, out, *questions = sys.argv[1:]
-codes = {name: main([name, trace, "--out", f"{out}/{name}", "--master", "local[2]"]) for name in questions}
-print(json.dumps(codes))
-"""
-
-
-def test_the_commands(everything, tmp_path):
-    """Some of them, in one process, one Spark after the other. Nothing is cut: the trace is small."""
+@pytest.mark.parametrize(("name", "code"), [("verify-clocks", 2), ("order", 1)])
+def test_the_command_of_a_question(command, everything, tmp_path, capfd, name, code):
+    """Nothing is cut here: the trace is small."""
     folder, everything_said = everything
-    command = [sys.executable, "-c", COMMANDS, folder / "trace", tmp_path, "verify-clocks", "order"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert json.loads(done.stdout.strip().splitlines()[-1]) == {"verify-clocks": 0, "order": 1}
-    assert done.stdout.count("tables and summary.json are in") == 2
-    assert done.stdout.count("causal order VIOLATED") == 1
-    for name in ("verify-clocks", "order"):
-        tables = {*QUESTIONS[name].tables, "quarantine"}
-        assert {path.name for path in (tmp_path / name).iterdir()} == {*tables, "summary.json"}
-        for table in tables:
-            found, expected = (pq.read_table(place / table) for place in (tmp_path / name, folder / "out"))
-            assert traces.rows_of(found, table) == traces.rows_of(expected, table), (name, table)
-        said = json.loads((tmp_path / name / "summary.json").read_text())
-        assert said == {total: everything_said[total] for total in said}
+    out = tmp_path / name
+    assert command([name, str(folder / "trace"), "--out", str(out), "--master", "local[2]"]) == code
+    printed = capfd.readouterr().out
+    assert printed.count("tables and summary.json are in") == 1
+    assert printed.count("causal order VIOLATED") == (name == "order")
+    tables = {*QUESTIONS[name].tables, "quarantine"}
+    assert {path.name for path in out.iterdir()} == {*tables, "summary.json"}
+    for table in tables:
+        found, expected = (pq.read_table(place / table) for place in (out, folder / "out"))
+        assert traces.rows_of(found, table) == traces.rows_of(expected, table), (name, table)
+    said = json.loads((out / "summary.json").read_text())
+    assert said == {total: everything_said[total] for total in said}

@@ -6,7 +6,7 @@ import pytest
 from happened import trace
 from happened.cli import main
 from happened.core.errors import TraceFormatError
-from happened.spark.importing import run
+from happened.spark.log_import import run
 from happened.trace.importing import import_files
 from happened.trace.readers import Options
 

@@ -8,7 +8,7 @@ from causality import traces
 from happened import trace
 from happened.causality.analysis import EVERYTHING, TABLES, analyse
 from happened.spark.events import read_events
-from happened.spark.importing import run as import_on_spark
+from happened.spark.log_import import run as import_on_spark
 from happened.spark.pieces import pieces_of
 from happened.spark.storage import whole_directory, write_part
 from happened.spark.whole import MOST_CELLS, Sizes, Whole

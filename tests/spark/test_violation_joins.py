@@ -3,11 +3,11 @@
 import re
 
 from causality import traces
-from happened.causality.analysis import analyse
+from happened.causality.analysis import QUESTIONS, analyse
+from happened.spark.by_epoch.epoch_layout import lay_out
+from happened.spark.by_epoch.named_violations import name_violations
+from happened.spark.by_epoch.stamping import stamp
 from happened.spark.events import read_events
-from happened.spark.layout import lay_out
-from happened.spark.stamp import stamp
-from happened.spark.violations import name_violations
 from spark.test_analyze import write
 
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
@@ -24,7 +24,7 @@ def test_early_deliveries_are_broadcast_only_where_spark_finds_them_few(spark, t
     table = write(traces.number(chains), tmp_path / "trace")
     events = read_events(spark, tmp_path / "trace")
     layout = lay_out(spark, events, "", tmp_path / "store", per_epoch=20)
-    stamp(spark, layout, tmp_path / "out", None)
+    stamp(spark, layout, tmp_path / "out", [QUESTIONS["order"]])
     threshold = spark.conf.get(THRESHOLD)
     spark.conf.set(THRESHOLD, "-1")
     try:

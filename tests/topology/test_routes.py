@@ -316,7 +316,7 @@ def test_who_joined_keeps_its_index_after_a_join_and_after_a_failure():
     assert derive(grown).names != (*routes.names, "c")
     routes = derive(grown, names=(*routes.names, "c"))
     admit(machines, dict(enumerate(routes.places)), create("topological", 4, 5))
-    up = {send.to: send.message for send in machines[4].multicast([1], b"x")}
+    up = {send.to: send.message for send in machines[4].multicast([1], b"x").effects}
     assert list(up) == [2, 3]
     machines[3].receive(up[3])
     routes = derive(world({"x": ["a", "c"], "y": ["b"]}, ["d2"]), names=routes.names)

@@ -1,4 +1,4 @@
-"""The facts that seed 004 states around its Figure 2, by every protocol that tells them."""
+"""What Hélary, Melideo & Raynal (2000) state around their Figure 2, by every protocol that tells it."""
 
 import pytest
 

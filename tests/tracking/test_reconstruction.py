@@ -8,7 +8,7 @@ from tracking.computations import Computation
 
 
 def as_printed(event, dependencies):
-    """Section 5.2's procedure, with ERRATA's corrections: zeros are skipped, e itself is included."""
+    """Section 5.2's procedure as docs/papers.md corrects it: zeros are skipped, e itself is included."""
     vector = list(dependencies[event])
     while True:
         old = list(vector)

@@ -1,4 +1,5 @@
-"""Each rule of seed 004 carries weight: without it, or as misprinted, the explorer finds a wrong timestamp.
+"""Each rule of Hélary, Melideo & Raynal (2000) is needed: without it, or as misprinted, the explorer finds a
+wrong timestamp.
 
 The rules that only save entries are told apart: leaving them out stays exact and costs.
 """
@@ -159,7 +160,7 @@ def test_a_bound_of_two_takes_four_processes_to_break(fault):
 
 
 def test_footnote_2_with_fifo_never_tells_the_second_event():
-    """ERRATA: e, send, e, send; the second event is never told."""
+    """e, send, e, send: the second event is never told."""
     assert list(violation(P1 | FIFO, "reset once").schedule) == [
         "event at 0",
         "0 sends to 1",
@@ -171,7 +172,7 @@ def test_footnote_2_with_fifo_never_tells_the_second_event():
 
 
 def test_p1_prime_with_fifo_as_printed_takes_what_is_on_its_way_for_known():
-    """ERRATA: e0; 0→1 slow; 0→2; 2→1 omits entry 0."""
+    """e0; 0→1 slow; 0→2; 2→1 omits entry 0."""
     assert list(violation(P1_PRIME | FIFO, "fifo marks in m").schedule) == [
         "event at 0",
         "0 sends to 1",
@@ -183,7 +184,7 @@ def test_p1_prime_with_fifo_as_printed_takes_what_is_on_its_way_for_known():
 
 
 def test_the_naive_port_of_p1_to_immediate_predecessors_fails_where_the_owner_must_be_told():
-    """ERRATA: e0, 0→1, e1, 1→0, e0: event (0,1) has a successor at 1, which 0 must hear of."""
+    """e0, 0→1, e1, 1→0, e0: event (0,1) has a successor at 1, which 0 must hear of."""
     machines = [Rules(**P3_REDUCED, faults=frozenset({"owners always know"}))(me, 2) for me in (0, 1)]
     assert _ping_pong(*machines) == {(0, 1), (1, 1)}
     assert _ping_pong(*(create("p3-reduced", me, 2) for me in (0, 1))) == {(1, 1)}

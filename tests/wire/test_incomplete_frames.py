@@ -21,7 +21,7 @@ def traffic(kind, seed, sends=30, n=N):
         options = {"label": dice.choice(["", "a", "ä" * 9])} if kind is Labelled else {}
         if kind is Priorities:
             options = {"priority": dice.choice([0, 0, -3, 1 << 20])}
-        sent = machines[p].multicast(to, dice.randbytes(dice.randint(0, 9)), **options)
+        sent = machines[p].multicast(to, dice.randbytes(dice.randint(0, 9)), **options).effects
         made += [send.message for send in sent]
         in_flight += sent
         while in_flight and dice.random() < 0.7:
@@ -71,7 +71,7 @@ def test_a_damaged_frame_is_refused_or_still_a_message_a_machine_survives(genuin
 
 
 def test_an_unknown_kind_and_a_label_that_is_no_text_are_refused():
-    (send,) = Labelled(0, 2).multicast([1], b"", label="ab")
+    (send,) = Labelled(0, 2).multicast([1], b"", label="ab").effects
     good = wire.encode(send.message)
     with pytest.raises(RemoteProtocolError, match="kind 7"):
         wire.decode(good[:3] + b"\x07" + good[4:])

@@ -9,8 +9,9 @@ from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.experiments.growth import place
 from happened.net.engine import Engine
 from happened.ordering import create
-from happened.ordering.causal.history import Entry
+from happened.ordering.causal.extended_history import Entry
 from happened.ordering.causal.hop_message import HopMessage
+from happened.ordering.facts import MANY_PROCESSES
 from happened.wire.primitives import EXPANDED
 
 N = 60_000
@@ -26,7 +27,7 @@ def test_a_message_crosses_sixty_thousand_processes_in_zones_of_ten(protocol):
             machines[p] = create(protocol, p, N, place=place(p, N, 10))
         return machines[p]
 
-    sent = machine(N - 1).multicast([7], b"far")
+    sent = machine(N - 1).multicast([7], b"far").effects
     hops, sizes, delivered = [effect for effect in sent if hasattr(effect, "to")], [], []
     while hops:
         to, message = hops.pop()
@@ -45,14 +46,14 @@ def test_a_message_crosses_sixty_thousand_processes_in_zones_of_ten(protocol):
 
 def test_histories_name_any_of_them():
     sender, receiver = create("histories", N - 1, N), create("histories", 5, N)
-    [(_, message)] = sender.multicast([5], b"")
+    [(_, message)] = sender.multicast([5], b"").effects
     again, _ = wire.decode(wire.encode(message))
     [delivery] = receiver.receive(again)
     assert delivery.sender == N - 1
 
 
 def test_a_log_that_may_be_the_square_of_them_is_refused():
-    frame = wire.encode(create("ks", 0, 1025).multicast([1], b"")[0].message)
+    frame = wire.encode(create("ks", 0, 1025).multicast([1], b"").effects[0].message)
     with pytest.raises(RemoteProtocolError, match="not below 1025"):
         wire.decode(frame)
     with pytest.raises(LocalProtocolError, match="1025 members; messages of ks can name 1024"):
@@ -62,7 +63,7 @@ def test_a_log_that_may_be_the_square_of_them_is_refused():
 
 def test_sets_of_nearly_everybody_do_not_fill_the_memory():
     """Three bytes each on the wire, 8 KB in memory."""
-    n = wire.MANY_PROCESSES
+    n = MANY_PROCESSES
     everybody = (1 << n) - 1
     most = EXPANDED // (n // 8)
     entries = [Entry(1, clock, everybody ^ 1 << clock) for clock in range(1, most + 100)]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from happened import wire
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
+from happened.ordering.facts import MANY_PROCESSES
 from happened.wire.membership import MARK, MAX_CHANGE, MAX_INDEX, MemberJoined, MemberLeft, decode, encode
 
 names = st.text(max_size=100)
@@ -69,7 +70,7 @@ def test_a_frame_of_a_message_is_no_change_and_the_reverse():
         decode(b'\x01[2, 0, "", ""]')
     with pytest.raises(RemoteProtocolError):
         wire.decode(encode(MemberLeft(0)))
-    assert MARK != wire.VERSION and MAX_INDEX == wire.MANY_PROCESSES
+    assert MARK != wire.VERSION and MAX_INDEX == MANY_PROCESSES
 
 
 def test_what_is_too_long_to_be_read_is_not_written():

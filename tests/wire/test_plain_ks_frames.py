@@ -40,7 +40,7 @@ def test_both_ways_agree_on_frames_and_on_damaged_ones(n, dice: Random):
     for step in range(150):
         machine = dice.choice(machines)
         size = dice.randint(1, min(n, 5)) if step else 1  # the first is plain wherever any can be
-        effects = machine.multicast(dice.sample(range(n), size), b"payload")
+        effects = machine.multicast(dice.sample(range(n), size), b"payload").effects
         in_flight += effects
         for frame in encode_multicast([effect.message for effect in effects]):
             frames += 1
@@ -62,9 +62,9 @@ def test_senders_that_are_far_apart_take_the_short_way_too():
     slow, fast, other = (create("ks", me, 3) for me in range(3))
     for _ in range(100_000):
         fast.tick()
-    for_slow, for_other = fast.multicast([2, 0], b"")
+    for_slow, for_other = fast.multicast([2, 0], b"").effects
     slow.receive(for_slow.message)
-    (answer,) = slow.multicast([2], b"")
+    (answer,) = slow.multicast([2], b"").effects
     for effect in (for_other, answer):
         (frame,) = encode_multicast([effect.message])
         assert is_plain(frame) and outcome(decode, frame) == effect.message
@@ -81,7 +81,7 @@ def test_a_number_without_end_is_refused_at_once():
 
 
 def test_nothing_is_read_beyond_the_end_of_a_frame():
-    (effect,) = create("ks", 0, 3).multicast([1], b"")
+    (effect,) = create("ks", 0, 3).multicast([1], b"").effects
     (frame,) = encode_multicast([effect.message])
     for end in range(body(frame), len(frame)):
         with pytest.raises(RemoteProtocolError):

@@ -10,35 +10,43 @@ computations, which are judged apart and counted together.
     check_delivery(trace)    what was lost, duplicated, misdelivered or never sent: Deliveries
     necessary(trace)         the units PC1/PC2 force on every log and message edge: Necessary
     audit_units(table)       carried against necessary, where carried was recorded: Audit
+    check(trace, o)          one judgement of all of it, with a sentence and an exit code: Judgement
 """
 
 from .audit import Audit, audit_units
 from .computation import Computation, Event, encode
 from .delivery import Deliveries, check_delivery
+from .judgement import Judgement, Outcome, check, judge
 from .necessary import Necessary, Unit, necessary
 from .order import ORDERS, check_order
 from .predecessors import Predecessors, predecessors
 from .stamps import Stamps, stamp
-from .verdict import Disagreement, EarlyDelivery, Verdict, Witness
+from .verdict import Cycle, Disagreement, EarlyDelivery, LostCause, Verdict, Witness
 
 __all__ = [
     "ORDERS",
     "Audit",
     "Computation",
+    "Cycle",
     "Deliveries",
     "Disagreement",
     "EarlyDelivery",
     "Event",
+    "Judgement",
+    "LostCause",
     "Necessary",
+    "Outcome",
     "Predecessors",
     "Stamps",
     "Unit",
     "Verdict",
     "Witness",
     "audit_units",
+    "check",
     "check_delivery",
     "check_order",
     "encode",
+    "judge",
     "necessary",
     "predecessors",
     "stamp",

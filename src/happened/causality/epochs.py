@@ -60,6 +60,15 @@ class Epoch:
         return int(self.process.size)
 
 
+def places(epoch: Epoch, process: Ints, seq: Ints) -> Ints:
+    """Where these events of the epoch stand in it."""
+    if not len(process):
+        return np.empty(0, np.int64)
+    first = np.searchsorted(epoch.process, np.arange(epoch.processes))
+    begins = epoch.seq[np.minimum(first, epoch.events - 1)]
+    return first[process] + seq - begins[process]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Frontier:
     """What the future needs of the past: some old events, by process and seq, and their vectors.

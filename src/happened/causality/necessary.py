@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from .computation import Computation, Event, Trace, encode
-from .cuts import Sends, count_edge_units, fill_edge_units, index_sends, units_of_cut
 from .linearization import Ints
+from .maximal_sends import Sends, count_edge_units, fill_edge_units, index_sends, units_of_cut
 from .stamps import stamp_computation
 
 EDGES = pa.schema(

@@ -1,14 +1,22 @@
 """Did deliveries keep causal, FIFO or total order?
 
-A delivery is early in causal order if a message sent causally before it to the same process is
-delivered there later; in FIFO order, if such a message has the same sender. Only first deliveries at
-addressed processes count; a message never delivered somewhere is lost there, which violates no order.
+A delivery is early in causal order if a message sent causally before it to the same process is delivered
+there later; in FIFO order, if such a message has the same sender. Only first deliveries at addressed
+processes count.
 
-Looking at the oldest undelivered message of each sender is enough: if any message of that sender
+A *lost cause* is a message that was never delivered at one of its destinations although that process
+delivered a message sent causally after it (in FIFO order: by the same sender). Causal order forbids it, since
+delivering M' implies delivering M first (Kshemkalyani & Singhal, "Necessary and sufficient conditions on
+information for causal message ordering and their optimal implementation", Distributed Computing 11(2), 1998,
+Theorem 4); but a trace that ends too soon shows the same. So lost causes are counted apart from early
+deliveries, and `judgement` weighs them by whether the trace is complete.
+
+Looking at the oldest undelivered message of each sender is enough for both: if any message of that sender
 happened before, so did its oldest. Cost: deliveries x processes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -17,8 +25,8 @@ from .compiled import compiled
 from .computation import Computation, Trace, encode
 from .linearization import Ints
 from .stamps import stamp_computation
-from .total import total_order
-from .verdict import EarlyDelivery, Verdict, Witness
+from .total_order import total_order
+from .verdict import EarlyDelivery, LostCause, Verdict, Witness
 from .witness import causal_path
 
 ORDERS = ("causal", "fifo", "total")
@@ -26,24 +34,28 @@ DEFAULT_LIMIT = 100
 
 
 def check_order(trace: Trace, order: str = "causal", *, limit: int = DEFAULT_LIMIT) -> Verdict:
-    """Judge the deliveries of every computation; at most `limit` witnesses are worked out."""
+    """Judge the deliveries of every computation; at most `limit` witnesses of each kind are worked out."""
     if order not in ORDERS:
         raise ValueError(f"order is {order!r}; choose one of {', '.join(ORDERS)}")
-    deliveries = violations = 0
+    deliveries = violations = lost = 0
     decided = False
     witnesses: list[Witness] = []
+    lost_witnesses: list[LostCause] = []
     for computation in encode(trace):
         if order == "total":
             found = total_order(computation, limit - len(witnesses))
         else:
             vectors = stamp_computation(computation)
-            found = causal_order(computation, vectors, order, limit - len(witnesses))
+            left = limit - max(len(witnesses), len(lost_witnesses))
+            found = causal_order(computation, vectors, order, left)
         deliveries += found.deliveries
         violations += found.violations
+        lost += found.lost_causes
         decided = decided or found.holds is not None
         witnesses += found.witnesses
+        lost_witnesses += found.lost_witnesses
     holds = violations == 0 if decided else None
-    return Verdict(order, holds, deliveries, violations, tuple(witnesses))
+    return Verdict(order, holds, deliveries, violations, tuple(witnesses), lost, tuple(lost_witnesses))
 
 
 def causal_order(c: Computation, vectors: Ints, order: str, limit: int) -> Verdict:
@@ -52,26 +64,44 @@ def causal_order(c: Computation, vectors: Ints, order: str, limit: int) -> Verdi
     slots = slots[np.argsort(c.slot_delivery[slots])]
     if slots.size == 0:
         return Verdict(order, None, 0, 0, ())
-    overtaken = _overtaken(c, slots, vectors, same_sender_only=order == "fifo")
+    fifo = order == "fifo"
+    overtaken = _overtaken(c, slots, vectors, same_sender_only=fifo)
     early = np.flatnonzero(overtaken >= 0)
     witnesses = islice(_early_deliveries(c, order, vectors, slots[early], overtaken[early]), max(limit, 0))
-    return Verdict(order, early.size == 0, slots.size, early.size, tuple(witnesses))
+    lost, delivered = _lost_causes(c, slots, vectors, same_sender_only=fifo)
+    named = islice(_lost_witnesses(c, order, vectors, lost, delivered), max(limit, 0))
+    return Verdict(order, early.size == 0, slots.size, early.size, tuple(witnesses), lost.size, tuple(named))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Channels:
+    """Slots by channel, one channel being all messages of one sender to one destination."""
+
+    queue: Ints  # the slots, channel by channel, each channel's in the order they were sent
+    ends: Ints  # where each channel ends in `queue`
+    of_slot: Ints  # the channel of each slot
+    sender: Ints  # of each channel
+    of_dest: Ints  # the channels to process x are of_dest[x]:of_dest[x + 1]
+
+    @classmethod
+    def of(cls, dest: Ints, sender: Ints, seq: Ints, processes: int) -> "Channels":
+        # In 64 bits: destinations are stored in 32, and processes squared need not fit there.
+        keys = dest.astype(np.int64) * processes + sender
+        distinct, of_slot = np.unique(keys, return_inverse=True)
+        ends = np.cumsum(np.bincount(of_slot, minlength=distinct.size))
+        of_dest = np.searchsorted(distinct // processes, np.arange(processes + 1))
+        return cls(np.lexsort((seq, keys)), ends, of_slot, distinct % processes, of_dest)
 
 
 def _overtaken(c: Computation, slots: Ints, vectors: Ints, same_sender_only: bool) -> Ints:
     """For each slot, in order of delivery, a slot it overtook or -1."""
     send = c.slot_send[slots]
-    sender, dest = c.process[send].astype(np.int64), c.slot_dest[slots]
-    # A channel is one (destination, sender) pair; queue lists its slots in the order they were sent.
-    queue = np.lexsort((c.seq[send], sender, dest))
-    channels, channel = np.unique(dest * c.processes + sender, return_inverse=True)
-    channel_ends = np.cumsum(np.bincount(channel))
-    dest_channels = np.searchsorted(channels // c.processes, np.arange(c.processes + 1))
-    senders = channels % c.processes
-    entries = senders - c.first[senders]
+    dest = c.slot_dest[slots]
+    channels = Channels.of(dest, c.process[send], c.seq[send], c.processes)
+    entries = channels.sender - c.first[channels.sender]
     found = early_deliveries(
-        slots.size, send, dest, channel, c.seq[send], vectors, queue, channel_ends, entries,
-        dest_channels, same_sender_only,
+        slots.size, send, dest, channels.of_slot, c.seq[send], vectors, channels.queue, channels.ends,
+        entries, channels.of_dest, same_sender_only,
     )  # fmt: skip
     return np.where(found >= 0, slots[found], -1)
 
@@ -107,8 +137,72 @@ def early_deliveries(  # type: ignore[no-untyped-def]
     return overtaken
 
 
+def _lost_causes(c: Computation, slots: Ints, vectors: Ints, same_sender_only: bool) -> tuple[Ints, Ints]:
+    """The slots that are lost causes, and for each the slot whose delivery is the first to show it."""
+    lost = np.flatnonzero((c.slot_delivery < 0) & (c.slot_send >= 0))
+    send = c.slot_send[lost]
+    sender = c.process[send]
+    found = first_to_follow(
+        vectors, c.slot_send[slots], c.slot_dest[slots], c.process[c.slot_send[slots]], c.processes,
+        c.slot_dest[lost], sender, c.seq[send], sender - c.first[sender], same_sender_only,
+    )  # fmt: skip
+    shown = np.flatnonzero(found >= 0)
+    return lost[shown], slots[found[shown]]
+
+
+def first_to_follow(
+    vectors: Ints,
+    send: Ints,
+    dest: Ints,
+    sender: Ints,
+    processes: int,
+    lost_dest: Ints,
+    lost_sender: Ints,
+    lost_seq: Ints,
+    lost_entry: Ints,
+    same_sender_only: bool,
+) -> Ints:
+    """For each lost slot, the first delivery at its destination of a message sent causally after it, or -1.
+
+    Deliveries are given in topological order by the row of their send in `vectors`, their destination and
+    their sender; lost slots by destination, sender, seq of the send and the sender's entry in vectors.
+    """
+    found = np.full(lost_dest.size, -1, np.int64)
+    at = np.flatnonzero(np.isin(dest, lost_dest))  # deliveries elsewhere can show nothing
+    if not at.size:
+        return found
+    channels = Channels.of(lost_dest, lost_sender, lost_seq, processes)
+    entries = lost_entry[channels.queue[channels.ends - 1]]
+    first = follow_lost(
+        vectors, send[at], dest[at], sender[at], lost_seq[channels.queue], channels.ends, channels.sender,
+        entries, channels.of_dest, same_sender_only,
+    )  # fmt: skip
+    found[channels.queue] = np.where(first >= 0, at[first], -1)
+    return found
+
+
+@compiled
+def follow_lost(  # type: ignore[no-untyped-def]
+    vectors, send, dest, sender, lost_seq, channel_ends, channel_sender, channel_entry, dest_channels,
+    same_sender_only,
+):  # fmt: skip
+    """For each lost slot, by channel and seq, the first delivery that was sent after it; -1 for none."""
+    found = np.full(lost_seq.size, -1, np.int64)
+    head = np.zeros(channel_ends.size, np.int64)
+    head[1:] = channel_ends[:-1]
+    for d in range(send.size):
+        for k in range(dest_channels[dest[d]], dest_channels[dest[d] + 1]):
+            if same_sender_only and channel_sender[k] != sender[d]:
+                continue
+            known = vectors[send[d], channel_entry[k]]
+            while head[k] < channel_ends[k] and lost_seq[head[k]] <= known:
+                found[head[k]] = d
+                head[k] += 1
+    return found
+
+
 def _early_deliveries(
-    c: Computation, order: str, vectors: Ints, early: Sequence[int] | Ints, overtaken: Sequence[int] | Ints
+    c: Computation, order: str, vectors: Ints, early: Ints, overtaken: Ints
 ) -> Iterator[EarlyDelivery]:
     for slot, passed in zip(early, overtaken, strict=True):
         path = causal_path(c, vectors, int(c.slot_send[passed]), int(c.slot_send[slot]))
@@ -120,5 +214,21 @@ def _early_deliveries(
             early_delivery=c.event(c.slot_delivery[slot]),
             overtaken=c.message_name(c.slot_message[passed]),
             overtaken_delivery=c.event(c.slot_delivery[passed]),
+            path=tuple(c.event(e) for e in path),
+        )
+
+
+def _lost_witnesses(
+    c: Computation, order: str, vectors: Ints, lost: Ints, delivered: Ints
+) -> Iterator[LostCause]:
+    for slot, shown in zip(lost, delivered, strict=True):
+        path = causal_path(c, vectors, int(c.slot_send[slot]), int(c.slot_send[shown]))
+        yield LostCause(
+            order=order,
+            computation=c.computation_names[c.owner[c.slot_dest[slot]]],
+            process=c.process_names[c.slot_dest[slot]],
+            lost=c.message_name(c.slot_message[slot]),
+            delivered=c.message_name(c.slot_message[shown]),
+            delivery=c.event(c.slot_delivery[shown]),
             path=tuple(c.event(e) for e in path),
         )

@@ -14,7 +14,10 @@ them taken out, fewer messages arrive before they are sent.
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from .computation import SEND, Computation
 from .linearization import Ints
 
 WINDOWS = 16
@@ -38,6 +41,50 @@ class Skew:
     def ahead(self, process: Ints, since: Ints) -> Ints:
         """How far a clock is ahead when it shows this time since the origin."""
         return self.offsets[process] + np.rint(self.drifts[process] * since).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Times:
+    """The physical times of a computation's events, or of a union's, and how far its clocks disagree."""
+
+    time: Ints  # of each event, 0 where there is none
+    timed: Ints  # whether an event has a time
+    sent: Ints  # the send of each message edge both ends of which have a time
+    received: Ints  # its other end
+    origin: Ints  # of each process, the earliest time of its computation
+    skew: Skew
+    corrected: Ints  # the times less the skew
+
+    @property
+    def gap(self) -> Ints:
+        """How long each message edge took, after correction."""
+        return self.corrected[self.received] - self.corrected[self.sent]
+
+    def backwards(self, c: Computation) -> Ints:
+        """How often the clock of each process went back from one event that has a time to the next."""
+        chain = c.chain[self.timed[c.chain]]
+        earlier, later = chain[:-1], chain[1:]
+        back = (c.process[earlier] == c.process[later]) & (self.time[later] < self.time[earlier])
+        return np.bincount(c.process[later[back]], minlength=c.processes)
+
+
+def times_of(c: Computation, column: pa.ChunkedArray) -> Times | None:
+    """From the column `time` of the table the computation was encoded from; None if it has no time."""
+    times = column.take(pa.array(c.row))
+    timed = pc.is_valid(times).to_numpy()
+    if not timed.any():
+        return None
+    time = pc.fill_null(times, 0).to_numpy()
+    received = np.flatnonzero((c.source >= 0) & timed)
+    received = received[timed[c.source[received]] & (c.kind[c.source[received]] == SEND)]
+    sent = c.source[received]
+    source, target = c.process[sent], c.process[received]
+    earliest = np.full(len(c.computation_names), np.iinfo(np.int64).max)
+    np.minimum.at(earliest, c.owner[c.process[timed]], time[timed])
+    origin = earliest[c.owner]
+    skew = estimate(c.owner, source, target, time[sent] - origin[source], time[received] - time[sent])
+    corrected = time - skew.ahead(c.process, time - origin[c.process])
+    return Times(time, timed, sent, received, origin, skew, corrected)
 
 
 def tightest(source: Ints, target: Ints, gap: Ints) -> tuple[Ints, Ints, Ints]:

@@ -19,15 +19,11 @@ class EarlyDelivery:
     path: tuple[Event, ...]  # from send(overtaken) to send(early), each an edge of happened-before
 
     def __str__(self) -> str:
-        sent = [
-            f"  {_place(event)}  {_deed(event)}{'' if i == 0 else _edge(self.path[i - 1], event)}"
-            for i, event in enumerate(self.path)
-        ]
         return "\n".join(
             [
                 f"{self.process} delivered {self.early} before {self.overtaken}{_within(self.computation)}, "
                 f"although {self.overtaken} was sent to it causally earlier:",
-                *sent,
+                *_steps(self.path),
                 f"yet at {self.process}:",
                 f"  {_place(self.early_delivery)}  deliver {self.early}    too early",
                 f"  {_place(self.overtaken_delivery)}  deliver {self.overtaken}    overtaken",
@@ -59,16 +55,67 @@ class Disagreement:
         )
 
 
-Witness = EarlyDelivery | Disagreement
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """A total-order violation of three processes or more, no two of which disagree.
+
+    legs[k] lists the deliveries of messages[k] and then messages[k + 1] at one process; the last leg leads
+    back to messages[0].
+    """
+
+    computation: str
+    messages: tuple[str, ...]
+    legs: tuple[tuple[Event, Event], ...]
+
+    def __str__(self) -> str:
+        circle = " before ".join([*self.messages, self.messages[0]])
+        return "\n".join(
+            [
+                f"no one order fits all processes{_within(self.computation)}: {circle}:",
+                *(f"  {_place(event)}  {_deed(event)}" for leg in self.legs for event in leg),
+            ]
+        )
+
+
+Witness = EarlyDelivery | Disagreement | Cycle
+
+
+@dataclass(frozen=True, slots=True)
+class LostCause:
+    """`process` delivered `delivered` and never `lost`, which was sent to it causally earlier.
+
+    Of several deliveries that show it, this is the first.
+    """
+
+    order: str
+    computation: str
+    process: str
+    lost: str
+    delivered: str
+    delivery: Event
+    path: tuple[Event, ...]  # from send(lost) to send(delivered), each an edge of happened-before
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"{self.process} delivered {self.delivered} and never {self.lost}"
+                f"{_within(self.computation)}, although {self.lost} was sent to it causally earlier:",
+                *_steps(self.path),
+                f"yet at {self.process}:",
+                f"  {_place(self.delivery)}  deliver {self.delivered}    without {self.lost}",
+            ]
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`holds` is None where there is nothing to judge by: no deliveries, or (total order) no two
-    processes that delivered two common messages.
+    """What the deliveries of a trace say about one order; `judgement` adds what else bears on it.
 
-    violations  causal, fifo: early deliveries. total: for each pair of processes, the deliveries at the
-                first that the second has in opposite order to some earlier one.
+    holds        None where there is nothing to judge by: no deliveries, or (total order) no deliveries
+                 that could have been in orders that contradict one another
+    violations   causal, fifo: early deliveries. total: for each pair of processes, the deliveries at the
+                 first that the second has in opposite order to some earlier one; and cycles of more processes
+    lost_causes  causal, fifo: messages never delivered at a destination that delivered one sent after them
     """
 
     order: str
@@ -76,19 +123,26 @@ class Verdict:
     deliveries: int
     violations: int
     witnesses: tuple[Witness, ...]  # as many as were asked for
+    lost_causes: int = 0
+    lost_witnesses: tuple[LostCause, ...] = ()
 
     @property
     def witness(self) -> Witness | None:
         return self.witnesses[0] if self.witnesses else None
 
+    @property
+    def examined(self) -> str:
+        return f"{self.deliveries:,} deliver{'y' if self.deliveries == 1 else 'ies'} examined"
+
     def __str__(self) -> str:
-        examined = f"{self.deliveries:,} deliver{'y' if self.deliveries == 1 else 'ies'} examined"
+        if not self.deliveries:
+            return f"{self.order} order undecided: no deliveries to judge"
         if self.holds is None:
-            return f"{self.order} order undecided: {examined}, none that could show it"
+            return f"{self.order} order undecided: {self.examined}, none that could show it"
         if self.holds:
-            return f"{self.order} order holds: {examined}, no violation"
-        found = "disagreements between two processes" if self.order == "total" else "of them too early"
-        return f"{self.order} order VIOLATED: {examined}, {self.violations:,} {found}"
+            return f"{self.order} order holds: {self.examined}, no violation"
+        found = "disagreements between processes" if self.order == "total" else "of them too early"
+        return f"{self.order} order VIOLATED: {self.examined}, {self.violations:,} {found}"
 
 
 def _place(event: Event) -> str:
@@ -97,6 +151,14 @@ def _place(event: Event) -> str:
 
 def _deed(event: Event) -> str:
     return f"{event.kind} {event.message}" if event.message is not None else event.kind
+
+
+def _steps(path: tuple[Event, ...]) -> list[str]:
+    """A causal path, an event to a line."""
+    return [
+        f"  {_place(event)}  {_deed(event)}{'' if i == 0 else _edge(path[i - 1], event)}"
+        for i, event in enumerate(path)
+    ]
 
 
 def _edge(before: Event, event: Event) -> str:

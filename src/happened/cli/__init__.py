@@ -1,6 +1,7 @@
 """The command line: one file per command, data on stdout, everything else on stderr.
 
-Exit codes: 0 holds or done, 1 violated, 2 bad usage or input, 3 undecided.
+The module of a command is imported when that command is given, so that `happened --help` imports none and a
+command waits for no other command's imports.
 """
 
 import argparse
@@ -8,42 +9,63 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple
 
 from .. import __version__
 from ..core.errors import CausalityError
-from . import (
-    advise,
-    analyze,
-    ca,
-    chat,
-    check,
-    compare,
-    explore,
-    importing,
-    jobs,
-    keygen,
-    node,
-    simulate,
-    topology,
-    track,
-)
+from ..core.exit_codes import MEANINGS, ExitCode
+from ..core.extras import how_to_install
 
-COMMANDS = (
-    simulate,
-    importing,
-    analyze,
-    jobs,
-    check,
-    explore,
-    track,
-    compare,
-    advise,
-    node,
-    chat,
-    keygen,
-    ca,
-    topology,
-)
+
+class Command(NamedTuple):
+    module: str  # of this package; its add_parser(subparsers) adds the command, and others it may have
+    help: str  # as add_parser gives it
+
+
+COMMANDS = {
+    "simulate": Command("simulate", "run a protocol, record what happened"),
+    "import": Command("importing", "make a trace of other systems' logs"),
+    "analyze": Command("analyze", "analyse a trace of any size on Spark"),
+    "epochs": Command(
+        "jobs", "consistent cuts, how far the clocks disagree, and every event's time corrected (on Spark)"
+    ),
+    "stamp": Command("jobs", "exact vector timestamps of every event (on Spark)"),
+    "verify-clocks": Command(
+        "jobs",
+        "the vector clocks a source logged, against the ones that follow from its events (on Spark)",
+    ),
+    "predecessors": Command(
+        "jobs", "immediate predecessors: the transitive reduction of happened-before (on Spark)"
+    ),
+    "order": Command(
+        "jobs",
+        "deliveries that came too early, with witnesses; messages lost, doubled or astray (on Spark)",
+    ),
+    "necessary": Command(
+        "jobs", "what the optimal protocol would have had to carry on each message (on Spark)"
+    ),
+    "measures": Command("jobs", "depth, width, traffic and latencies (on Spark)"),
+    "rebuild": Command(
+        "jobs",
+        "full vector clocks from dependency vectors, sparse stamps or immediate predecessors (on Spark)",
+    ),
+    "check": Command("check", "judge a recorded trace"),
+    "explore": Command("explore", "every interleaving of every small program"),
+    "track": Command("track", "what timestamping relevant events costs"),
+    "compare": Command("compare", "what each protocol costs on the same schedule"),
+    "advise": Command("advise", "what each protocol would have cost on a recorded trace"),
+    "node": Command("node", "run one process of a causal or total order, from a configuration file"),
+    "chat": Command("chat", "talk to others in causal order"),
+    "keygen": Command("keygen", "make a shared key for the links of a laboratory"),
+    "ca": Command("ca", "make certificates for nodes"),
+    "topology": Command(
+        "topology", "show a communication graph, its separators and routes; check what is claimed of it"
+    ),
+}
+QUESTIONS = "jobs"
+"""The module of the questions. A question that is not in the table is a command all the same, but `happened
+--help` does not list it: that would take importing every question, and numpy and numba with them."""
 
 EPILOG = """\
 a first look:
@@ -53,11 +75,40 @@ a first look:
   happened compare --protocols ks,rst,sequencer          what each protocol costs on the same schedule
   happened advise run                                    what each would have cost on a recorded trace
 
-exit codes: 0 holds, 1 violated (a witness is printed), 2 bad usage or input, 3 undecided
-"""
+exit codes:
+""" + "\n".join(f"  {code.value:<5}{meaning}" for code, meaning in MEANINGS.items())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        try:
+            arguments = _parser(argv).parse_args(argv)
+            return int(arguments.run(arguments))
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where a failure can be told, and not at the interpreter's end
+    except CausalityError as error:
+        return _refuse(str(error))
+    except ImportError as error:
+        advice = how_to_install(error)
+        if advice is None:
+            raise
+        return _refuse(advice)
+    except BrokenPipeError:
+        _discard_output()
+        return ExitCode.PIPE_CLOSED
+    except OSError as error:
+        _discard_output()
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return _refuse(f"{where}{error.strerror or error}")
+    except KeyboardInterrupt:
+        print("happened: interrupted", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+
+
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of all commands, of which only the one that `argv` gives has its options."""
     parser = argparse.ArgumentParser(
         prog="happened",
         description="What happened, and what happened before it: causal message order with the least "
@@ -67,36 +118,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"happened {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add_parser(subparsers)
-    try:
-        try:
-            arguments = parser.parse_args(argv)
-            return int(arguments.run(arguments))
-        finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()  # here, where a failure can be told, and not at the interpreter's end
-    except CausalityError as error:
-        print(f"happened: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader of our output has seen enough; nobody has seen a verdict
-        _discard_output()
-        return 141  # as by SIGPIPE: neither "holds" nor "violated"
-    except OSError as error:
-        _discard_output()
-        where = f"{error.filename}: " if error.filename is not None else ""
-        print(f"happened: {where}{error.strerror or error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("happened: interrupted", file=sys.stderr)
-        return 130
+    given = next((word for word in argv if not word.startswith("-")), None)
+    module = COMMANDS[given].module if given in COMMANDS else QUESTIONS if given is not None else None
+    for name, command in COMMANDS.items():
+        if command.module != module:
+            subparsers.add_parser(name, help=command.help)
+    if module is not None:
+        import_module(f".{module}", __name__).add_parser(subparsers)
+    return parser
+
+
+def _refuse(reason: str) -> ExitCode:
+    print(f"happened: {reason}", file=sys.stderr)
+    return ExitCode.BAD_INPUT
 
 
 def _discard_output() -> None:
     """What is still buffered has nowhere to go: the interpreter must not try again when it ends."""
     with contextlib.suppress(AttributeError, OSError, ValueError):  # closed, or no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

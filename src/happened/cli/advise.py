@@ -9,12 +9,12 @@ from typing import Any
 
 from .. import trace
 from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
 from ..experiments.advise import Advice, Finding, Optimality, advise, write_advice
 from ..ordering import protocols
 from .compare import protocol_names
 from .terminal import note, print_json, progress, refuse_earlier
 
-DONE, NOT_OPTIMAL, NOTHING_SENT = 0, 1, 3
 IN_PROCESS_EVENTS = 50_000
 """Up to these, replaying here takes about as long as starting Spark."""
 
@@ -78,8 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
         write_advice(advice, out / "advice.parquet")
         note(f"written to {out}")
     if advice.optimality is not None and not advice.optimality.holds:
-        return NOT_OPTIMAL
-    return DONE if advice.survey["messages"] else NOTHING_SENT
+        return ExitCode.VIOLATED
+    return ExitCode.HOLDS if advice.survey["messages"] else ExitCode.UNDECIDED
 
 
 def _on_spark(path: Path, names: tuple[str, ...], master: str | None, out: Path | None) -> Advice:

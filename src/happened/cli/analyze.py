@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..causality.analysis import TIMESTAMPS
+from ..causality.judgement import Outcome, judge_totals
+from ..causality.questions.stamp import TIMESTAMPS
 from ..core.errors import TraceFormatError
+from .check import add_completeness
 from .terminal import note, print_json
 
 DESCRIPTION = """\
@@ -20,7 +22,8 @@ examples:
   happened analyze run --out answers                         a simulated run, on all cores of this machine
   happened analyze run --out answers --master spark://host:7077 --timestamps sparse
 
-exit codes: 0 no violation, 1 causal order violated, 2 bad usage or input, 3 no deliveries to judge
+exit codes, as of `happened check`: 0 causal order holds, 1 violated, 2 bad input, or parts of it quarantined,
+3 undecided
 """
 
 
@@ -50,6 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="full",
         help="stamps as full vectors, as changes since the previous event, or as predecessors alone",
     )
+    add_completeness(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
@@ -75,6 +79,7 @@ def run_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str, Any
             arguments.trace,
             arguments.out,
             timestamps=arguments.timestamps,
+            complete=arguments.complete,
             progress=_say if sys.stderr.isatty() else lambda what: None,
             **options,
         )
@@ -88,13 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..report.page import write_report
 
     summary = run_on_spark(arguments, finish=write_report)
-    if arguments.json:
-        print_json(summary)
-    else:
-        show(summary, arguments.out)
-    if summary["causal_violations"]:
-        return 1
-    return 0 if summary["deliveries_judged"] else 3
+    return tell(summary, arguments, f"; look at {arguments.out / 'report.html'}")
 
 
 def _say(what: str) -> None:
@@ -112,16 +111,16 @@ def show_totals(summary: dict[str, Any]) -> None:
         print(f"  {NAMED.get(name, name.replace('_', ' ')):34}{shown:>16}")
 
 
-def verdict(summary: dict[str, Any]) -> str:
-    judged, early = summary["deliveries_judged"], summary["causal_violations"]
-    if not judged:
-        return "causal order undecided: no deliveries to judge"
-    if early:
-        return f"causal order VIOLATED: {early:,} of {judged:,} deliveries came too early"
-    return f"causal order holds: {judged:,} deliveries examined, no violation"
-
-
-def show(summary: dict[str, Any], out: Path) -> None:
-    print(verdict(summary))
-    show_totals(summary)
-    print(f"tables and summary.json are in {out}; look at {out / 'report.html'}")
+def tell(summary: dict[str, Any], arguments: argparse.Namespace, more: str = "") -> int:
+    """Print the summary; the exit code, which is that of its judgement if it has one."""
+    judgement = judge_totals(summary) if "causal_violations" in summary else None
+    if arguments.json:
+        print_json(summary)
+    else:
+        if judgement is not None:
+            print(judgement.sentence)
+        show_totals(summary)
+        print(f"tables and summary.json are in {arguments.out}{more}")
+    if judgement is not None:
+        return judgement.exit_code
+    return Outcome.QUARANTINED if summary["quarantined"] else Outcome.HOLDS

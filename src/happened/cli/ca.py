@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..core.exit_codes import ExitCode
 from ..net import identity
 from .terminal import note
 
@@ -49,7 +50,7 @@ def run_init(arguments: argparse.Namespace) -> int:
         f"{identity.AUTHORITY_CERTIFICATE} goes to every node; "
         f"{identity.AUTHORITY_KEY} stays here: whoever has it can be anybody"
     )
-    return 0
+    return ExitCode.HOLDS
 
 
 def run_issue(arguments: argparse.Namespace) -> int:
@@ -57,4 +58,4 @@ def run_issue(arguments: argparse.Namespace) -> int:
         for path in identity.issue(arguments.dir, name, days=arguments.days):
             print(path)
     note(f"each node gets its own two files and {identity.AUTHORITY_CERTIFICATE}, and nobody else's .key")
-    return 0
+    return ExitCode.HOLDS

@@ -1,8 +1,7 @@
 """happened check: judge a recorded trace by itself, without knowing which protocol made it.
 
-Exit 0 the order holds (lost messages are reported but violate no order), 1 it does not, or a delivery is
-duplicated, misdelivered or of something never sent, or messages carried other than the necessary
-information; 2 not a trace; 3 undecided: no deliveries that could show it.
+Outcome, sentence and exit code are those of causality.judgement; besides, exit 1 if messages carried other
+than the necessary information, and 2 if the path holds no trace.
 """
 
 import argparse
@@ -12,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import causality, trace
-from ..causality import Audit, Deliveries, Necessary, Verdict
-from .terminal import print_json, progress
+from .. import causality
+from ..causality import Audit, Deliveries, Judgement, Necessary, Outcome
+from ..causality.judgement import check_path
+from .terminal import note, print_json, progress
 
-HOLDS, VIOLATED, UNDECIDED = 0, 1, 3
-OUTCOMES = {HOLDS: "holds", VIOLATED: "violated", UNDECIDED: "undecided"}
+SHOWN = 5  # reasons for a quarantine that are told
 
 
 def add_parser(subparsers: Any) -> None:
@@ -26,7 +25,7 @@ def add_parser(subparsers: Any) -> None:
         help="judge a recorded trace",
         description="Judge a recorded trace by itself: did deliveries keep the order, did every message "
         "arrive once and only where it was sent, did messages carry no more than necessary?",
-        epilog="exit codes: 0 holds, 1 violated, 2 not a trace, 3 undecided",
+        epilog="exit codes: 0 holds, 1 violated, 2 not a trace, or parts of it quarantined, 3 undecided",
     )
     parser.add_argument(
         "path",
@@ -36,6 +35,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--order", choices=causality.ORDERS, default="causal", help="the order to judge by (default: causal)"
     )
+    add_completeness(parser)
     parser.add_argument(
         "--necessary",
         action="store_true",
@@ -46,44 +46,53 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(run=run)
 
 
+def add_completeness(parser: argparse.ArgumentParser) -> None:
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
+        "--complete",
+        action="store_true",
+        default=None,
+        help="the trace has all that happened: a message that is never delivered where one sent causally "
+        "after it was, violates causal order (default for what `happened simulate` made)",
+    )
+    either.add_argument(
+        "--cut-off",
+        dest="complete",
+        action="store_false",
+        help="it may end too soon: such a message leaves causal order undecided (default for other traces)",
+    )
+
+
 def run(arguments: argparse.Namespace) -> int:
     needed: Necessary | None = None
     audit: Audit | None = None
-    with progress("checking", total=5 if arguments.necessary else 3, unit="step") as bar:
-        table = trace.read(arguments.path)
-        bar.update()
-        computations = causality.encode(table)
-        deliveries = causality.check_delivery(computations)
-        bar.update()
-        verdict = causality.check_order(computations, arguments.order, limit=1)
+    with progress("checking", total=3 if arguments.necessary else 1, unit="step") as bar:
+        checked = check_path(arguments.path, arguments.order, complete=arguments.complete, limit=1)
         bar.update()
         if arguments.necessary:
-            needed = causality.necessary(computations)
+            needed = causality.necessary(checked.computations)
             bar.update()
-            audit = causality.audit_units(table, against=needed)
+            audit = causality.audit_units(checked.table, against=needed)
             bar.update()
-    code = _exit_code(verdict, deliveries, audit)
+    for reason in checked.quarantine[:SHOWN]:
+        note(f"quarantined: {reason}")
+    outcome = checked.judgement.outcome
+    if audit is not None and audit.holds is False:
+        outcome = Outcome.VIOLATED
     if arguments.json:
-        print_json(_document(arguments.path, code, verdict, deliveries, needed, audit))
+        print_json(_document(arguments.path, outcome, checked.judgement, checked.deliveries, needed, audit))
     else:
-        print("\n".join(_report(verdict, deliveries, needed, audit)))
-    return code
-
-
-def _exit_code(verdict: Verdict, deliveries: Deliveries, audit: Audit | None) -> int:
-    wrong = deliveries.duplicated or deliveries.misdelivered or deliveries.never_sent
-    if verdict.holds is False or wrong or (audit is not None and audit.holds is False):
-        return VIOLATED
-    return HOLDS if verdict.holds else UNDECIDED
+        print("\n".join(_report(checked.judgement, checked.deliveries, needed, audit)))
+    return int(outcome)
 
 
 def _report(
-    verdict: Verdict, deliveries: Deliveries, needed: Necessary | None, audit: Audit | None
+    judgement: Judgement, deliveries: Deliveries, needed: Necessary | None, audit: Audit | None
 ) -> Iterator[str]:
-    yield str(verdict)
-    if verdict.witness is not None:
+    yield judgement.sentence
+    for witness in judgement.witnesses[:1]:
         yield ""
-        yield from (f"  {line}" for line in str(verdict.witness).splitlines())
+        yield from (f"  {line}" for line in str(witness).splitlines())
         yield ""
     d = deliveries
     for name, count in (
@@ -131,20 +140,25 @@ def _edge_statistics(needed: Necessary) -> tuple[int, float, int]:
 
 def _document(
     path: str,
-    code: int,
-    verdict: Verdict,
+    outcome: Outcome,
+    judgement: Judgement,
     deliveries: Deliveries,
     needed: Necessary | None,
     audit: Audit | None,
 ) -> dict[str, Any]:
+    verdict = judgement.verdict
+    lost = verdict.lost_witnesses
     document: dict[str, Any] = {
         "path": path,
-        "outcome": OUTCOMES[code],
+        "outcome": outcome.name.lower(),
+        "sentence": judgement.sentence,
         "order": verdict.order,
         "holds": verdict.holds,
         "deliveries_examined": verdict.deliveries,
         "violations": verdict.violations,
         "witness": _plain(asdict(verdict.witness)) if verdict.witness is not None else None,
+        "lost_causes": verdict.lost_causes,
+        "lost_cause": _plain(asdict(lost[0])) if lost else None,
         "delivery": _plain(asdict(deliveries)),
     }
     if needed is not None and audit is not None:

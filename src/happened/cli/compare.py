@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
 from ..experiments.chart import Line, Point, draw
 from ..experiments.compare import MEASURES, Comparison, Estimate, Summary, compare, summarise, write_rows
 from ..ordering import protocols
@@ -98,7 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
         write_rows(rows, arguments.out / "compare.parquet")
         _plot(summaries, arguments.out)
         note(f"written to {arguments.out}")
-    return 1 if any(summary.undelivered for summary in summaries) else 0
+    undelivered = any(summary.undelivered for summary in summaries)
+    return ExitCode.VIOLATED if undelivered else ExitCode.HOLDS
 
 
 def _as_json(summary: Summary) -> dict[str, Any]:

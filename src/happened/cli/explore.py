@@ -4,6 +4,8 @@ import argparse
 from typing import Any
 
 from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
+from ..core.orders import Order
 from ..ordering import DEFAULT, protocols
 from ..sim.explore import Exploration, explore
 from ..sim.programs import CASTS
@@ -62,7 +64,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--order",
-        choices=("fifo", "causal", "total", "causal-total"),
+        choices=[str(order) for order in Order if order is not Order.NONE],
         help="the order to judge by; default: the one the protocol promises",
     )
     parser.add_argument("--json", action="store_true", help="the result as JSON")
@@ -76,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise LocalProtocolError(f"{arguments.protocol} offers {', '.join(sorted(facts.casts))}, not {casts}")
     if facts.fifo_links and not arguments.fifo:
         raise LocalProtocolError(f"{arguments.protocol} needs FIFO links; add --fifo")
-    order = arguments.order or facts.order
+    order = Order(arguments.order) if arguments.order else facts.order
     with progress("exploring", unit="programs") as bar:
 
         def advance(done: int, total: int) -> None:
@@ -98,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(_as_json(arguments, casts, order, result))
     else:
         _print(order, result)
-    return 1 if result.violations else 0
+    return ExitCode.VIOLATED if result.violations else ExitCode.HOLDS
 
 
 def _as_json(arguments: argparse.Namespace, casts: str, order: str, result: Exploration) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`happened import`: logs of other systems become a trace.
 
-Exit 0 imported, what was not understood being in OUT/quarantine; 2 bad usage or input, or, with --strict,
-anything that was not understood.
+Exit code 0: imported; whatever was not understood is in OUT/quarantine. Exit code 2: bad usage or input, or,
+with --strict, anything that was not understood.
 """
 
 import argparse
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import CausalityError
+from ..core.exit_codes import ExitCode
 from ..trace.importing import AUTO, Import, import_files
 from ..trace.readers import FORMATS, Options
 from .terminal import note, print_json, progress
@@ -35,7 +35,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "import",
         help="make a trace of other systems' logs",
-        description="Make a trace of other systems' logs. What cannot be understood is set aside and said.",
+        description="Make a trace of other systems' logs. What cannot be read is quarantined, with reasons.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -88,18 +88,14 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(done.summary)
     else:
         print("\n".join(_report(done.summary, arguments.out)))
-    return 0
+    return ExitCode.HOLDS
 
 
 def _import_on_spark(arguments: argparse.Namespace, options: Options) -> Import:
-    try:
-        from ..spark.importing import run as import_on_spark
-        from ..spark.session import session
-    except ImportError as error:
-        raise CausalityError(
-            f"this much is imported on Spark, which is not installed ({error}); pip install 'happened[spark]'"
-        ) from error
     note(f"importing on Spark ({arguments.master or 'local[*]'})")
+    from ..spark.log_import import run as import_on_spark
+    from ..spark.session import session
+
     return import_on_spark(
         session(arguments.master),
         arguments.files,

@@ -6,30 +6,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .analyze import add_options, refuse_early, run_on_spark, show_totals, verdict
-from .terminal import print_json
-
-JOBS = {
-    "epochs": "consistent cuts, how far the clocks disagree, and every event's time corrected",
-    "stamp": "exact vector timestamps of every event",
-    "verify-clocks": "the vector clocks a source logged, against the ones that follow from its events",
-    "predecessors": "immediate predecessors: the transitive reduction of happened-before",
-    "order": "deliveries that came too early, with witnesses; messages lost, doubled or astray",
-    "necessary": "what the optimal protocol would have had to carry on each message",
-    "measures": "depth, width, traffic and latencies",
-}
+from ..causality.questions import QUESTIONS
+from .analyze import add_options, refuse_early, run_on_spark, tell
 
 
 def add_parser(subparsers: Any) -> None:
-    for name, meaning in JOBS.items():
+    for question in QUESTIONS.values():
         parser = subparsers.add_parser(
-            name,
-            help=f"{meaning} (on Spark)",
-            description=f"From a trace of any size, on Spark: {meaning}. The tables, and summary.json, are "
-            "those of `happened analyze`.",
+            question.name,
+            help=f"{question.help} (on Spark)",
+            description=f"From a trace of any size, on Spark: {question.help}. The tables "
+            f"({', '.join(question.tables)}), and summary.json, are those of `happened analyze`.",
         )
         add_options(parser)
-        parser.set_defaults(run=partial(_run, name))
+        parser.set_defaults(run=partial(_run, question.name))
     rebuild = subparsers.add_parser(
         "rebuild",
         help="full vector clocks from dependency vectors, sparse stamps or immediate predecessors (on Spark)",
@@ -51,23 +41,10 @@ def _rebuild(arguments: argparse.Namespace) -> int:
 
     spark = session(arguments.master)
     try:
-        _print(rebuild(spark, arguments.stamps, arguments.out), arguments)
+        return tell(rebuild(spark, arguments.stamps, arguments.out), arguments)
     finally:
         spark.stop()
-    return 0
 
 
 def _run(name: str, arguments: argparse.Namespace) -> int:
-    summary = run_on_spark(arguments, questions=[name])
-    _print(summary, arguments)
-    return 1 if summary.get("causal_violations") else 0
-
-
-def _print(summary: dict[str, Any], arguments: argparse.Namespace) -> None:
-    if arguments.json:
-        print_json(summary)
-        return
-    if "causal_violations" in summary:
-        print(verdict(summary))
-    show_totals(summary)
-    print(f"tables and summary.json are in {arguments.out}")
+    return tell(run_on_spark(arguments, questions=[name]), arguments)

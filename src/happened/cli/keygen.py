@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ..core.exit_codes import ExitCode
 from ..net import identity
 from .terminal import note
 
@@ -27,4 +28,4 @@ def run(arguments: argparse.Namespace) -> int:
     identity.make_key(arguments.path)
     print(arguments.path)
     note("copy it to every node, and keep it from everyone else")
-    return 0
+    return ExitCode.HOLDS

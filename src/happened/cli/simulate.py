@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
 from ..ordering import DEFAULT, protocols
 from ..sim.network import DELAYS, Network, parse_delay, parse_partition
 from ..sim.run import Parameters, simulate
@@ -108,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(summary)
     else:
         _print(summary, arguments.out)
-    return 1 if summary["undelivered"] else 0
+    return ExitCode.VIOLATED if summary["undelivered"] else ExitCode.HOLDS
 
 
 def _print(summary: dict[str, Any], out: Path | None) -> None:
@@ -146,7 +147,7 @@ _TRACKING = (("tracking_entries", "tracker entries", 0), ("tracking_bytes", "tra
 
 
 def _or_usage(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """The parser's own sentence as argparse's usage error."""
+    """Turn what a parser refuses into a usage error of argparse, in the parser's own words."""
 
     def parse_or_complain(text: str) -> T:
         try:

@@ -1,6 +1,5 @@
 """Talking to a person: progress on stderr, results on stdout."""
 
-import asyncio
 import io
 import json
 import sys
@@ -9,11 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import LocalProtocolError
+
+if TYPE_CHECKING:  # imported where they are used: most commands need one of them at most
+    import asyncio
+
+    from tqdm import tqdm
 
 SECONDS_BEFORE_PROGRESS = 1.0
 LINES_AHEAD = 100
@@ -22,6 +24,8 @@ LINES_AHEAD = 100
 @contextmanager
 def progress(what: str, total: int | None = None, unit: str = "it") -> Iterator["tqdm[Any]"]:
     """A bar that appears after a second of work, and never where stderr is not a terminal."""
+    from tqdm import tqdm
+
     with tqdm(
         desc=what,
         total=total,
@@ -52,10 +56,12 @@ def refuse_earlier(out: Path | None, name: str) -> None:
 
 
 def stdin_lines() -> "asyncio.Queue[str | None]":
-    """What comes on stdin, line by line, and None at its end; read no faster than it is used.
+    """The lines of stdin, and None at its end; a thread reads them, no faster than they are taken.
 
-    By a thread, since a file cannot be waited for otherwise. Bytes that are no text become U+FFFD.
+    It takes a thread because an event loop cannot wait for a file. Bytes that are no text become U+FFFD.
     """
+    import asyncio
+
     lines: asyncio.Queue[str | None] = asyncio.Queue(LINES_AHEAD)
     loop = asyncio.get_running_loop()
     if isinstance(sys.stdin, io.TextIOWrapper):

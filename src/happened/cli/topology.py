@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CausalityError
+from ..core.exit_codes import ExitCode
 from .terminal import print_json, progress
 
 if TYPE_CHECKING:
     from ..experiments.separators import Row
     from ..topology import Routes, Separator, Topology
-
-HOLDS, VIOLATED = 0, 1
 
 DESCRIPTION = """\
 Look at a communication graph: who is linked with whom, which zones it has, which sets of processes separate
@@ -30,7 +29,7 @@ examples:
   happened topology separators examples/topologies/two-gateways.yaml --json
   happened topology check mine.yaml
   happened topology separators run                    who sent to whom in a recorded trace
-  happened topology study --messages 10000 --seed 1   what separators saved in the paper's networks
+  happened topology study --messages 10000 --seed 1   the networks of Rodrigues & Veríssimo (1995)
 
 FILE is YAML (.yaml, .yml), GraphML (.graphml, .xml), or a trace; docs/topology.md has the format.
 
@@ -55,7 +54,7 @@ def add_parser(subparsers: Any) -> None:
     _command(commands, "separators", "every separator found, and what it separates", _separators)
     _command(commands, "check", "judge what a file claims: all problems, or what holds", _check)
     study = _command(
-        commands, "study", "timestamps with and without separators, beside the paper's", _study, file=False
+        commands, "study", "timestamps with and without separators, beside the published", _study, file=False
     )
     study.add_argument(
         "--messages", type=int, default=10_000, metavar="M", help="per run; default: %(default)s"
@@ -70,19 +69,8 @@ def _command(commands: Any, name: str, what: str, act: Any, *, file: bool = True
     if file:
         parser.add_argument("path", type=Path, metavar="FILE", help="YAML, GraphML, or a trace")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    parser.set_defaults(run=lambda arguments: _run(act, arguments))
+    parser.set_defaults(run=act)
     return parser
-
-
-def _run(act: Any, arguments: argparse.Namespace) -> int:
-    try:
-        import networkx  # noqa: F401
-        import yaml  # noqa: F401
-    except ImportError as error:
-        raise CausalityError(
-            f"{error.name} is not installed; topologies need it: pip install 'happened[topology]'"
-        ) from error
-    return int(act(arguments))
 
 
 def _read(path: Path) -> "Topology":
@@ -122,7 +110,7 @@ def _show(arguments: argparse.Namespace) -> int:
         print_json(_document(arguments.path, topology, separators, routes))
     else:
         print("\n".join(_picture(arguments.path, topology, separators, routes)))
-    return HOLDS
+    return ExitCode.HOLDS
 
 
 def _write(out: Path, write: Any) -> None:
@@ -141,7 +129,7 @@ def _separators(arguments: argparse.Namespace) -> int:
     if arguments.json:
         listed = [_as_json(s) | {"useful": frozenset(s.members) in filtering} for s in found]
         print_json({"path": str(arguments.path), "separators": listed})
-        return HOLDS
+        return ExitCode.HOLDS
     if not found:
         print("no separator: everybody is linked with everybody")
     for separator in found:
@@ -151,7 +139,7 @@ def _separators(arguments: argparse.Namespace) -> int:
             print(f"      {len(part):>5}  {_listed(name for name in topology.graph if name in part)}")
     if found:
         print("\n* worth filtering at: claimed, boundary of at most two, or articulation point")
-    return HOLDS
+    return ExitCode.HOLDS
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -166,7 +154,7 @@ def _check(arguments: argparse.Namespace) -> int:
         print("\n".join(f"  {problem}" for problem in found))
     else:
         print("\n".join(_holds(arguments.path, topology, derive(topology))))
-    return VIOLATED if found else HOLDS
+    return ExitCode.VIOLATED if found else ExitCode.HOLDS
 
 
 def _holds(path: Path, topology: "Topology", routes: "Routes") -> Iterator[str]:
@@ -199,7 +187,7 @@ def _study(arguments: argparse.Namespace) -> int:
     else:
         print(f"seed {seed}, {arguments.messages:,} messages a run; entries per timestamp, and per history\n")
         print("\n".join(_table(rows)))
-    return HOLDS
+    return ExitCode.HOLDS
 
 
 def _table(rows: "list[Row]") -> Iterator[str]:

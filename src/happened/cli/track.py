@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
 from ..experiments.chart import Line, Point, draw
 from ..sim.tracking_study import MEASURES, Row, Study, is_fifo, study
 from ..sim.workload import PATTERNS, parse_pattern
@@ -14,7 +15,7 @@ from .terminal import print_json, progress
 
 DESCRIPTION = """\
 Run the same random computations under several trackers and compare what their messages carry: entries
-(event identifiers), bits as encoded, bits in the papers' model (32-bit counts and a bitmap), null events
+(event identifiers), bits as encoded, bits with 32-bit counts and a bitmap, null events
 and memory (bytes of a tracker's snapshot), as means per message with 95 % confidence intervals.
 """
 
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         _print(settings, rows)
     if arguments.out is not None:
         _draw(settings, rows, arguments.out)
-    return 0
+    return ExitCode.HOLDS
 
 
 def _print(settings: Study, rows: list[Row]) -> None:

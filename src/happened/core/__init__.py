@@ -1,1 +1,1 @@
-"""The vocabulary every other room speaks: names, destination sets, effects, events, clocks, errors."""
+"""The vocabulary of all other rooms: names, destination sets, effects, events, clocks, errors."""

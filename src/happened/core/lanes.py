@@ -24,10 +24,10 @@ class Lanes:
 
     def __init__(self, n: int, width: int | None = None) -> None:
         self.n = n
-        # A multiple of 64 keeps `unpack` on struct's fast path up to 63 processes and relanes rarely beyond.
+        # A multiple of 64 keeps `unpack` on struct's fast path up to 63 processes and makes widening rare.
         self.width = 64 * (n // 64 + 1) if width is None else width
         self.bytes_per_lane = self.width // 8
-        self._words = struct.Struct(f"<{n}Q")  # of use while a lane is one word
+        self._words = struct.Struct(f"<{n}Q")  # used while a lane is one word
         self.shift = self.width - 1
         self.value = (1 << self.shift) - 1  # all bits of lane 0 but its guard
         self.ones = sum(1 << (self.width * p) for p in range(n))
@@ -57,8 +57,9 @@ class Lanes:
         return a & self.spread(self.guards ^ self.at_least(b, a))
 
     def beyond(self, a: int, b: int) -> int | None:
-        """The highest lane where a > b, if there is one."""
-        greater = self.guards ^ self.at_least(b, a)
+        """The highest lane where a > b, or None if there is none."""
+        guards = self.guards
+        greater = guards ^ ((b | guards) - a & guards)
         return greater.bit_length() // self.width - 1 if greater else None
 
     def items(self, vector: int) -> Iterator[tuple[int, int]]:

@@ -15,11 +15,11 @@ from .errors import LocalProtocolError
 
 
 class Branch(NamedTuple):
-    """A neighbour that takes messages on, and whom it reaches."""
+    """A neighbour that forwards messages, and the processes that it reaches."""
 
     towards: int
     behind: int  # everybody reached through `towards`, itself included
-    block: int = 0  # what arrives from a block was sent to all of it, and goes on to others only
+    block: int = 0  # a message that arrives from a block was sent to all of it: it goes on to others
     copies: int = 0  # the witnesses of `towards`: they are addressed along with it
 
 
@@ -46,13 +46,13 @@ class Place(NamedTuple):
 
 
 def onward(branches: tuple[Branch, ...], origin: int, dests: int) -> list[Branch]:
-    """Where a message goes on: what `origin` sends arrives from its block, and was sent to all of that."""
+    """The branches that a message of `origin` is sent on: not those of the block that it arrives from."""
     source = next((branch.block for branch in branches if branch.behind >> origin & 1), None)
     return [branch for branch in branches if branch.behind & dests and branch.block != source]
 
 
 def reach(place: Place) -> int:
-    """Everybody behind a branch."""
+    """The set of processes that are behind some branch."""
     reached = 0
     for branch in place.branches:
         reached |= branch.behind
@@ -60,7 +60,7 @@ def reach(place: Place) -> int:
 
 
 def alone(me: int, n: int) -> Place:
-    """One zone: everybody addresses everybody, and there is nothing to forward or to filter."""
+    """The place in one zone where everybody addresses everybody: nothing is forwarded or filtered."""
     others = ((1 << n) - 1) & ~(1 << me)
     return Place(others, tuple(Branch(p, 1 << p) for p in unpack(others)))
 

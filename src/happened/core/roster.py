@@ -47,7 +47,7 @@ class Roster:
             raise LocalProtocolError(f"no process named {name!r}; present: {present}") from None
 
     def name(self, index: int) -> str:
-        """Also of a process that has left."""
+        """The name of a process, also of one that has left."""
         if not 0 <= index < len(self._names):
             raise LocalProtocolError(f"no process has index {index}; there were {len(self._names)}")
         return self._names[index]

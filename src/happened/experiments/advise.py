@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 
 from ..causality import necessary
 from ..core.errors import ProtocolError
-from ..ordering import protocols
+from ..ordering import DEFAULT, protocols
 from ..trace import SCHEMA
 from .recording import Recording, arrivals, recordings
 from .replay import Replay
 from .survey import Assumption, Counts, assumptions, notes, refusal, survey
 
-OPTIMAL = "ks"
+OPTIMAL = DEFAULT
 """The protocol whose every message must carry the necessary units and no others."""
 
 FIGURES = ("entries", "units", "control_bytes", "model_bytes", "added", "added_delay", "added_events")
@@ -87,7 +87,7 @@ Outcome = dict[str, Any]
 
 
 def advise(table: pa.Table, names: Sequence[str], progress: Callable[[], object] = lambda: None) -> Advice:
-    """Work it out here and now; `progress` is called after each protocol."""
+    """Replay the trace under each protocol in this process; `progress` is called after each of them."""
     counts = survey(table)
     found = recordings(arrivals(table)[0])
     outcomes: dict[str, list[Outcome]] = {}

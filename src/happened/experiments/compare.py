@@ -5,8 +5,8 @@ In    protocols, numbers of processes, a workload, a network, seeds. One seed gi
 Out   one row per protocol, number of processes and seed, with the measures below; or, instead of them, why
       the protocol does not apply: it is asked for something outside its assumptions.
 
-Sizes are per delivery and count every transmission, so that a protocol that carries little on many messages
-is seen as what it is; where nothing is added they are the means per transmission of the papers.
+Sizes are per delivery and count every transmission, so that a protocol which adds messages pays for them;
+where nothing is added they are the means per transmission that the papers give.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..core.errors import LocalProtocolError, ProtocolError
-from ..ordering import Effect, Machine, create
+from ..ordering import Effect, Machine, Multicast, create
 from ..sim.ledger import Ledger
 from ..sim.network import Network
 from ..sim.run import Parameters
@@ -39,7 +39,7 @@ class Measure(NamedTuple):
 MEASURES = (
     Measure("entries", "entries", "dependency entries per delivery"),
     Measure("control_bytes", "bytes", "bytes of control information as encoded, per delivery"),
-    Measure("model_bytes", "model bytes", "the same in the model of seed 001: 4-byte clocks, 2-byte ids"),
+    Measure("model_bytes", "model bytes", "the same as Jang et al. (1997) count: 4-byte clocks, 2-byte ids"),
     Measure("log_units", "log", "units in the sender's log after a send"),
     Measure("added", "added msgs", "transmissions per message beyond the first-hand ones"),
     Measure("held", "held", "messages held back at a process, seen by arrivals"),
@@ -132,11 +132,11 @@ class Timed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._machine, name)
 
-    def multicast(self, to: Any, payload: bytes) -> list[Effect]:
+    def multicast(self, to: Any, payload: bytes) -> Multicast:
         start = process_time_ns()
-        effects = self._machine.multicast(to, payload)
+        made = self._machine.multicast(to, payload)
         self.sending += process_time_ns() - start
-        return effects
+        return made
 
     def receive(self, message: Any) -> list[Effect]:
         start = process_time_ns()

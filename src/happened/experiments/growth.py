@@ -6,8 +6,8 @@ In    n processes in zones of `size`, joined in levels: the first process of eac
 Out   for each protocol and n the mean entries and units per hop, hops per application message, and entries
       per application message, over the messages of the second half of the run.
 
-A protocol without zones needs one hop, so its two means are the same. For `rst` nothing is run: it carries n²
-numbers whatever happens.
+A protocol without zones needs one hop, so its two means are the same. Where the number of processes alone
+decides what a message carries, as the n² numbers of `rst`, nothing is run.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,14 +16,17 @@ from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError
 from ..core.places import Branch, Place, Separator
-from ..ordering import create
+from ..ordering import Facts, Relays, create, protocols
 from ..sim.network import Network, parse_delay
 from ..sim.simulation import Simulation
 from ..sim.workload import Workload
 
-ZONED = ("topological", "zoned-ks")
-FORMULAS: dict[str, Callable[[int], int]] = {"rst": lambda n: n * n}
 DELAY = "exp:0.1"
+
+
+def has_zones(facts: Facts) -> bool:
+    """Whether messages of a protocol go through zones, from one router or gateway to the next."""
+    return facts.relays is Relays.ROUTERS
 
 
 class Growth(NamedTuple):
@@ -70,14 +73,15 @@ def measure(
 ) -> Growth:
     if size < 2 or n < size or n % size:
         raise LocalProtocolError(f"{n} processes do not make zones of {size}")
-    if protocol in FORMULAS:
-        entries = FORMULAS[protocol](n)
+    facts = protocols()[protocol]
+    if facts.entries is not None:
+        entries = facts.entries(n)
         return Growth(protocol, n, 0, entries, entries, 1.0, entries)
     if messages < 2:
         raise LocalProtocolError(f"a run of {messages} messages has no second half to look at")
 
     def make(me: int, n: int) -> Any:
-        return create(protocol, me, n, **({"place": place(me, n, size)} if protocol in ZONED else {}))
+        return create(protocol, me, n, **({"place": place(me, n, size)} if has_zones(facts) else {}))
 
     sizes = _Sizes(messages - messages // 2)
     simulation = Simulation(
@@ -99,7 +103,7 @@ def measure(
 
 @dataclass(slots=True)
 class _Sizes:
-    """Looks at every hop where the simulator asks for its encoded size, which nobody needs here."""
+    """Measures every hop, in the place of the function that gives the simulator encoded sizes."""
 
     to_skip: int  # messages
     skipped: set[tuple[int, int]] = field(default_factory=set)

@@ -50,7 +50,7 @@ class Recording:
 
 
 def arrivals(table: pa.Table) -> tuple[pa.Table, int]:
-    """The same events with `receive` for every arrival and no `deliver`; how many deliveries stand in."""
+    """The events with `receive` for each arrival and no `deliver`; how many deliveries became arrivals."""
     kind = table["kind"].to_numpy(zero_copy_only=False).astype(object)
     numbered = table.select(HANDOVER).append_column("row", pa.array(np.arange(table.num_rows)))
     delivered = numbered.filter(pc.equal(table["kind"], "deliver"))
@@ -63,7 +63,7 @@ def arrivals(table: pa.Table) -> tuple[pa.Table, int]:
 
 
 def recordings(table: pa.Table) -> list[Recording]:
-    """Those of a table `arrivals` made; TraceFormatError if a message arrives before it is sent."""
+    """The recordings in a table of `arrivals`; TraceFormatError if a message arrives before it is sent."""
     times = table["time"].combine_chunks()
     return [_recording(c, times) for c in encode(table)]
 
@@ -82,7 +82,7 @@ def _recording(c: Computation, times: pa.Array) -> Recording:
 
 
 def _corrected(c: Computation, times: list[int]) -> Ints:
-    """No event before its causes: the order of events is topological, so one pass is enough."""
+    """Move times forward until no event is before its causes; events are in topological order: one pass."""
     now = [np.iinfo(np.int64).min] * c.processes
     source, offsets, causes = c.source.tolist(), c.cause_offsets.tolist(), c.causes.tolist()
     for e, process in enumerate(c.process.tolist()):

@@ -25,13 +25,13 @@ from ..causality.computation import RECEIVE, SEND
 from ..causality.linearization import FIRST, REPEATED
 from ..core.effects import Deliver, Send
 from ..core.errors import LocalProtocolError
-from ..ordering import Effect, Machine, create, protocols, sent_clock
-from ..sim.ledger import model_bytes
+from ..ordering import Effect, Machine, create, protocols
 from ..wire import control_sizes
 from .recording import Recording
 
 RUNAWAY = 5_000_000
-"""Entries beyond 2n² per transmission, more than any protocol needs that forgets what was delivered."""
+"""A replay is stopped when it has carried this many entries more than 2n² per transmission, which no protocol
+needs that forgets what was delivered."""
 
 Slot = tuple[int, int]
 """(message, destination)."""
@@ -57,9 +57,10 @@ class Replay:
 
     def __init__(self, protocol: str, recording: Recording) -> None:
         self._recording = recording
-        self._relays_at_once = protocols()[protocol].fifo_links
+        facts = protocols()[protocol]
+        self._relays_at_once = facts.fifo_links
         n = recording.computation.processes
-        options = {"groups": recording.groups()} if protocol == "bss-groups" else {}
+        options = {"groups": recording.groups()} if facts.fixed_groups else {}
         self._machines: list[Machine] = [create(protocol, me, n, **options) for me in range(n)]
         self._message_of: dict[tuple[int, int], int] = {}  # (sender, clock) -> message
         self._to_come = _arrivals(recording)  # per slot: how many are recorded and still ahead
@@ -99,8 +100,8 @@ class Replay:
         to = self._recording.destinations(message)
         if not to:
             return
-        effects = self._machines[process].multicast(to, b"")
-        self._message_of[process, sent_clock(self._machines[process], effects)] = message
+        clock, effects = self._machines[process].multicast(to, b"")
+        self._message_of[process, clock] = message
         self.history.append(Happening(process, "send", message))
         self.tally["messages"] += 1
         self._perform(process, effects)
@@ -136,7 +137,7 @@ class Replay:
         tally["entries"] += entries
         tally["units"] += units
         tally["control_bytes"] += size
-        tally["model_bytes"] += model_bytes(copy, entries, units)
+        tally["model_bytes"] += copy.model_bytes()
         n = len(self._machines)
         if tally["entries"] > RUNAWAY + 2 * n * n * tally["transmissions"]:
             raise LocalProtocolError(

@@ -1,6 +1,6 @@
 """The studies of Rodrigues and Veríssimo's chapter 7: how large timestamps are with and without separators.
 
-In    the networks of Table 7.1 and Figures 7.5 and 7.6, rebuilt: the drawings are lost, the groups with them.
+In    the networks of Table 7.1 and Figures 7.5 and 7.6, rebuilt: we do not have the drawings and the groups.
       What the text leaves open was fitted to Table 7.1 and to Figure 7.5 (docs/large-systems.md says what).
       Every process sends 10 messages a second, each to the others of one of its groups; a hop takes 50 ms on
       average, exponentially distributed; routes are derived from the topology.
@@ -18,7 +18,6 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError
-from ..ordering import create
 from ..ordering.causal.hop_message import HopMessage
 from ..ordering.causal.topological import Topological
 from ..sim.network import Network, parse_delay
@@ -134,7 +133,7 @@ def _three_networks() -> Iterator[Case]:
 def study(
     chosen: Sequence[Case], *, messages: int, seed: int, progress: Callable[[int], object] | None = None
 ) -> Iterator[Row]:
-    """The rows of these cases, each a run of so many application messages; one seed, the same sends."""
+    """One row for each case, from a run of so many application messages; all cases make the same sends."""
     if messages < 1:
         raise LocalProtocolError(f"a study needs at least one message, not {messages}")
     for case in chosen:
@@ -149,12 +148,10 @@ def measure(case: Case, *, messages: int, seed: int, progress: Callable[[int], o
     machines: dict[int, Topological] = {}
 
     def make(me: int, n: int) -> Any:
-        place = routes.places[me]
-        machine: Any = create(
-            "topological", me, n, place=place, timestamp_redundancy=case.timestamp_redundancy
+        machines[me] = Topological(
+            me, n, place=routes.places[me], timestamp_redundancy=case.timestamp_redundancy
         )
-        machines[me] = machine
-        return machine
+        return machines[me]
 
     hosts = {name: index[name] for name in case.hosts}
     sizes = _Sizes(machines, groups.get(case.group or ""), hosts)
@@ -191,7 +188,7 @@ class _GroupPattern:
 
 @dataclass(slots=True)
 class _Sizes:
-    """Looks at every hop message where the simulator asks for its encoded size, which nobody needs here."""
+    """Measures every hop message, in the place of the function that gives the simulator encoded sizes."""
 
     machines: dict[int, Topological]
     group: frozenset[int] | None

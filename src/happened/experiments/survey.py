@@ -1,4 +1,4 @@
-"""What a recorded trace keeps of what protocols assume, and which of them it therefore rules out.
+"""Which assumptions of protocols a recorded trace keeps, and which protocols it therefore rules out.
 
 In    a table that `trace.read` returned.
 Out   counts that add up over parts of a trace, as long as each part holds whole computations.
@@ -16,18 +16,15 @@ from ..causality import Computation, check_delivery, check_order, encode
 from ..causality.linearization import Ints
 from ..causality.stamps import stamp_computation
 from ..ordering import protocols
-from ..wire import most_processes
 from .recording import Recording, arrivals, recordings
 
 MOST_GROUPS = 32
-"""More sets of processes than these are no fixed groups that somebody would set up."""
+"""A trace with more distinct sets of processes than this is taken to have no fixed groups."""
 
 Counts = Counter[str]
 
-SERIALIZED = ("serialized-broadcast", "serialized-multicast")
-
 LARGEST = ("processes", "groups")
-"""Of these, not the sum but the largest of any computation counts."""
+"""Counts of which the largest of any computation is kept, instead of the sum."""
 
 
 def survey(table: pa.Table) -> Counts:
@@ -139,7 +136,7 @@ def _share(count: int, messages: int) -> str:
 
 
 def casts(counts: Counts) -> frozenset[str]:
-    """What a protocol must offer: any of these will do."""
+    """The casts of which a protocol must offer at least one to carry these messages."""
     found = {
         cast
         for cast, count in (("unicast", counts["unicasts"]), ("broadcast", counts["broadcasts"]))
@@ -155,12 +152,12 @@ def refusal(protocol: str, counts: Counts) -> str | None:
         return f"the trace is {_listed(casts(counts))}; {protocol} offers only {_listed(facts.casts)}"
     if facts.fifo_links and counts["overtaking"]:
         return f"{protocol} needs FIFO links; {counts['overtaking']:,} arrivals overtook an earlier message"
-    if protocol in SERIALIZED and counts["unserialized"]:
+    if facts.serialized and counts["unserialized"]:
         unknowing = _share(counts["unserialized"], counts["messages"])
         return f"{protocol} needs serialized sends; {unknowing} were sent without knowing the one before"
-    if protocol == "bss-groups" and counts["groups"] > MOST_GROUPS:
+    if facts.fixed_groups and counts["groups"] > MOST_GROUPS:
         return f"{counts['groups']:,} different groups; more than {MOST_GROUPS} are no fixed ones"
-    if counts["processes"] > (most := most_processes(protocol)):
+    if counts["processes"] > (most := facts.most_processes):
         return (
             f"{counts['processes']:,} processes in one computation; messages of {protocol} can name {most:,}"
         )
@@ -172,7 +169,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def notes(counts: Counts) -> list[str]:
-    """What a reader of the figures must know about how the trace was taken."""
+    """Sentences on how the trace was read, which whoever reads the figures must know."""
     said = (
         (
             "early",

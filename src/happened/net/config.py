@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import CausalityError
+from ..ordering import DEFAULT
 from .errors import NodeError
 from .identity import MutualTls, SharedKey
 from .limits import Limits
@@ -123,7 +124,7 @@ def make_node(config: dict[str, Any]) -> Node:
         config["name"],
         peers=config.get("peers", {}),
         listen=config.get("listen", "127.0.0.1:0"),
-        protocol=config.get("protocol", "ks"),
+        protocol=config.get("protocol", DEFAULT),
         options=config.get("options"),
         members=config.get("members"),
         groups=config.get("groups"),

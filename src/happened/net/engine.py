@@ -23,8 +23,8 @@ from ..core.destinations import pack, unpack
 from ..core.effects import Deliver, Send
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
 from ..core.roster import Roster
-from ..ordering import Held, Machine, create, sent_clock
-from ..wire import decode, encode_multicast, most_processes
+from ..ordering import Held, Machine, create, protocols
+from ..wire import decode, encode_multicast
 from ..wire import membership as changes
 from ..wire.membership import MemberJoined, MemberLeft
 from .errors import EngineFault
@@ -36,16 +36,6 @@ from .link import Inbox, Outbox
 CHANGE_MARK = changes.MARK
 MULTICAST, FRAME_RECEIVED = Input.MULTICAST, Input.FRAME_RECEIVED
 DELIVERY_ACKED, FRAMES_FREED = Input.DELIVERY_ACKED, Input.FRAMES_FREED
-
-RELAYING = frozenset({"flooding", "sequencer"})
-"""Protocols in which a process passes on what others have sent."""
-
-WAITS_FOR_PAST = frozenset(
-    ("ks", "bss", "bss-groups", "chain-two", "kim", "prs", "pruning", "psync", "rst", "ses")
-)
-"""Protocols in which a held message waits only for messages of its causal past, each of which comes straight
-from its sender. Then a causally first one among those not yet delivered is the next on its link and is not
-held: reading only links that have nothing held makes progress, whatever has been held back."""
 
 
 class Delivery(NamedTuple):
@@ -89,7 +79,8 @@ class Engine:
     ) -> None:
         self.name = name
         self.protocol = protocol
-        self._most = most_processes(protocol)
+        facts = protocols()[protocol]
+        self._most = facts.most_processes
         if len(members) > self._most:
             raise LocalProtocolError(f"{len(members)} members; messages of {protocol} can name {self._most}")
         self.roster = Roster(members)
@@ -111,7 +102,7 @@ class Engine:
         self.farewells: set[int] = set()  # the links on which nothing more will come, since we have left
         # Per link, messages that wait for others: counted only where pausing that link makes progress.
         self.held_on_link = dict.fromkeys(self.outboxes, 0)
-        self._counts_held = protocol in WAITS_FOR_PAST
+        self._counts_held = facts.waits_only_for_past
         self._journaled = journaled  # otherwise nobody reads the entries
         self._entries: list[bytes] = []
         self.staged = 0  # bytes of entries since the last cut
@@ -126,8 +117,7 @@ class Engine:
         """Multicast a payload of the application; returns the clock that names the message."""
         if self.has_left:
             raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
-        effects = self.machine.multicast(to, payload)
-        clock = sent_clock(self.machine, effects)
+        clock, effects = self.machine.multicast(to, payload)
         dests = pack(to)
         size = (dests.bit_length() + 7) // 8
         self._stage(MULTICAST, size, dests.to_bytes(size, "little"), payload)
@@ -147,9 +137,8 @@ class Engine:
             message, size = decode(frame)
             if size != len(frame):
                 raise RemoteProtocolError(f"{len(frame) - size} bytes follow the end of a frame")
-            dests = getattr(message, "dests", 0)
-            if dests and message.sender != link and self.protocol not in RELAYING:
-                raise RemoteProtocolError(f"a message of process {message.sender} comes from process {link}")
+            if message.via is not None and message.via != link:
+                raise RemoteProtocolError(f"a message of process {message.via} comes from process {link}")
             effects = self.machine.receive(message)
             self._arrived(message)
             if self._counts_held:

@@ -7,7 +7,7 @@ processes or two lives of one process. It talks to no transport: the node does, 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..core.errors import LocalProtocolError
 from .engine import Engine
@@ -53,16 +53,11 @@ class InitialMembers:
             if not names:
                 raise LocalProtocolError(f"group {group!r} has no members")
 
-    def numbered(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """An ordering protocol's options with indices in the place of members' names."""
-        number = {name: index for index, name in enumerate(self.members)}
-
-        def indices(value: Any) -> Any:
-            if isinstance(value, list | tuple | set | frozenset):
-                return [indices(each) for each in value]
-            return number.get(value, value) if isinstance(value, str) else value
-
-        return {key: indices(value) for key, value in options.items()}
+    def index(self, name: str) -> int:
+        """The number of a member, for options of the ordering protocol that name it."""
+        if name not in self.members:
+            raise LocalProtocolError(f"{name!r} is no member; members: {', '.join(self.members)}")
+        return self.members.index(name)
 
 
 class Membership:

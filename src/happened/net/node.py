@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
-from ..ordering import DEFAULT, protocols
+from ..ordering import DEFAULT, Relays, protocols
 from .commits import Commits
 from .connections import Connections
 from .engine import Batch, Delivery, Engine
@@ -147,7 +147,8 @@ class Node:
 
         self._life = Lifecycle(name)
         self._connections = Connections(name)
-        self._flow = Flow(self._limits, relays=protocol == "sequencer")
+        relays_for_others = protocols()[protocol].relays is Relays.COORDINATOR
+        self._flow = Flow(self._limits, relays=relays_for_others)
         self._journal: Journal | None = None
         self._recorder: TraceRecorder | None = None
         self._ready: deque[Delivery] = deque()  # durable, and not taken by the application
@@ -195,12 +196,9 @@ class Node:
         log.info("started", extra={"node": self.name, "events": self._engine.events, "again": again})
 
     def _load(self, if_it_fails: contextlib.ExitStack) -> None:
-        options = self._initial.numbered(self._options)
+        options = protocols()[self._protocol].numbered(self._options, self._initial.index)
         members, journaled = self._initial.members, self._journal_path is not None
-        try:
-            self._engine = Engine(self.name, members, self._protocol, options, journaled=journaled)
-        except TypeError as error:
-            raise LocalProtocolError(f"these are no options of {self._protocol!r}: {error}") from error
+        self._engine = Engine(self.name, members, self._protocol, options, journaled=journaled)
         incarnation = os.urandom(8)
         if self._journal_path is not None:
             self._journal = Journal(self._journal_path, flush=self._flush)

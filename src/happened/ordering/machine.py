@@ -6,36 +6,30 @@ was; duplicates made by the network are normal input and change nothing.
 
 Local events are numbered 1, 2, … in the order a driver records them: one for each `multicast`, one
 for each `receive`, one for each `Deliver` it returns, one for each `tick`.
+
+`process.py` is the part that all our machines share, `holding.py` what those share that hold messages back.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ..core.effects import Deliver, Send
+from .facts import Facts
 
 Effect = Send[Any] | Deliver
 Unit = tuple[int, int, int]
 """(source, clock, destination): message M(source, clock) was sent to this destination."""
 
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a user must know before choosing a protocol."""
-
-    order: str  # "causal", "total", "causal-total" or "fifo"
-    casts: frozenset[str]  # out of "unicast", "broadcast", "multicast"
-    fifo_links: bool  # whether it needs links that keep the order of each sender
-    description: str
-    paper: str
+MessageKey = tuple[int, int]
+"""(sender, clock) of a message."""
 
 
 class Message(Protocol):
     """What one transmission carries. Values: never changed once made.
 
     An application message is named by its sender and clock, whoever relays it. A control message (an
-    acknowledgement, say) is for no application: its `to` is empty, and its sender and clock name the
-    application message it speaks of, clock 0 meaning none.
+    acknowledgement, say) is for no application: its `dests` is empty, and its sender and clock name the
+    application message it speaks of, clock 0 meaning none. `messages.py` has what both kinds share.
     """
 
     @property
@@ -43,9 +37,18 @@ class Message(Protocol):
     @property
     def clock(self) -> int: ...
     @property
-    def to(self) -> frozenset[int]: ...
+    def dests(self) -> int:
+        """The destinations as a bit set."""
+
+    @property
+    def to(self) -> frozenset[int]:
+        """The destinations."""
+
     @property
     def payload(self) -> bytes: ...
+    @property
+    def via(self) -> int | None:
+        """The process that puts it on a link, where the message tells; None where any may."""
 
     def units(self) -> frozenset[Unit]:
         """The explicit units carried about messages other than this one."""
@@ -53,27 +56,44 @@ class Message(Protocol):
     def size(self) -> tuple[int, int]:
         """How many dependency entries (in the protocol's own grouping) it carries, and how many units."""
 
+    def model_bytes(self) -> int:
+        """The size of its control information in the papers' model: 4-byte clocks, 2-byte process ids."""
+
 
 class Held(NamedTuple):
     """A message that has arrived and may not be delivered yet, and why."""
 
     message: Any
-    waits_for: tuple[tuple[int, int], ...]  # the (sender, clock) of each undelivered message it needs
+    waits_for: tuple[MessageKey, ...]  # the (sender, clock) of each undelivered message it needs
     since: int  # the local event at which it arrived
 
 
+class Multicast(NamedTuple):
+    """What a `multicast` gives: the clock that names the new message, and the effects to perform."""
+
+    clock: int
+    effects: list[Effect]
+
+
 class Machine(Protocol):
-    """A machine that may keep a message back at its sender also tells its `clock`, which after a
-    `multicast` is that of the new message: no effect need show it yet."""
+    facts: ClassVar[Facts]
 
     @property
     def me(self) -> int: ...
     @property
     def n(self) -> int: ...
+    @property
+    def clock(self) -> int:
+        """The clock of the last event that has one."""
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]: ...
+    @property
+    def queued(self) -> int:
+        """How many multicasts of ours have not left yet, since the protocol keeps them back."""
+
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast: ...
     def receive(self, message: Any) -> list[Effect]: ...
-    def pending(self) -> list[Held]: ...
+    def pending(self) -> list[Held]:
+        """The messages that have arrived and wait, in order of arrival unless the protocol says otherwise."""
 
     def tick(self) -> int:
         """Advance the clock for an event that is neither a send nor an arrival; returns the new clock."""
@@ -84,23 +104,14 @@ class Machine(Protocol):
     def leave(self, process: int) -> None:
         """A process is gone: nothing more may be addressed to it. Its index and its past stay."""
 
+    def log_size(self) -> tuple[int, int] | None:
+        """How many entries and units the next message would draw on; None where no log is kept."""
+
+    def log_units(self) -> frozenset[Unit] | None:
+        """The units of the log, which an optimal protocol keeps necessary; None where it does not tell."""
+
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""
 
     def restore(self, data: bytes) -> None:
         """Replace this machine's state by a snapshot of the same protocol."""
-
-
-def sent_clock(machine: Machine, effects: Sequence[Effect]) -> int:
-    """The clock that names the message just multicast.
-
-    A machine that may keep a message back tells its clock; otherwise the message shows it, or its delivery
-    to its own sender, which comes after every older one.
-    """
-    clock: int | None = getattr(machine, "clock", None)
-    if clock is not None:
-        return clock
-    for effect in effects:
-        if isinstance(effect, Send):
-            return int(effect.message.clock)
-    return max(effect.clock for effect in effects if isinstance(effect, Deliver))

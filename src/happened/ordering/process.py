@@ -1,20 +1,27 @@
-"""What every machine keeps whatever its protocol: who it is, its clock, and whom it may address.
+"""What every machine is, whatever its protocol: a process with a clock, other processes it may address, and a
+state that can be saved.
 
-A part of a machine, not a parent of it: the machine says when an event happens, this counts it. The
-refusals every protocol shares are here too, so that all of them refuse in the same words.
+A protocol adds `multicast` and `receive`, and, if it keeps anything, `save` and `load`. The refusals that
+every protocol shares are here, so that all of them refuse in the same words.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 from ..core.destinations import pack, unpack
 from ..core.effects import Deliver
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
+from .facts import Facts
+from .machine import Held, Unit
+from .snapshots import opened, seal
+
+State = dict[str, Any]
+"""Values that `snapshots` can write, by name."""
 
 
 class Process:
-    __slots__ = ("clock", "events", "gone", "me", "n")
+    facts: ClassVar[Facts]
 
     def __init__(self, me: int, n: int) -> None:
         if not 0 <= me < n:
@@ -30,6 +37,43 @@ class Process:
         """The set of those who have not left."""
         return ((1 << self.n) - 1) & ~self.gone
 
+    @property
+    def queued(self) -> int:
+        return 0
+
+    def pending(self) -> list[Held]:
+        return []
+
+    def log_size(self) -> tuple[int, int] | None:
+        return None
+
+    def log_units(self) -> frozenset[Unit] | None:
+        return None
+
+    # Who is there.
+
+    def join(self, process: int) -> None:
+        if not self.facts.joins:
+            raise LocalProtocolError(
+                f"{self.facts.name} has a fixed group of {self.n}, which process {process} cannot join: "
+                "start anew with all processes"
+            )
+        if process != self.n:
+            raise LocalProtocolError(f"the next process to join has index {self.n}, not {process}")
+        self.n += 1
+
+    def leave(self, process: int) -> None:
+        if not self.facts.departures:
+            raise LocalProtocolError(
+                f"{self.facts.name} has a fixed group, which process {process} cannot leave: "
+                "start anew without it"
+            )
+        if not 0 <= process < self.n or self.gone >> process & 1:
+            raise LocalProtocolError(f"process {process} is not present and cannot leave")
+        self.gone |= 1 << process
+
+    # Events.
+
     def destinations(self, to: Iterable[int], payload: bytes) -> int:
         """The set a multicast is for; it is not counted as an event yet."""
         members = tuple(to)
@@ -43,7 +87,7 @@ class Process:
             raise LocalProtocolError(f"a payload is bytes, not {type(payload).__name__}")
         return pack(members)
 
-    def broadcast(self, to: Iterable[int], payload: bytes) -> int:
+    def everybody(self, to: Iterable[int], payload: bytes) -> int:
         """The same for protocols that only send to everybody present, with or without ourselves."""
         dests = self.destinations(to, payload)
         left_out = self.present & ~dests & ~(1 << self.me)
@@ -52,9 +96,12 @@ class Process:
             raise LocalProtocolError(f"only broadcasts are ordered here; this one leaves out {names}")
         return dests
 
+    def tick(self) -> int:
+        return self.next_clock()
+
     def next_clock(self, after: int = 0) -> int:
         """The clock of a new event; beyond `after` too, where clocks follow Lamport's rule."""
-        clock = max(self.clock, after) + 1
+        clock = (self.clock if self.clock >= after else after) + 1
         if clock >= CLOCK_LIMIT:
             raise LocalProtocolError("the clock has reached its limit of 2^63 events")
         self.clock = clock
@@ -70,15 +117,7 @@ class Process:
         self.events += 1
         return Deliver(message.sender, message.clock, message.payload)
 
-    def join(self, process: int) -> None:
-        if process != self.n:
-            raise LocalProtocolError(f"the next process to join has index {self.n}, not {process}")
-        self.n += 1
-
-    def leave(self, process: int) -> None:
-        if not 0 <= process < self.n or self.gone >> process & 1:
-            raise LocalProtocolError(f"process {process} is not present and cannot leave")
-        self.gone |= 1 << process
+    # Refusals.
 
     def check(self, received: Any, kind: type) -> None:
         """Refuse what no correct peer can have sent to us; the state is as it was."""
@@ -92,9 +131,8 @@ class Process:
             raise refusal(message, f"has no sender among {self.n} processes, or no clock")
         if not message.dests >> self.me & 1:
             raise refusal(message, f"is not addressed to process {self.me}")
-        receiver = getattr(message, "receiver", self.me)
-        if receiver != self.me:
-            raise refusal(message, f"came in the copy made for process {receiver}")
+        if message.receiver is not None and message.receiver != self.me:
+            raise refusal(message, f"came in the copy made for process {message.receiver}")
         if message.sender == self.me and message.clock > self.clock:
             raise refusal(message, "claims to be ours, and we never sent it")
 
@@ -103,15 +141,48 @@ class Process:
         if clock > self.clock:
             raise refusal(message, "depends on a message we never sent")
 
-    def state(self) -> tuple[int, int, int, int, int]:
+    # Snapshots.
+
+    def save(self) -> State:
+        """What the protocol itself keeps."""
+        return {}
+
+    def load(self, state: State) -> None:
+        """Take over what `save` gave: everything is read before anything changes."""
+
+    def upgraded(self, state: State) -> State:
+        """A state in the form of today, whichever version of this protocol wrote it."""
+        return state
+
+    def snapshot(self) -> bytes:
+        return seal(self.facts.name, process=self._identity(), **self._saved())
+
+    def restore(self, data: bytes) -> None:
+        before = dict(vars(self))  # what `load` changes it replaces, so these values stay as they are
+        with opened(self.facts.name, data) as written:
+            state = self.upgraded(written)
+            try:
+                self._become(state["process"])
+                self._loaded(state)
+            except BaseException:
+                vars(self).clear()
+                vars(self).update(before)
+                raise
+
+    def _saved(self) -> State:
+        return self.save()
+
+    def _loaded(self, state: State) -> None:
+        self.load(state)
+
+    def _identity(self) -> tuple[int, int, int, int, int]:
         return self.me, self.n, self.gone, self.clock, self.events
 
-    @classmethod
-    def from_state(cls, state: tuple[int, int, int, int, int]) -> "Process":
-        me, n, gone, clock, events = state
-        process = cls(me, n)
-        process.gone, process.clock, process.events = gone, clock, events
-        return process
+    def _become(self, identity: tuple[int, int, int, int, int]) -> None:
+        me, n, gone, clock, events = identity
+        if not 0 <= me < n:
+            raise LocalProtocolError(f"process {me} is not among {n} processes numbered from 0")
+        self.me, self.n, self.gone, self.clock, self.events = me, n, gone, clock, events
 
 
 def refusal(message: Any, why: str) -> RemoteProtocolError:

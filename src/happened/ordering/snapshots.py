@@ -5,6 +5,7 @@ written in hexadecimal, since Python bounds the length of decimal ones it will p
 """
 
 import json
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,7 +31,10 @@ def opened(protocol: str, data: bytes) -> Iterator[dict[str, Any]]:
         if (state["protocol"], state["version"]) != (protocol, VERSION):
             raise ValueError(f"protocol {state['protocol']!r}, version {state['version']!r}")
         yield {name: _read(value) for name, value in state.items()}
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, LocalProtocolError) as error:
+    except (
+        ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, struct.error,
+        LocalProtocolError,
+    ) as error:  # fmt: skip
         raise LocalProtocolError(
             f"not a snapshot of protocol {protocol}, version {VERSION}: {error}"
         ) from error

@@ -1,7 +1,7 @@
 """The report of an analysis: report.html, self-contained, from the tables beside it.
 
 In    the directory `happened analyze` wrote
-Out   one page: verdicts, totals, what was set aside, witnesses as space–time diagrams, traffic, width,
+Out   one page: verdicts, totals, what is quarantined, witnesses as space–time diagrams, traffic, width,
       latency, skew, cost
 Reads at most a few hundred rows of each table, whatever its size, and of the measures one computation;
 every figure names its table.
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from ..causality.questions import QUESTIONS
 from .drawings import Arrow, Bar, Mark, bars, compact, duration, line, matrix, space_time
 from .verdicts import rows_were, verdicts
 
@@ -24,7 +25,7 @@ WITNESSES_READ = 500
 MOST_STEPS = 9  # of a witness's path; of a longer one the middle is left out
 MOST_PROCESSES = 24
 MOST_MEASURES = 200_000
-MOST_SET_ASIDE = 20
+MOST_QUARANTINED = 20
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2433; --paper: #fff; --line: #a3acbb; --dim: #576174;
@@ -65,11 +66,11 @@ code { background: var(--soft); padding: 0 .25rem; }
 GROUPS = {
     "What there is": (
         "computations", "events", "processes", "messages", "ordered_pairs", "concurrent_pairs",
-        "reduction_edges", "quarantined",
+        "reduction_edges", "quarantined", "complete",
     ),
     "Order": (
-        "deliveries_judged", "causal_violations", "fifo_violations", "total_violations",
-        "necessary_units_mean",
+        "deliveries_judged", "causal_violations", "fifo_violations", "total_violations", "lost_causes",
+        "fifo_lost_causes", "necessary_units_mean",
     ),
     "Messages astray": ("lost", "duplicated", "misdelivered", "never_sent"),
     "Clocks": (
@@ -87,13 +88,15 @@ def write_report(folder: Path, summary: dict[str, Any]) -> None:
 def page(folder: Path, summary: dict[str, Any]) -> str:
     sections = [
         _totals(summary),
-        _set_aside(folder, summary),
+        _quarantine(folder, summary),
         _witnesses(folder, summary),
+        _lost_causes(folder, summary),
         _traffic(folder),
         _width(folder),
         _latency(folder),
         _skew(folder, summary),
         _cost(summary),
+        _tables(folder),
     ]
     causal, *others = verdicts(summary, timed=bool(_rows(folder, "times", 1)))
     return (
@@ -125,17 +128,17 @@ def _number(value: Any) -> str:
     return "–" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
 
-def _set_aside(folder: Path, summary: dict[str, Any]) -> str:
-    rows = _rows(folder, "quarantine", MOST_SET_ASIDE)
+def _quarantine(folder: Path, summary: dict[str, Any]) -> str:
+    rows = _rows(folder, "quarantine", MOST_QUARANTINED)
     if not rows:
         return ""
     body = "".join(
         f"<tr><td>{escape(row['computation']) or '–'}</td><td>{escape(row['reason'] or '')}</td></tr>"
         for row in rows
     )
-    more = f" The first {len(rows)} reasons." if len(rows) == MOST_SET_ASIDE else ""
+    more = f" The first {len(rows)} reasons." if len(rows) == MOST_QUARANTINED else ""
     return (
-        f'<h2>Set aside</h2><p class="aside">{rows_were(summary["quarantined"])} no part of a computation.'
+        f'<h2>Quarantine</h2><p class="aside">{rows_were(summary["quarantined"])} no part of a computation.'
         f"{more} Table: <code>quarantine</code>.</p>"
         f"<table><tr><th>computation</th><th>reason</th></tr>{body}</table>"
     )
@@ -213,6 +216,23 @@ def _witness(row: dict[str, Any]) -> str:
     )
     picture = space_time(marks, arrows)
     return f'<figure><div class="picture">{picture}</div><figcaption>{caption}.</figcaption></figure>'
+
+
+def _lost_causes(folder: Path, summary: dict[str, Any]) -> str:
+    count = summary["lost_causes"]
+    if not count:
+        return ""
+    rows = _rows(folder, "lost_causes", MOST_WITNESSES, pc.field("order") == "causal")
+    items = "".join(
+        f"<li>{escape(row['process'])} delivered {escape(row['delivered'])} (event {row['delivered_seq']}) "
+        f"and never {escape(row['lost'])}, which was sent to it causally earlier"
+        f"{_of(row['computation'])}</li>"
+        for row in rows
+    )
+    return (
+        f'<h2>Lost causes</h2><p class="aside">{len(rows)} of {count:,}; all are in '
+        f"<code>lost_causes</code>.</p><ul>{items}</ul>"
+    )
 
 
 def _traffic(folder: Path) -> str:
@@ -339,6 +359,20 @@ def _cost(summary: dict[str, Any]) -> str:
         f"Units, or numbers of a vector or matrix, per transmission, on average{of}. "
         f"Table: <code>necessary</code>.</p>"
     )
+
+
+def _tables(folder: Path) -> str:
+    """What was asked, and how many rows answer it."""
+    rows = ""
+    for question in QUESTIONS.values():
+        for name in question.tables:
+            if any((folder / name).glob("*.parquet")):
+                count = ds.dataset(folder / name, format="parquet").count_rows()
+                rows += (
+                    f"<tr><td>{escape(question.help)}</td><td><code>{escape(name)}</code></td>"
+                    f'<td class="number">{count:,}</td></tr>'
+                )
+    return f"<h2>Tables</h2><table><tr><th>question</th><th>table</th><th>rows</th></tr>{rows}</table>"
 
 
 def _figure(title: str, picture: str, caption: str, table: str) -> str:

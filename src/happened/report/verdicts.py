@@ -1,10 +1,13 @@
 """What a summary says, in sentences: each holds, is violated, or has nothing to be judged by.
 
-Signs go before colours: ✓, ✗ and –.
+The first one is the judgement that the commands print. Signs go before colours: ✓, ✗ and –.
 """
 
 from collections.abc import Iterator
+from html import escape
 from typing import Any, NamedTuple
+
+from ..causality.judgement import Judgement, judge_totals
 
 
 class Verdict(NamedTuple):
@@ -19,27 +22,20 @@ class Verdict(NamedTuple):
 
 
 def verdicts(summary: dict[str, Any], *, timed: bool) -> Iterator[Verdict]:
-    judged, early = summary["deliveries_judged"], summary["causal_violations"]
-    if not judged:
-        yield Verdict(None, "Causal order is undecided: there are no deliveries to judge.")
-    elif early:
-        text = f"Causal order is violated: {early:,} of {judged:,} deliveries came too early."
-        yield Verdict(False, text)
-    else:
-        yield Verdict(True, f"Causal order holds: {judged:,} deliveries examined, no violation.")
-    overtook = summary["fifo_violations"]
-    if judged and overtook:
-        text = f"FIFO order is violated: {overtook:,} deliveries overtook an earlier message of their sender."
-        yield Verdict(False, text)
-    else:
-        yield Verdict(True, "FIFO order holds.") if judged else Verdict(None, "FIFO order is undecided.")
+    judged = summary["deliveries_judged"]
+    yield _told(judge_totals(summary))
+    yield _told(judge_totals(summary, "fifo"))
     if judged:
         yield _total(summary.get("total_violations", 0))
     yield _fates(summary)
     yield _logged(summary)
     yield _physical(summary, timed)
     if summary["quarantined"]:
-        yield Verdict(False, f"{rows_were(summary['quarantined'])} set aside: no part of what follows.")
+        yield Verdict(False, f"{rows_were(summary['quarantined'])} quarantined: no part of what follows.")
+
+
+def _told(judgement: Judgement) -> Verdict:
+    return Verdict(judgement.holds, escape(judgement.sentence))
 
 
 def rows_were(count: int) -> str:
@@ -49,9 +45,9 @@ def rows_were(count: int) -> str:
 def _total(violations: int) -> Verdict:
     """Not a fault where it is broken: causal order leaves concurrent messages in any order."""
     if violations:
-        found = f"{violations:,} disagreements between two processes"
+        found = f"{violations:,} disagreements between processes"
         return Verdict(None, f"Total order is not kept: {found}; causal order allows that.")
-    return Verdict(True, "No two processes disagree on the order of what they both delivered.")
+    return Verdict(True, "One order of all messages fits what every process delivered.")
 
 
 def _fates(summary: dict[str, Any]) -> Verdict:

@@ -1,1 +1,1 @@
-"""Protocols in virtual time: a discrete-event driver, and every interleaving of every small program."""
+"""Protocols run in virtual time (a discrete-event simulator) and in every interleaving (an explorer)."""

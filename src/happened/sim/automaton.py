@@ -1,4 +1,4 @@
-"""A protocol as a transition table, filled in as it is asked.
+"""A protocol as a transition table; a transition is worked out when it is first asked for.
 
 Machines are pure, so what one does depends on nothing but its state and its input. States and messages
 are interned as small integers, and each (state, input) pair is tried on a real machine once, through
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..core.destinations import unpack
 from ..core.effects import Deliver, Send
-from ..ordering import Effect, Machine, Unit, sent_clock
+from ..ordering import Machine, Multicast, Unit
 
 Factory = Callable[[int, int], Machine]
 
@@ -34,7 +34,7 @@ class Automaton:
         self._n = processes
         self._machines = [factory(me, processes) for me in range(processes)]
         self._initial = [machine.snapshot() for machine in self._machines]
-        self.tells_log = all(hasattr(machine, "log_units") for machine in self._machines)
+        self.tells_log = all(machine.log_units() is not None for machine in self._machines)
         self.forget()
 
     def forget(self) -> None:
@@ -54,14 +54,14 @@ class Automaton:
     def multicast(self, state: int, to: int) -> Step:
         step = self._multicasts.get((state, to))
         if step is None:
-            step = self._try(state, lambda machine: machine.multicast(tuple(unpack(to)), b""), sends=True)
+            step = self._try(state, lambda machine: machine.multicast(tuple(unpack(to)), b""))
             self._multicasts[state, to] = step
         return step
 
     def receive(self, state: int, packet: int) -> Step:
         step = self._receives.get((state, packet))
         if step is None:
-            step = self._try(state, lambda machine: machine.receive(self.message(packet)), sends=False)
+            step = self._try(state, lambda machine: Multicast(0, machine.receive(self.message(packet))))
             self._receives[state, packet] = step
         return step
 
@@ -80,7 +80,8 @@ class Automaton:
         """The units in the log of a machine in this state."""
         units = self._logs[state]
         if units is None:
-            units = self._logs[state] = self._restore(state).log_units()  # type: ignore[attr-defined]
+            units = self._logs[state] = self._restore(state).log_units()
+        assert units is not None, "asked only of machines that tell their log"
         return units
 
     def held(self, state: int) -> list[tuple[tuple[int, int], tuple[tuple[int, int], ...]]]:
@@ -88,14 +89,13 @@ class Automaton:
         pending = self._restore(state).pending()
         return [((held.message.sender, held.message.clock), held.waits_for) for held in pending]
 
-    def _try(self, state: int, act: Callable[[Machine], list[Effect]], *, sends: bool) -> Step:
+    def _try(self, state: int, act: Callable[[Machine], Multicast]) -> Step:
         me, _ = self._states[state]
         machine = self._restore(state)
         try:
-            effects = act(machine)
+            clock, effects = act(machine)
         except Exception as error:  # any exception at all is the verdict on the protocol under test
             return Step(state, 0, (), (), f"{type(error).__name__}: {error}")
-        clock = sent_clock(machine, effects) if sends else 0
         packets = tuple(self._packet(me, effect) for effect in effects if isinstance(effect, Send))
         delivered = tuple((effect.sender, effect.clock) for effect in effects if isinstance(effect, Deliver))
         return Step(self._number_state(me, machine.snapshot()), clock, packets, delivered, "")

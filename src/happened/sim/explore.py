@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ..core.orders import Order
 from ..ordering import create, protocols
 from .automaton import Automaton, Factory
 from .programs import Program, programs
@@ -63,10 +64,11 @@ def explore(
     a factory that can be pickled.
     """
     if order is None:
-        order = protocols()[factory].order if isinstance(factory, str) else "causal"
+        order = protocols()[factory].order if isinstance(factory, str) else Order.CAUSAL
+    judged = Order(order)
     make = partial(create, factory) if isinstance(factory, str) else factory
     todo = programs(processes, messages, casts=casts, self_addressed=self_addressed, renamed=renamed)
-    explorer = Explorer(make, processes, order=order, fifo=fifo, optimal=optimal)
+    explorer = Explorer(make, processes, order=judged, fifo=fifo, optimal=optimal)
     states = transitions = explored = 0
     found: list[Violation] = []
     for result in _explored(explorer, todo, workers):
@@ -94,9 +96,9 @@ def _explored(explorer: "Explorer", todo: Sequence[Program], workers: int) -> It
 _worker: "Explorer"  # each worker process has its own, and with it its own transition table
 
 
-def _start_worker(factory: Factory, processes: int, order: str, fifo: bool, optimal: bool | None) -> None:
+def _start_worker(factory: Factory, processes: int, order: Order, fifo: bool, optimal: bool | None) -> None:
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who started us tells us to end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends its workers
     _worker = Explorer(factory, processes, order=order, fifo=fifo, optimal=optimal)
 
 
@@ -108,7 +110,7 @@ class Explorer:
     """Explores one program after another; what the machines did is remembered from one to the next."""
 
     def __init__(
-        self, factory: Factory, processes: int, *, order: str, fifo: bool, optimal: bool | None
+        self, factory: Factory, processes: int, *, order: Order, fifo: bool, optimal: bool | None
     ) -> None:
         self.arguments = (factory, processes, order, fifo, optimal)
         self._automaton = Automaton(factory, processes)
@@ -116,7 +118,7 @@ class Explorer:
         self._fifo = fifo
         self._optimal = self._automaton.tells_log if optimal is None else optimal
         unjudged = {
-            AGREEMENT: order not in ("total", "causal-total"),
+            AGREEMENT: not order.is_total,
             OPTIMALITY: not self._optimal,
         }
         self.judged = tuple(kind for kind in KINDS if not unjudged.get(kind))

@@ -114,7 +114,7 @@ class _Table:
 
 
 class _Automaton:
-    """A tracker as a transition table, filled in as it is asked; machines are pure, so it stays true."""
+    """A tracker as a transition table; as machines are pure, each transition is worked out once."""
 
     def __init__(self, factory: Factory, processes: int) -> None:
         self._machines = [factory(me, processes) for me in range(processes)]

@@ -1,8 +1,8 @@
-"""What the order cost: every transmission measured where it is made, every wait where it ends.
+"""The account of a simulated run: what every transmission carried and how long every message waited.
 
 A transmission is one message on its way to one destination. Its control information is counted in
-entries and units (as the protocol groups them), in bytes as encoded, and in the bytes of seed 001's
-model, 4-byte clocks and 2-byte process ids, so that curves can be compared with the published ones.
+entries and units (as the protocol groups them), in bytes as encoded, and in the byte model of Jang, Park,
+Cho & Yoon (1997), 4-byte clocks and 2-byte process ids, so that curves can be compared with published ones.
 Transmissions are folded into totals batch by batch; with a file, each is also a row of it.
 """
 
@@ -14,9 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-ENTRY_BYTES = 4 + 2  # seed 001's model: the clock and the sender of the message an entry speaks of
-UNIT_BYTES = 2  # and each destination it names
 
 BATCH_ROWS = 65536
 
@@ -33,19 +30,13 @@ class Transmission(NamedTuple):
     entries: int
     units: int
     control_bytes: int  # as encoded
-    model_bytes: int  # in the model of seed 001
+    model_bytes: int  # in the model of Jang et al. (1997)
     tracking_entries: int = 0  # event identifiers that a tracker's piggyback carries
     tracking_bytes: int = 0  # as encoded
     added: int = 0  # 1 unless it is first-hand: an application message, by its sender, to a destination
 
 
 MEASURES = ("entries", "units", "control_bytes", "model_bytes", "tracking_entries", "tracking_bytes")
-
-
-def model_bytes(message: Any, entries: int, units: int) -> int:
-    """As the message tells, where its information is not of the form (sender, clock, destinations)."""
-    tell = getattr(message, "model_bytes", None)
-    return int(tell()) if tell is not None else ENTRY_BYTES * entries + UNIT_BYTES * units
 
 
 class Ledger:
@@ -80,7 +71,7 @@ class Ledger:
             self._table.close()
 
     def multicast(self, log_units: int | None) -> None:
-        """A message was sent; its sender's log then held this many units, if it tells."""
+        """Count a message that was sent, and the units in its sender's log if the machine tells them."""
         self._messages += 1
         if log_units is not None:
             self._log_units.append(log_units)
@@ -92,11 +83,11 @@ class Ledger:
             self._fold()
 
     def arrival(self, held: int) -> None:
-        """A packet arrived; its receiver now holds this many messages back."""
+        """Count an arrival, after which the receiver holds this many messages back."""
         self._held.append(held)
 
     def delivery(self, wait: int, late: int) -> None:
-        """A message was delivered so long after it arrived, and after it could have arrived at best."""
+        """Count a delivery, so long after its arrival, and so long after the earliest possible arrival."""
         self._waits.append(wait)
         self._late.append(late)
 

@@ -4,70 +4,53 @@ Assumes    nothing.
 Promises   that a message is delivered once, at each of its destinations.
 """
 
-import json
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..core.effects import Deliver, Send
-from ..core.errors import LocalProtocolError
-from ..ordering import Effect, Held, Unit
+from ..core.destinations import pack, unpack
+from ..core.effects import Send
+from ..core.orders import Order
+from ..ordering import Effect, Facts, Multicast
+from ..ordering.messages import Application
+from ..ordering.process import Process, State
 
 
-class PlainMessage(NamedTuple):
+class _Plain(NamedTuple):
     sender: int
     clock: int
-    to: frozenset[int]
+    dests: int  # bit set
     payload: bytes
 
-    def units(self) -> frozenset[Unit]:
-        return frozenset()
 
-    def size(self) -> tuple[int, int]:
-        return 0, 0
+class PlainMessage(_Plain, Application):
+    __slots__ = ()
 
 
 def control_sizes(messages: Sequence[PlainMessage]) -> Sequence[int]:
     return [0] * len(messages)
 
 
-class Plain:
+class Plain(Process):
+    facts = Facts(name="plain", order=Order.NONE, description="no order at all", paper="")
+
     def __init__(self, me: int, n: int) -> None:
-        self.me = me
-        self.n = n
-        self._clock = 0
+        super().__init__(me, n)
         self._delivered: set[tuple[int, int]] = set()
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
-        message = PlainMessage(self.me, self.tick(), frozenset(to), payload)
-        return [Send(d, message) for d in sorted(message.to)]
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
+        message = PlainMessage(self.me, self.next_clock(), pack(to), payload)
+        return Multicast(message.clock, [Send(d, message) for d in unpack(message.dests)])
 
     def receive(self, message: PlainMessage) -> list[Effect]:
+        self.events += 1
         name = message.sender, message.clock
         if name in self._delivered:
             return []
         self._delivered.add(name)
-        return [Deliver(*name, message.payload)]
+        return [self.delivery(message)]
 
-    def pending(self) -> list[Held]:
-        return []
+    def save(self) -> State:
+        return {"delivered": sorted(self._delivered)}
 
-    def tick(self) -> int:
-        self._clock += 1
-        return self._clock
-
-    def join(self, process: int) -> None:
-        self.n = process + 1
-
-    def leave(self, process: int) -> None:
-        pass
-
-    def snapshot(self) -> bytes:
-        return json.dumps([self.n, self._clock, sorted(self._delivered)]).encode()
-
-    def restore(self, data: bytes) -> None:
-        try:
-            n, clock, delivered = json.loads(data)
-            names: Any = {(int(sender), int(sent)) for sender, sent in delivered}
-        except (ValueError, TypeError) as error:
-            raise LocalProtocolError(f"not a snapshot of a plain machine: {error}") from error
-        self.n, self._clock, self._delivered = n, clock, names
+    def load(self, state: State) -> None:
+        self._delivered = set(state["delivered"])

@@ -50,7 +50,7 @@ class Recorder:
         self._append(row)
 
     def passed(self, process: int, seq: int, message: Message, time: int, entries: int, size: int) -> None:
-        """A packet that is not for the application here: a relayed message, an acknowledgement."""
+        """Record a packet that is not for the application here: a relayed message or an acknowledgement."""
         self._append(
             {
                 "computation": self._computation,

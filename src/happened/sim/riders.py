@@ -4,7 +4,7 @@ A message's piggyback is made when the application sends it and taken in when th
 tracker sees the happened-before of sends and *deliveries*, whatever an ordering protocol does in between.
 After each send and each delivery, a relevant event happens with a given probability.
 
-Counted    per transmission: entries; bits as encoded; bits in the model of seed 004's comparison, where a
+Counted    per transmission: entries; bits as encoded; bits in a model of plain integers, where a
            count takes 32 bits (`MODEL_COUNT_BITS`) and a bitmap of n bits says which are there.
 """
 
@@ -65,7 +65,7 @@ class Riders:
         return piggyback
 
     def depart(self, process: int, clock: int, boarding: dict[int, Any]) -> None:
-        """The message they are on is M(process, clock)."""
+        """Say that these piggybacks, by destination, travel with M(process, clock)."""
         for to, piggyback in boarding.items():
             self._riding[process, clock, to] = piggyback
 
@@ -75,7 +75,7 @@ class Riders:
         return (piggyback.entries, piggyback.bits + 7 >> 3) if piggyback is not None else (0, 0)
 
     def alight(self, process: int, sender: int, clock: int) -> None:
-        """M(sender, clock) is delivered; nothing rides on what a process sends to itself."""
+        """Take in the piggyback of M(sender, clock) at its delivery; a message to oneself has none."""
         piggyback = self._riding.pop((sender, clock, process), None)
         if piggyback is not None:
             self.trackers[process].on_receive(sender, piggyback)

@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import tracking
 from ..core.errors import LocalProtocolError
+from ..core.orders import Order
 from ..ordering import DEFAULT, create, protocols
 from ..trace import TraceWriter
 from .ledger import Ledger
@@ -63,7 +64,7 @@ class Parameters:
             raise LocalProtocolError(f"relevant events have a probability in 0 … 1, not {self.relevant}")
         # It takes piggybacks in at deliveries: what counts is their order, not that of the links.
         fifo = tracking.protocols()[tracker.partition(":")[0]].fifo_links
-        if fifo and protocols()[self.protocol].order == "total":
+        if fifo and protocols()[self.protocol].order is Order.TOTAL:
             raise LocalProtocolError(
                 f"{tracker} needs FIFO deliveries, which {self.protocol} does not promise"
             )
@@ -149,6 +150,7 @@ def _run(
         "virtual_seconds": simulation.now / 1e9,
         "ledger": ledger.totals(),
         "undelivered": [_undelivered_as_json(left) for left in undelivered],
+        "complete": True,  # what is undelivered now stays so: `check` may call it lost
     }
 
 
@@ -162,7 +164,7 @@ def _undelivered_as_json(left: Undelivered) -> dict[str, Any]:
 
 
 def claim(out: Path, *, force: bool) -> None:
-    """Make `out` ours to write in: new, empty, or with `force` rid of what an earlier run left there."""
+    """Prepare `out` for a run: it must be new or empty, or `force` removes what an earlier run left there."""
     if out.is_file():
         raise LocalProtocolError(f"{out} is a file; name a directory to write to")
     if out.is_dir() and any(out.iterdir()):

@@ -19,15 +19,15 @@ from typing import Any, Literal, NamedTuple
 
 from ..core.effects import Deliver, Send
 from ..core.errors import LocalProtocolError
-from ..ordering import Machine, sent_clock
+from ..ordering import Machine
 from ..tracking import Timestamp
 from ..wire import control_sizes
 from .automaton import Factory
-from .ledger import Ledger, Transmission, model_bytes
+from .ledger import Ledger, Transmission
 from .network import SECOND, Links, Network
 from .recorder import Recorder
 from .riders import Riders
-from .workload import Pattern, Workload, parse_pattern
+from .workload import Pattern, Service, Workload, parse_pattern
 
 
 class Change(NamedTuple):
@@ -86,7 +86,7 @@ class Simulation:
         self._factory = factory
         self._pattern = pattern or parse_pattern(workload.pattern)
         self._rate = 1 / workload.interval
-        self._pace: Callable[[int, Sequence[int]], float] | None = getattr(self._pattern, "pace", None)
+        self._pace = self._pattern.pace if isinstance(self._pattern, Service) else None
         self._timing, self._choices = Random(f"{seed}/timing"), Random(f"{seed}/destinations")
         self._delay = (network or Network()).delay
         self._first_hand, self._added = Random(f"{seed}/delays"), Random(f"{seed}/added")
@@ -176,9 +176,8 @@ class Simulation:
     def _multicast(self, process: int, to: list[int]) -> None:
         machine = self.machines[process]
         boarding = self._board(process, to)
-        effects = machine.multicast(to, b"")
+        clock, effects = machine.multicast(to, b"")
         self._seq[process] = seq = self._seq[process] + 1
-        clock = sent_clock(machine, effects)
         for d in to:
             delay = self._delay.draw(self._first_hand)
             at_best = self._links.direct(process, d, self._now, delay)
@@ -188,13 +187,13 @@ class Simulation:
         entries, size = self._transmit(process, effects)
         if self._recorder is not None:
             self._recorder.sent(process, seq, clock, to, self._now, entries, size)
-        log_size = getattr(machine, "log_size", None)
-        self.ledger.multicast(log_size()[1] if log_size is not None else None)
+        log_size = machine.log_size()
+        self.ledger.multicast(log_size[1] if log_size is not None else None)
         self._happen(process)
         self._deliver(process, effects)
 
     def _transmit(self, process: int, effects: Iterable[Any]) -> tuple[int, int]:
-        """Put every packet on its link; their entries and bytes of control information, added up."""
+        """Put every packet on its link; return the sums of their entries and bytes of control information."""
         sends = [effect for effect in effects if isinstance(effect, Send)]
         sizes = self._control_sizes([send.message for send in sends])
         entries = 0
@@ -212,7 +211,7 @@ class Simulation:
         for arrival in arrivals:
             self._at(arrival, self._arrive, to, message, entries, size)
         sent = process, message.clock, to, self._now, min(arrivals), len(arrivals)
-        control = entries, units, size, model_bytes(message, entries, units)
+        control = entries, units, size, message.model_bytes()
         fare = self._riders.fare_of(message, to) if self._riders is not None and first_hand else (0, 0)
         self.ledger.transmission(Transmission(*sent, *control, *fare, added=not first_hand))
         return entries
@@ -259,7 +258,7 @@ class Simulation:
         return boarding
 
     def _happen(self, process: int) -> None:
-        """A relevant event, if the dice say so."""
+        """Let a relevant event happen with the given probability, and record it."""
         stamp = self._riders.event(process) if self._riders is not None else None
         if stamp is not None:
             self._record_relevant(process, stamp)

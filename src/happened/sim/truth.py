@@ -90,7 +90,7 @@ class Truth(NamedTuple):
         return [(bit // stride, bit % stride - 1) for bit in bits]
 
     def necessary(self, messages: Messages, past: int) -> frozenset[Edge]:
-        """The units PC1 and PC2 of seed 000 require in the log of a process whose past is `past`.
+        """The units that PC1 and PC2 (Kshemkalyani & Singhal 1998, §3.4) require in a log with this past.
 
         (M, x) is one iff M was sent in that past, its delivery at x is not in it, and no message
         sent in it causally after M is addressed to x too.

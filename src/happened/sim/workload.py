@@ -5,7 +5,7 @@ from an injected generator and the present members, in increasing order; it neve
 and draws nobody if there is nobody else. `parse_pattern` reads the forms below from text.
 
     unicast             one other process, uniformly
-    multicast           k others, k uniform on 1 … n-1: n/2 on average, as in seed 001's study
+    multicast           k others, k uniform on 1 … n-1: n/2 on average, as in the study of Jang et al. (1997)
     broadcast           all others
     fanout:K            K others, uniformly (all of them if there are fewer)
     ring                the next process, the last one sending to the first

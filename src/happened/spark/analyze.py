@@ -1,8 +1,7 @@
 """The main job: everything the pipeline can tell of a trace, as tables and one summary.
 
-    out/epochs, stamps, predecessors, violations, necessary, measures, skew, times, clocks,
-    out/quarantine                                                                  Parquet
-    out/summary.json                                                                the totals
+    out/NAME            the tables of the questions asked (causality.questions), and quarantine    Parquet
+    out/summary.json    the totals
 
 Computations small enough for a task are analysed whole, many to a task; a large one is laid out by epoch.
 The output directory appears when everything in it is there.
@@ -22,14 +21,16 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..causality.analysis import EVERYTHING, QUESTIONS, TABLES, TIMESTAMPS
+from ..causality.questions import QUARANTINE, Question, asked
+from ..causality.questions.stamp import TIMESTAMPS
 from ..core.errors import CausalityError, TraceFormatError
+from ..trace import locate
+from .by_epoch.job import WHOLE_EVENTS, LargeComputation, Progress
 from .events import fault, local_files, read_events
-from .large import WHOLE_EVENTS, LargeComputation, Progress
 from .storage import whole_directory, write_part, write_rows
 from .whole import Sizes, Whole, analyse_whole
 
-ALWAYS = ("events", "processes", "computations", "quarantined")
+ALWAYS = ("events", "processes", "computations", "quarantined", "complete")
 
 
 def analyze(
@@ -38,7 +39,8 @@ def analyze(
     out: Path,
     *,
     timestamps: str = "full",
-    questions: Sequence[str] = EVERYTHING,
+    questions: Sequence[str | Question] | None = None,
+    complete: bool | None = None,
     whole_events: int = WHOLE_EVENTS,
     epoch_events: int | None = None,
     progress: Progress = lambda what: None,
@@ -46,12 +48,15 @@ def analyze(
 ) -> dict[str, Any]:
     """Answer questions about the trace at a path in the directory `out`; the summary.
 
-    `finish` may add to the directory before it appears: a report, say.
+    questions  by name or themselves; all there are if None
+    complete   whether the trace has everything that happened; None: what the run that left it said, else no
+    finish     may add to the directory before it appears: a report, say
     """
     if timestamps not in TIMESTAMPS:
         raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {timestamps!r}")
     progress("reading")
     rows = read_events(spark, trace)
+    known = locate(trace).is_complete if complete is None else complete
     with whole_directory(out) as folder, _readable():
         summary = analyze_events(
             spark,
@@ -63,6 +68,7 @@ def analyze(
             epoch_events=epoch_events,
             progress=progress,
         )
+        summary["complete"] = known
         (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
         finish(folder, summary)
     return summary
@@ -87,63 +93,62 @@ def analyze_events(
     folder: Path,
     *,
     timestamps: str = "full",
-    questions: Sequence[str] = EVERYTHING,
+    questions: Sequence[str | Question] | None = None,
     whole_events: int = WHOLE_EVENTS,
     epoch_events: int | None = None,
     progress: Progress = lambda what: None,
 ) -> dict[str, Any]:
+    wanted = asked(questions)
     totals: Counter[str] = Counter()
-    totals["quarantined"] += _turn_away(rows.where(fault(rows).isNotNull()), folder)
+    totals["quarantined"] += _quarantine(rows.where(fault(rows).isNotNull()), folder)
     events = rows.where(fault(rows).isNull())
     # Tasks may read the trace's own files only if every row of them is an event.
     files = [] if totals["quarantined"] else local_files(rows)
     progress("computations that fit a task")
     sizes = Sizes(spark, events, files, folder / ".work" / "sizes", whole_events)
-    totals += analyse_whole(events, sizes, Whole(folder, timestamps, questions))
+    totals += analyse_whole(events, sizes, Whole(folder, timestamps, wanted))
     sizes.close()
     for number, (name, size) in enumerate(sorted(sizes.large.items())):
         progress(f"computation {name!r} of {size:,} events")
-        of = events.where(F.col("computation") == name)
         job = LargeComputation(
-            of,
+            events.where(F.col("computation") == name),
             name,
             size,
             folder,
             f"large-{number:04d}",
+            wanted,
             timestamps,
             epoch_events,
             progress,
             files,
-            questions,
         )
         totals += job.run()
     shutil.rmtree(folder / ".work", ignore_errors=True)
-    return _finish(folder, totals, questions)
+    return _finish(folder, totals, wanted)
 
 
-def _finish(folder: Path, totals: Counter[str], questions: Sequence[str]) -> dict[str, Any]:
+def _finish(folder: Path, totals: Counter[str], questions: Sequence[Question]) -> dict[str, Any]:
     """A table for each answer, if only an empty one; the summary."""
-    tables = [table for question in questions for table in QUESTIONS[question].tables]
-    for name in (*tables, "quarantine"):
+    tables = {"quarantine": QUARANTINE}
+    summary: dict[str, Any] = {name: totals[name] for name in ALWAYS}
+    for question in questions:
+        tables |= question.tables
+        summary |= question.summarise(totals)
+    for name, schema in tables.items():
         if not (folder / name).exists():
-            write_part(folder / name, "empty", TABLES[name].empty_table())
-    names = [*ALWAYS, *(total for question in questions for total in QUESTIONS[question].totals)]
-    summary: dict[str, Any] = {name: totals[name] for name in names}
-    if "necessary" in questions:
-        edges = totals["necessary_edges"]
-        summary["necessary_units_mean"] = totals["necessary_units"] / edges if edges else None
+            write_part(folder / name, "empty", schema.empty_table())
     return summary
 
 
-def _turn_away(rows: DataFrame, folder: Path) -> int:
+def _quarantine(rows: DataFrame, folder: Path) -> int:
     """Rows that are no events go to the quarantine with their reason."""
-    turned = rows.select(
+    named = rows.select(
         F.coalesce("computation", F.lit("")).alias("computation"),
         F.concat_ws(
             "", F.coalesce("process", F.lit("?")), F.lit("#"), F.col("seq"), F.lit(": "), fault(rows)
         ).alias("reason"),
     )
-    count = turned.count()
+    count = named.count()
     if count:
-        write_rows(turned, folder / "quarantine", "rows", folder / ".work" / "rows")
+        write_rows(named, folder / "quarantine", "rows", folder / ".work" / "rows")
     return count

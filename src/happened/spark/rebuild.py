@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from ..core.errors import TraceFormatError
 from .analyze import analyze_events
-from .large import WHOLE_EVENTS, Progress
+from .by_epoch.job import WHOLE_EVENTS, Progress
 from .schemas import TRACE
 from .storage import whole_directory
 

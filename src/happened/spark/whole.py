@@ -1,7 +1,7 @@
 """Many computations that each fit into a task, many to a task.
 
 In    events; the files that hold them, if any do; the questions
-Out   all tables of causality.analysis that answer them, as parts under `out`; the totals
+Out   their tables, as parts under `out`; the totals
 Cost  one scan by tasks that read the files themselves; what lies across pieces of files is shuffled by
       computation and crosses to Python once, a batch of computations at a time
 """
@@ -20,7 +20,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..causality.analysis import TABLES, Analysis, analyse
+from ..causality.analysis import analyse
+from ..causality.questions import Question
 from ..trace import SCHEMA
 from .pieces import Piece, pieces_of
 from .storage import write_part
@@ -38,14 +39,13 @@ class Whole:
 
     out: Path
     timestamps: str
-    questions: Sequence[str]
+    questions: Sequence[str | Question]
 
     def analyse(self, table: pa.Table, part: str) -> Counter[str]:
         """`part` is the same whenever a task runs again: what it wrote before is replaced, not doubled."""
-        analysis: Analysis = analyse(table, timestamps=self.timestamps, questions=self.questions)
-        for name in TABLES:
-            if analysis.tables[name]:
-                write_part(self.out / name, part, analysis.table(name))
+        analysis = analyse(table, timestamps=self.timestamps, questions=self.questions)
+        for name, rows in analysis.filled():
+            write_part(self.out / name, part, rows)
         return analysis.totals
 
     def shuffled(self, events: DataFrame, partitions: int) -> Counter[str]:

@@ -39,7 +39,7 @@ READERS = {".yaml": read_yaml, ".yml": read_yaml, ".graphml": read_graphml, ".xm
 
 
 def read(path: Path) -> Topology:
-    """The topology a file describes, whatever it claims."""
+    """Read a topology from a file without judging its claims."""
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise TopologyError(f"{path}: not a kind of topology I know; give {', '.join(READERS)}")
@@ -47,7 +47,7 @@ def read(path: Path) -> Topology:
 
 
 def load(path: Path) -> Topology:
-    """The topology a file describes; TopologyError if something in it is not so."""
+    """Read a topology from a file; raise TopologyError if something that it claims is not so."""
     topology = read(path)
     refuse(topology, str(path))
     return topology

@@ -1,4 +1,4 @@
-"""What a topology claims and is not so, each with the names that show it."""
+"""The false claims of a topology, each told with the names that disprove it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

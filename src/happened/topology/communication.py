@@ -2,7 +2,7 @@
 
 A topology is a value: the communication graph (vertices are processes, routers among them; an edge is a
 link that works both ways), the zones of its administrative structure, named groups of destinations, and
-sets that somebody claims to be separators. It may claim what is not so: `checks.problems` judges it.
+sets that somebody claims to be separators. Its claims may be false; `checks.problems` judges them.
 """
 
 from collections.abc import Iterable, Mapping

@@ -76,7 +76,7 @@ class _Reading:
         self._separators: list[tuple[str, ...]] = []
 
     def zone(self, path: tuple[str, ...], parent: str | None, content: Any) -> tuple[str, ...]:
-        """Read a zone and what is in it; its gateways."""
+        """Read a zone and what is in it; return its gateways."""
         place = ".".join(path)
         if len(path) > 2 * DEEPEST:
             raise self._error(place, f"zones are nested more than {DEEPEST} deep")
@@ -149,7 +149,7 @@ class _Reading:
 
     def _declare(self, names: Iterable[str], known: dict[str, str], place: str) -> None:
         for name in names:
-            known.setdefault(name, place)  # a process in two zones is `checks.problems`' to tell
+            known.setdefault(name, place)  # `checks.problems` reports a process in two zones
 
     def _mapping(self, value: Any, place: str, allowed: set[str] | None) -> Mapping[Any, Any]:
         if value is None:
@@ -204,7 +204,7 @@ def _listed(names: Iterable[Any]) -> str:
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """YAML without what could say one thing and mean another: repeated keys, and aliases."""
+    """A YAML loader that refuses repeated keys and aliases, which can mean something else than they show."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -234,7 +234,7 @@ def _parse(text: str, source: str) -> Any:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark is not None else ""
         raise TopologyError(f"{source}{line}: not YAML I can read: {error.problem}") from error
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
-        # PyYAML looks no further at what a tag claims: `!!int ""`, `!!bool x`, `!!timestamp x`, `!!map [a]`.
+        # PyYAML does not check values against tags: `!!int ""`, `!!bool x`, `!!timestamp x`, `!!map [a]`.
         raise TopologyError(f"{source}: not YAML I can read: {error}") from error
     except RecursionError as error:
         raise TopologyError(f"{source}: nested too deeply") from error

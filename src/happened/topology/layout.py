@@ -1,6 +1,6 @@
-"""Where to draw whom: zones as boxes within boxes, gateways on the upper edge of theirs.
+"""Positions for the picture of a topology: zones are boxes within boxes, with gateways on their upper edges.
 
-Without zones the links alone decide, by springs from a fixed start: a file is always drawn alike.
+Without zones a spring layout from a fixed start places the processes, so a file is always drawn alike.
 """
 
 from dataclasses import dataclass, field

@@ -40,7 +40,7 @@ class Routes:
 
     @cached_property
     def links(self) -> frozenset[frozenset[str]]:
-        """Those that messages travel on, copies for witnesses aside."""
+        """The links that messages travel on, apart from the copies for witnesses."""
         return frozenset(frozenset(link) for block in self.blocks for link in combinations(block, 2))
 
     def path(self, sender: str, to: str) -> list[str]:
@@ -104,7 +104,7 @@ def _chosen(known: Sequence[Separator], wanted: Iterable[Collection[str]]) -> li
 def _appoint(
     graph: "nx.Graph[str]", separators: Iterable[Separator]
 ) -> tuple["nx.Graph[str]", dict[str, tuple[str, ...]], list[tuple[str, ...]]]:
-    """The graph that carries messages, the witnesses of each forwarder, and separators without."""
+    """The graph that carries messages, the witnesses of each forwarder, and the separators without any."""
     carriers = nx.Graph(graph)
     witnesses: dict[str, tuple[str, ...]] = {}
     watching: set[str] = set()
@@ -143,7 +143,7 @@ def _without(
 
 
 def _first_forwarder(witnesses: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Where each witness hangs on the tree."""
+    """For each witness the forwarder that it is a leaf of."""
     homes: dict[str, str] = {}
     for forwarder, watching in witnesses.items():
         for witness in watching:
@@ -208,7 +208,7 @@ class _Placing:
         self._below = self._count_below()
 
     def _count_below(self) -> dict[str, int]:
-        """Of each vertex: itself and everybody farther from the root through it."""
+        """For each vertex the set of itself and of those whose way to the root leads through it."""
         below = {name: 1 << self._index[name] for name in self._graph}
         # Blocks nearer to the root come first, those of witnesses last: backwards, what is below is complete.
         for block in reversed(self._blocks):
@@ -253,7 +253,7 @@ class _Placing:
         return tuple(branches)
 
     def _behind(self, block: tuple[str, ...], name: str) -> int:
-        """Everybody reached through a member of a block by those of the same block."""
+        """The set of processes that the others of a block reach through this member of it."""
         if name != block[0]:
             return self._below[name]
         rest = self._everybody
@@ -300,7 +300,7 @@ def verify(graph: "nx.Graph[str]", places: Sequence[Place], names: Sequence[str]
 
 
 def _beside(place: Place) -> dict[int, int]:
-    """By block, everybody behind the branches of other blocks."""
+    """For each block the set of processes behind the branches of other blocks."""
     behind: dict[int, int] = {}
     for branch in place.branches:
         behind[branch.block] = behind.get(branch.block, 0) | branch.behind
@@ -309,7 +309,7 @@ def _beside(place: Place) -> dict[int, int]:
 
 
 def _verify_witnesses(names: Sequence[str], places: Sequence[Place], me: int, branch: Branch) -> None:
-    """Whoever is told as a witness only witnesses: it has one way out, and forwards nothing."""
+    """Check that a witness forwards nothing itself, and that no witness of the neighbour is left out."""
     for witness in unpack(branch.copies):
         if len({b.block for b in places[witness].branches}) != 1:
             raise _unroutable(names[witness], f"is a witness of {names[branch.towards]} and forwards itself")

@@ -20,8 +20,8 @@ from .communication import Topology
 USEFUL_BOUNDARY = 2
 """Members that a zone's boundary may have to be used as a separator without anybody claiming it."""
 MOST_FOR_CUTS = 300_000
-"""Vertices times links up to which cuts are looked for: minimum ones ask for flows between many pairs, which
-takes three seconds of Python for a grid of 20 by 20."""
+"""Vertices times links up to which cuts are looked for: a minimum cut needs flows between many pairs, which
+take three seconds of Python for a grid of 20 by 20."""
 _TRIES = 8  # of the bisection, which is a local search
 
 
@@ -65,9 +65,9 @@ def is_separator(graph: "nx.Graph[str]", members: Collection[str]) -> bool:
 
 
 def past(graph: "nx.Graph[str]", members: Collection[str]) -> list[str]:
-    """How those around a set reach each other without it: the longest of the shortest ways that show it.
+    """A path that connects two neighbours of a set past the set: the evidence that it is no separator.
 
-    Empty if it is a separator, or if fewer than two vertices are around it.
+    The longest of the shortest such paths; empty if the set is a separator or has fewer than two neighbours.
     """
     if is_separator(graph, members):
         return []
@@ -84,7 +84,7 @@ def articulation_points(graph: "nx.Graph[str]") -> list[str]:
 
 
 def minimum_cut(graph: "nx.Graph[str]") -> tuple[str, ...] | None:
-    """A smallest separator; None where there is none, everybody being linked with everybody."""
+    """A smallest separator; None where everybody is linked with everybody, so that there is none."""
     n = len(graph)
     if graph.number_of_edges() == n * (n - 1) // 2:
         return None
@@ -96,8 +96,8 @@ def balanced_cut(graph: "nx.Graph[str]") -> tuple[str, ...] | None:
     """A small separator with at most half of the vertices (rounded up) on either side.
 
     The edges between two halves are a bipartite graph, and a vertex cover of it a separator of the halves.
-    Halving is a local search (Kernighan and Lin), so the cut is small rather than smallest; None where all
-    that were found swallow a half.
+    Halving is a local search (Kernighan and Lin), so the cut is small rather than smallest; None where every
+    cut that was found contains a whole half.
     """
     numbered = _numbered(graph)
     best: set[int] | None = None
@@ -132,7 +132,7 @@ def useful(topology: Topology) -> list[Separator]:
 
 
 def large_gateways(topology: Topology) -> list[Separator]:
-    """The gateways of zones that are too many to be useful: they need a forwarder all the same."""
+    """The gateways of zones that have too many to filter at; one of them must still be the forwarder."""
     many = (zone for zone in topology.zones.values() if len(zone.gateways) > USEFUL_BOUNDARY)
     return _distinct(topology, ((f"boundary of {zone.name}", zone.gateways) for zone in many))
 
@@ -174,7 +174,7 @@ def _articulations(topology: Topology) -> _Found:
 
 
 def _distinct(topology: Topology, found: Iterable[tuple[str, tuple[str, ...]]]) -> list[Separator]:
-    """One for each set of members that does separate, with every reason it was found for."""
+    """One separator for each set of members that does separate, with every reason it was found for."""
     reasons: dict[frozenset[str], dict[str, None]] = {}
     order: dict[frozenset[str], tuple[str, ...]] = {}
     for why, members in found:
@@ -188,7 +188,7 @@ def _distinct(topology: Topology, found: Iterable[tuple[str, tuple[str, ...]]]) 
 
 
 def _numbered(graph: "nx.Graph[str]") -> "nx.Graph[int]":
-    """The same with numbers for names: the order of sets of text differs from run to run."""
+    """The graph with numbers for names, because the order of a set of strings differs from run to run."""
     numbered: nx.Graph[int] = nx.convert_node_labels_to_integers(graph)
     return numbered
 

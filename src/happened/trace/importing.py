@@ -42,7 +42,7 @@ def import_files(
     strict: bool = False,
     progress: Callable[[int], object] = lambda files: None,
 ) -> Import:
-    """Read all files in one format into a new trace; TraceFormatError if that cannot be.
+    """Read all files, which have one format, into a new trace; raise TraceFormatError if that fails.
 
     strict   nothing is written if anything had to be quarantined.
     progress is told the number of files done.
@@ -74,7 +74,7 @@ def not_understood(first: str, count: int) -> TraceFormatError:
 
 
 def choose_format(files: Sequence[Path], format: str, options: Options) -> str:
-    """The format asked for, or the one all files are recognisably in."""
+    """The format that was asked for, or else the one that all files are recognised to be in."""
     if format != AUTO:
         if format not in FORMATS:
             raise TraceFormatError(f"{format!r} is no format; known: {', '.join(FORMATS)}", field="format")
@@ -121,7 +121,7 @@ def _parse(
 
 
 def computation_names(files: Sequence[Path], reader: Format, options: Options) -> list[str]:
-    """What each file's run is called: the file's name, or its path where names repeat."""
+    """The computation that each file records: the file's name, or its path where names repeat."""
     if reader.names_computations or options.together:
         return [""] * len(files)
     names = [path.name for path in files]

@@ -5,8 +5,10 @@ null, `relevant` false and `computation` ''. Blank lines are skipped. An unknown
 silently dropped: `attributes` is the place for whatever else a log says.
 """
 
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,15 @@ def read_jsonl(path: Path) -> tuple[pa.Table, list[int]]:
     return pa.concat_tables(batches), lines
 
 
+def lines_of(path: Path) -> Iterator[bytes]:
+    """The lines of a file, unpacked if its name ends in .gz."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
+            yield from lines
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise TraceFormatError(f"cannot be unpacked ({error}); compress it again", file=str(path)) from error
+
+
 def write_jsonl(table: pa.Table, path: str | os.PathLike[str]) -> None:
     """One line per event, in table order, null fields left out."""
     with open(path, "w", encoding="utf-8") as out:
@@ -92,10 +103,9 @@ def write_jsonl(table: pa.Table, path: str | os.PathLike[str]) -> None:
 
 
 def _events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    with path.open("rb") as source:
-        for line, text in enumerate(source, start=1):
-            if text.strip():
-                yield line, event_from_json(text, str(path), line)
+    for line, text in enumerate(lines_of(path), start=1):
+        if text.strip():
+            yield line, event_from_json(text, str(path), line)
 
 
 def event_from_json(text: bytes, file: str, line: int, needs: Collection[str] = REQUIRED) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Who sends to whom in a trace, each pair once."""
+"""The pairs of processes of which one sends to the other in a trace, each once."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -1,4 +1,4 @@
-"""What must hold of a table before anybody may reason about it.
+"""The checks that a table must pass before anything is concluded from it.
 
 Row by row: process, seq and kind are there and known, a send says which message goes to whom, an
 arrival or delivery says which message it is. Across rows: (computation, process, seq) is unique, seq
@@ -36,18 +36,18 @@ def validate_rows(table: pa.Table, place: Place = in_memory) -> None:
     for field in SCHEMA:
         if not field.nullable:
             reason = "is missing; every event needs one"
-            _reject(table, place, pc.is_null(table[field.name]), field.name, reason)
+            _refuse(table, place, pc.is_null(table[field.name]), field.name, reason)
     known = pc.is_in(kind, value_set=pa.array(KINDS))
-    _reject(table, place, pc.invert(known), "kind", f"is none of {', '.join(KINDS)}")
+    _refuse(table, place, pc.invert(known), "kind", f"is none of {', '.join(KINDS)}")
     nameless = pc.and_(pc.not_equal(kind, "internal"), pc.is_null(table["message"]))
     reason = "is missing; give a send and each of its arrivals and deliveries the same value"
-    _reject(table, place, nameless, "message", reason)
+    _refuse(table, place, nameless, "message", reason)
     aimless = pc.and_(pc.equal(kind, "send"), pc.is_null(table["to"]))
-    _reject(table, place, aimless, "to", "is missing; a send lists its destinations")
+    _refuse(table, place, aimless, "to", "is missing; a send lists its destinations")
     for name in ("to", "causes"):
-        _reject(table, place, _holds_null(table[name]), name, "holds a null; leave out what is not known")
+        _refuse(table, place, _holds_null(table[name]), name, "holds a null; leave out what is not known")
     reason = "is below 1; number the events of a process from 1"
-    _reject(table, place, pc.less(table["seq"], 1), "seq", reason)
+    _refuse(table, place, pc.less(table["seq"], 1), "seq", reason)
 
 
 def _validate_names(table: pa.Table, place: Place) -> None:
@@ -103,7 +103,7 @@ def _holds_null(lists: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([rows])
 
 
-def _reject(table: pa.Table, place: Place, bad: pa.ChunkedArray, field: str, reason: str) -> None:
+def _refuse(table: pa.Table, place: Place, bad: pa.ChunkedArray, field: str, reason: str) -> None:
     if table.num_rows and (row := pc.index(bad, True).as_py()) >= 0:
         raise _error(table, place, row, field, reason)
 

@@ -1,6 +1,7 @@
-"""Timestamping protocols for relevant events: one registry, one shape, one file per protocol.
+"""Timestamping protocols for relevant events, one file each, behind one interface (tracker.py).
 
-`Tracker` is for applications: names, bytes, timestamps that compare. Drivers use `create`.
+Applications use `Tracker`, which works with names, bytes and timestamps that can be compared. Drivers use
+`create`, which makes a tracker for process indices.
 """
 
 from .named import Stamp, Tracker, reconstruct

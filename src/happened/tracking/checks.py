@@ -1,4 +1,4 @@
-"""What every tracker refuses, and whose fault it is."""
+"""The inputs that every tracker refuses, and the error that says whether the caller or a peer is at fault."""
 
 from typing import Any
 

@@ -1,52 +1,43 @@
-"""Only what changed since the last message to the same process: Singhal & Kshemkalyani (IPL 43(1), 1992).
+"""Vector clocks that send what changed since the last message to a process: Singhal & Kshemkalyani (1992).
 
-Assumes    as `tracker` says, with FIFO links.
+Assumes    what tracker.py says, with FIFO links.
 Promises   exact vector timestamps; a message carries the entries changed since the last one on its channel.
 Leaves out what the receiver knows from elsewhere: that needs a matrix (see p1).
 Invariant  `_updated` (LU) says at which of our steps each entry last changed, `_last_sent` (LS) at which
            step we last sent to each process; steps count our events of every kind.
 
-The paper takes the own entry for the step, which ticks at every event there. Where only relevant events
-tick, two receipts may share it, so the steps are counted apart.
+The paper uses one's own entry as the number of the step, since it ticks at every event there. Here only
+relevant events tick, two receipts may see the same own entry, and steps are therefore counted apart.
 """
 
 from typing import Any
 
 from ..core.lanes import clock_lanes
 from . import checks, snapshots
-from .piggyback import Piggyback, decode
-from .tracker import Facts, Timestamp
+from .piggyback import Piggyback
+from .process import State, TrackingProcess
+from .tracker import Facts, Protocols, Timestamp
 
 FACTS = Facts(
+    "differential",
     frozenset({"vector"}),
     fifo_links=True,
     bound="n",
     description="what changed since the last message on this channel",
-    paper="Singhal & Kshemkalyani, An efficient implementation of vector clocks",
+    paper="Singhal & Kshemkalyani, An efficient implementation of vector clocks, IPL 43(1), 1992",
 )
 
 
-class Differential:
+class Differential(TrackingProcess):
     def __init__(self, me: int, n: int) -> None:
-        checks.member(me, n)
-        self._me = me
-        self._n = n
-        self._geometry = clock_lanes(n)
+        super().__init__(FACTS.name, me, n, clock_lanes(n))
         self._vector = 0
         self._updated = 0
         self._last_sent = [0] * n
         self._step = 0
 
-    @property
-    def me(self) -> int:
-        return self._me
-
-    @property
-    def n(self) -> int:
-        return self._n
-
     def relevant(self) -> Timestamp:
-        geometry, me = self._geometry, self._me
+        geometry, me = self._geometry, self.me
         seq = geometry.get(self._vector, me) + 1
         checks.countable(max(seq, self._step + 1))
         self._step += 1
@@ -55,7 +46,7 @@ class Differential:
         return Timestamp(me, seq, tuple(geometry.unpack(self._vector)))
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self._me, self._n)
+        checks.peer(to, self.me, self.n)
         checks.countable(self._step + 1)
         geometry = self._geometry
         changed = geometry.at_least(self._updated, geometry.ones * (self._last_sent[to] + 1))
@@ -64,35 +55,28 @@ class Differential:
         return Piggyback(self._geometry, changed >> geometry.shift, self._vector & geometry.spread(changed))
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.arrival(sender, piggyback, self._me, self._geometry)
+        checks.arrival(sender, piggyback, self.me, self._geometry)
         checks.countable(self._step + 1)
         geometry, vector, theirs = self._geometry, self._vector, piggyback.values
         newer = geometry.at_least(vector, theirs) ^ geometry.guards
         if newer:
-            checks.own_value(geometry.get(theirs, self._me), geometry.get(vector, self._me))
+            checks.own_value(geometry.get(theirs, self.me), geometry.get(vector, self.me))
             mask = geometry.spread(newer)
             self._step += 1
             self._vector = vector ^ (vector ^ theirs) & mask
             self._updated = self._updated & ~mask | geometry.ones * self._step & mask
 
-    def decode(self, data: bytes) -> Piggyback:
-        return decode(data, self._geometry)
+    def save(self) -> State:
+        unpack = self._geometry.unpack
+        vectors = {"vector": unpack(self._vector), "updated": unpack(self._updated)}
+        return vectors | {"last_sent": self._last_sent, "step": self._step}
 
-    def snapshot(self) -> bytes:
-        return snapshots.dump(
-            "differential",
-            self._me,
-            self._n,
-            vector=self._geometry.unpack(self._vector),
-            updated=self._geometry.unpack(self._updated),
-            last_sent=self._last_sent,
-            step=self._step,
-        )
+    def load(self, state: State) -> None:
+        vector = snapshots.numbers(state["vector"], self._geometry)
+        updated = snapshots.numbers(state["updated"], self._geometry)
+        last_sent = list(self._geometry.unpack(snapshots.numbers(state["last_sent"], self._geometry)))
+        step = snapshots.number(state["step"])
+        self._vector, self._updated, self._last_sent, self._step = vector, updated, last_sent, step
 
-    def restore(self, data: bytes) -> None:
-        with snapshots.loading(data, "differential", self._me, self._n) as state:
-            vector = snapshots.numbers(state["vector"], self._geometry)
-            updated = snapshots.numbers(state["updated"], self._geometry)
-            last_sent = list(self._geometry.unpack(snapshots.numbers(state["last_sent"], self._geometry)))
-            step = snapshots.number(state["step"])
-            self._vector, self._updated, self._last_sent, self._step = vector, updated, last_sent, step
+
+PROTOCOLS: Protocols = ((FACTS, Differential),)

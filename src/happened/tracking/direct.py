@@ -1,12 +1,12 @@
 """Direct dependencies, one entry per message: Fowler & Zwaenepoel (ICDCS 1990).
 
-Assumes    as `tracker` says, and that a process that has learnt of an event produces one of its own before
+Assumes    what tracker.py says, and that a process that has learnt of an event produces one of its own before
            it sends: asking it to send earlier is a LocalProtocolError. (p2 with b = 1 produces a null
            event instead.) Calling every receipt relevant is enough.
 Promises   dependency vectors from which `reconstruction` gets the exact vectors of all events.
 Leaves out vectors on the fly.
 Invariant  entry k is the last event of k that a message of k itself told us of; `_untold` is whether one
-           of them is newer than our own last event, which could not tell of it.
+           of them arrived after our own last event, so that no event of ours tells of it yet.
 """
 
 from typing import Any
@@ -14,66 +14,56 @@ from typing import Any
 from ..core.errors import LocalProtocolError
 from ..core.lanes import clock_lanes
 from . import checks, snapshots
-from .piggyback import Piggyback, decode
-from .tracker import Facts, Timestamp
+from .piggyback import Piggyback
+from .process import State, TrackingProcess
+from .tracker import Facts, Protocols, Timestamp
 
 FACTS = Facts(
+    "direct",
     frozenset({"dependencies"}),
     fifo_links=False,
     bound="1",
     description="the sender's own last event; needs an event between hearing news and sending",
-    paper="Fowler & Zwaenepoel, Causal distributed breakpoints",
+    paper="Fowler & Zwaenepoel, Causal distributed breakpoints, ICDCS 10, 1990",
 )
 
 
-class Direct:
+class Direct(TrackingProcess):
     def __init__(self, me: int, n: int) -> None:
-        checks.member(me, n)
-        self._me = me
-        self._n = n
-        self._geometry = clock_lanes(n)
+        super().__init__(FACTS.name, me, n, clock_lanes(n))
         self._vector = [0] * n
         self._untold = False
 
-    @property
-    def me(self) -> int:
-        return self._me
-
-    @property
-    def n(self) -> int:
-        return self._n
-
     def relevant(self) -> Timestamp:
-        seq = self._vector[self._me] + 1
+        seq = self._vector[self.me] + 1
         checks.countable(seq)
-        self._vector[self._me] = seq
+        self._vector[self.me] = seq
         self._untold = False
-        return Timestamp(self._me, seq, dependencies=tuple(self._vector))
+        return Timestamp(self.me, seq, dependencies=tuple(self._vector))
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self._me, self._n)
+        checks.peer(to, self.me, self.n)
         if self._untold:
             raise LocalProtocolError(
-                f"process {self._me} has heard of an event since its own last one: produce a relevant event "
+                f"process {self.me} has heard of an event since its own last one: produce a relevant event "
                 "before sending, or use p2, which produces one where it is needed"
             )
-        place, seq = self._geometry.width * self._me, self._vector[self._me]
+        place, seq = self._geometry.width * self.me, self._vector[self.me]
         return Piggyback(self._geometry, 1 << place if seq else 0, seq << place)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.arrival(sender, piggyback, self._me, self._geometry)
+        checks.arrival(sender, piggyback, self.me, self._geometry)
         told = self._geometry.get(piggyback.values, sender)
         if told > self._vector[sender]:
             self._vector[sender] = told
             self._untold = True
 
-    def decode(self, data: bytes) -> Piggyback:
-        return decode(data, self._geometry)
+    def save(self) -> State:
+        return {"vector": self._vector, "untold": self._untold}
 
-    def snapshot(self) -> bytes:
-        return snapshots.dump("direct", self._me, self._n, vector=self._vector, untold=self._untold)
+    def load(self, state: State) -> None:
+        vector = list(self._geometry.unpack(snapshots.numbers(state["vector"], self._geometry)))
+        self._vector, self._untold = vector, bool(state["untold"])
 
-    def restore(self, data: bytes) -> None:
-        with snapshots.loading(data, "direct", self._me, self._n) as state:
-            vector = list(self._geometry.unpack(snapshots.numbers(state["vector"], self._geometry)))
-            self._vector, self._untold = vector, bool(state["untold"])
+
+PROTOCOLS: Protocols = ((FACTS, Direct),)

@@ -1,8 +1,8 @@
-"""A vector that only grows, and what each process is known to know of it: the heart of P1, P2 and P3-reduced.
+"""A vector that only grows, and which process is known to have which entry: what P1, P2 and P3-reduced share.
 
-Hélary, Melideo & Raynal's boolean matrix M_i, by columns: lane k of `lacking` is the set of processes l
-with M_i[l, k] = 0, those that may lack the present value of entry k. A message to l carries exactly the
-entries whose column has l in it.
+This is the boolean matrix M_i of Hélary, Melideo & Raynal (2000), kept by columns: lane k of `lacking` is the
+set of processes l with M_i[l, k] = 0, those that may lack the present value of entry k. A message to l
+carries exactly the entries whose column has l in it.
 
 Assumes    values of an entry are totally ordered and merged by maximum, whatever they stand for.
 Invariant  if l is not in column k, then l has had our present value of entry k, or a newer one, in its
@@ -33,32 +33,33 @@ class Knowledge:
         "_everyone_else",
         "_fifo",
         "_fresh",
-        "_geometry",
         "_guards",
-        "_me",
-        "_n",
         "_ones",
         "_own_bits",
         "_own_guard",
         "_owners",
         "_owners_know",
-        "_primed",
         "_shift",
+        "geometry",
         "lacking",
+        "me",
+        "n",
+        "primed",
         "sent",
         "vector",
     )
 
     def __init__(self, me: int, n: int, *, primed: bool, fifo: bool, owners_know: bool) -> None:
-        self._me = me
-        self._n = n
-        self._primed = primed
+        checks.member(me, n)
+        self.me = me
+        self.n = n
+        self.primed = primed
         self._fifo = fifo
         self._owners_know = owners_know
-        self._geometry = geometry = lanes(n)
+        self.geometry = geometry = lanes(n)
         self._everyone_else = geometry.members ^ 1 << me
         self._owners = sum(1 << geometry.width * k + k for k in range(n))  # lane k: the set {k}
-        # The columns of values nobody but us, and their owner if it always knows, is known to have.
+        # The columns of a new value: everybody else may lack it, but for its owner where owners always know.
         self._fresh = geometry.ones * self._everyone_else & ~(self._owners if owners_know else 0)
         self._guards, self._ones, self._shift = geometry.guards, geometry.ones, geometry.shift
         self._own_guard = 1 << geometry.width * me + geometry.shift
@@ -68,27 +69,27 @@ class Knowledge:
         self.sent = 0
 
     def own(self) -> int:
-        return self._geometry.get(self.vector, self._me)
+        return self.geometry.get(self.vector, self.me)
 
     def set_own(self, value: int) -> None:
-        """Entry `me` gets a value nobody else can know."""
-        self.vector = self._geometry.put(self.vector, self._me, value)
+        """Give entry `me` a value that nobody else can know."""
+        self.vector = self.geometry.put(self.vector, self.me, value)
 
     def everyone_lacks_own(self) -> None:
-        place = self._geometry.width * self._me
+        place = self.geometry.width * self.me
         self.lacking |= self._everyone_else << place
         if self._fifo:
-            self.sent &= ~(self._geometry.value << place)
+            self.sent &= ~(self.geometry.value << place)
 
     def everyone_lacks_only_own(self) -> None:
         self.lacking = 0
         self.everyone_lacks_own()
 
     def raise_entries(self, lowest: int) -> None:
-        """The entries of these lanes (bit 0 each) go up by one, which nobody else can know."""
-        mask = (lowest << self._geometry.shift) - lowest
+        """Raise the entries of these lanes (bit 0 each) by one; nobody else can know the new values."""
+        mask = (lowest << self.geometry.shift) - lowest
         self.vector += lowest
-        self.lacking = self.lacking & ~mask | self._geometry.ones * self._everyone_else & mask
+        self.lacking = self.lacking & ~mask | self.geometry.ones * self._everyone_else & mask
         self.sent &= ~mask
 
     def due(self, to: int) -> int:
@@ -98,11 +99,11 @@ class Knowledge:
             lacking ^= lacking & self.sent
         return lacking >> to & self._ones
 
-    # `on_send` and `on_receive` are what a tracker does most: they call nothing where all is well.
+    # `on_send` and `on_receive` are a tracker's inner loop: for valid input they call no other function.
 
     def on_send(self, to: int) -> Piggyback:
-        if to == self._me or not 0 <= to < self._n:
-            checks.peer(to, self._me, self._n)
+        if to == self.me or not 0 <= to < self.n:
+            checks.peer(to, self.me, self.n)
         lacking = self.lacking
         if self._fifo:
             lacking ^= lacking & self.sent
@@ -110,19 +111,19 @@ class Knowledge:
         if self._fifo:
             self.sent |= due << to
         mask = (due << self._shift) - due
-        columns = self.lacking & mask if self._primed else None
-        return Piggyback(self._geometry, due, self.vector & mask, columns)
+        columns = self.lacking & mask if self.primed else None
+        return Piggyback(self.geometry, due, self.vector & mask, columns)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        """Rule R3, or R3′ with columns."""
+        """Take in a piggyback by rule R3, or by R3′ where it has columns."""
         if (
             type(piggyback) is not Piggyback
-            or piggyback.geometry is not self._geometry
-            or (piggyback.columns is None) is self._primed
-            or sender == self._me
-            or not 0 <= sender < self._n
+            or piggyback.geometry is not self.geometry
+            or (piggyback.columns is None) is self.primed
+            or sender == self.me
+            or not 0 <= sender < self.n
         ):
-            checks.arrival(sender, piggyback, self._me, self._geometry, self._primed)
+            checks.arrival(sender, piggyback, self.me, self.geometry, self.primed)
         values: int = piggyback.values
         theirs: int | None = piggyback.columns
         guards, shift = self._guards, self._shift
@@ -133,7 +134,7 @@ class Knowledge:
                 raise RemoteProtocolError(f"the columns from {sender} say that it lacks its own values")
             if newer & self._own_guard:
                 # Where owners need not know, an event of ours (odd) may have got a successor (even).
-                checks.own_value(self._geometry.get(values, self._me), self._largest_own())
+                checks.own_value(self.geometry.get(values, self.me), self._largest_own())
             lowest = newer >> shift
             mask = newer - lowest
             self.vector = vector = vector ^ (vector ^ values) & mask
@@ -156,7 +157,7 @@ class Knowledge:
         return own if self._owners_know else own + (own & 1)
 
     def to_json(self) -> dict[str, Any]:
-        geometry = self._geometry
+        geometry = self.geometry
         return {
             "vector": geometry.unpack(self.vector),
             "lacking": snapshots.sets_to_json(self.lacking, geometry),
@@ -164,9 +165,9 @@ class Knowledge:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        geometry = self._geometry
+        geometry = self.geometry
         vector = snapshots.numbers(state["vector"], geometry)
         lacking, sent = snapshots.sets(state["lacking"], geometry), snapshots.sets(state["sent"], geometry)
-        if lacking >> self._me & geometry.ones:
+        if lacking >> self.me & geometry.ones:
             raise ValueError("a process lacks nothing of its own vector")
         self.vector, self.lacking, self.sent = vector, lacking, sent

@@ -1,6 +1,6 @@
 """Scalar time, after Lamport (CACM 21(7), 1978), ticking at relevant events only.
 
-Assumes    as `tracker` says.
+Assumes    what tracker.py says.
 Promises   e before f implies scalar(e) < scalar(f); scalar(e) is the length of the longest causal chain of
            relevant events that ends in e.
 Leaves out the converse: of two events with different scalars, the smaller may be concurrent.
@@ -11,56 +11,46 @@ from typing import Any
 
 from ..core.lanes import clock_lanes
 from . import checks, snapshots
-from .piggyback import Piggyback, decode
-from .tracker import Facts, Timestamp
+from .piggyback import Piggyback
+from .process import State, TrackingProcess
+from .tracker import Facts, Protocols, Timestamp
 
 FACTS = Facts(
+    "lamport",
     frozenset({"scalar"}),
     fifo_links=False,
     bound="1",
     description="one number that respects causality and cannot prove it",
-    paper="Lamport, Time, clocks, and the ordering of events in a distributed system",
+    paper="Lamport, Time, clocks, and the ordering of events in a distributed system, CACM 21(7), 1978",
 )
 
 
-class Lamport:
+class Lamport(TrackingProcess):
     def __init__(self, me: int, n: int) -> None:
-        checks.member(me, n)
-        self._me = me
-        self._n = n
-        self._geometry = clock_lanes(n)
+        super().__init__(FACTS.name, me, n, clock_lanes(n))
         self._time = 0
         self._seq = 0
-
-    @property
-    def me(self) -> int:
-        return self._me
-
-    @property
-    def n(self) -> int:
-        return self._n
 
     def relevant(self) -> Timestamp:
         checks.countable(self._time + 1)
         self._time += 1
         self._seq += 1
-        return Timestamp(self._me, self._seq, scalar=self._time)
+        return Timestamp(self.me, self._seq, scalar=self._time)
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self._me, self._n)
-        place = self._geometry.width * self._me
+        checks.peer(to, self.me, self.n)
+        place = self._geometry.width * self.me
         return Piggyback(self._geometry, 1 << place, self._time << place)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.arrival(sender, piggyback, self._me, self._geometry)
+        checks.arrival(sender, piggyback, self.me, self._geometry)
         self._time = max(self._time, self._geometry.get(piggyback.values, sender))
 
-    def decode(self, data: bytes) -> Piggyback:
-        return decode(data, self._geometry)
+    def save(self) -> State:
+        return {"time": self._time, "seq": self._seq}
 
-    def snapshot(self) -> bytes:
-        return snapshots.dump("lamport", self._me, self._n, time=self._time, seq=self._seq)
+    def load(self, state: State) -> None:
+        self._time, self._seq = snapshots.number(state["time"]), snapshots.number(state["seq"])
 
-    def restore(self, data: bytes) -> None:
-        with snapshots.loading(data, "lamport", self._me, self._n) as state:
-            self._time, self._seq = snapshots.number(state["time"]), snapshots.number(state["seq"])
+
+PROTOCOLS: Protocols = ((FACTS, Lamport),)

@@ -1,6 +1,6 @@
 """Matrix clocks, after Wuu & Bernstein (PODC 1984): what everybody knows of everybody.
 
-Assumes    as `tracker` says.
+Assumes    what tracker.py says.
 Promises   exact vector timestamps, and for every process a lower bound of what it has heard of: an event
            that all rows count is known everywhere, and may be forgotten.
 Leaves out any reduction: every message carries n × n entries.
@@ -14,14 +14,16 @@ from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT, clock_lanes
 from . import checks, snapshots
 from .piggyback import WIDTH_BITS, BitReader, BitWriter
-from .tracker import Facts, Timestamp
+from .process import State, TrackingProcess
+from .tracker import Facts, Protocols, Timestamp
 
 FACTS = Facts(
+    "matrix",
     frozenset({"vector"}),
     fifo_links=False,
     bound="n²",
     description="what every process knows of every process, so that logs can be cut",
-    paper="Wuu & Bernstein, Efficient solutions to the replicated log and dictionary problems",
+    paper="Wuu & Bernstein, Efficient solutions to the replicated log and dictionary problems, PODC 1984",
 )
 
 
@@ -50,53 +52,43 @@ class MatrixPiggyback(NamedTuple):
         return max(max(clock_lanes(self.n).unpack(row)) for row in self.rows).bit_length()
 
 
-class Matrix:
+class Matrix(TrackingProcess):
     def __init__(self, me: int, n: int) -> None:
-        checks.member(me, n)
-        self._me = me
-        self._n = n
+        super().__init__(FACTS.name, me, n, clock_lanes(n))
         self._rows = [0] * n
 
-    @property
-    def me(self) -> int:
-        return self._me
-
-    @property
-    def n(self) -> int:
-        return self._n
-
     def relevant(self) -> Timestamp:
-        geometry = clock_lanes(self._n)
-        seq = geometry.get(self._rows[self._me], self._me) + 1
+        geometry = clock_lanes(self.n)
+        seq = geometry.get(self._rows[self.me], self.me) + 1
         checks.countable(seq)
-        self._rows[self._me] += 1 << geometry.width * self._me
-        return Timestamp(self._me, seq, tuple(geometry.unpack(self._rows[self._me])))
+        self._rows[self.me] += 1 << geometry.width * self.me
+        return Timestamp(self.me, seq, tuple(geometry.unpack(self._rows[self.me])))
 
     def known_by_all(self) -> tuple[int, ...]:
         """Per process, how many of its events everybody is known to know of."""
-        rows = [clock_lanes(self._n).unpack(row) for row in self._rows]
-        return tuple(map(min, *rows)) if self._n > 1 else tuple(rows[0])
+        rows = [clock_lanes(self.n).unpack(row) for row in self._rows]
+        return tuple(map(min, *rows)) if self.n > 1 else tuple(rows[0])
 
     def on_send(self, to: int) -> MatrixPiggyback:
-        checks.peer(to, self._me, self._n)
-        return MatrixPiggyback(self._n, tuple(self._rows))
+        checks.peer(to, self.me, self.n)
+        return MatrixPiggyback(self.n, tuple(self._rows))
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.peer(sender, self._me, self._n)
-        if not isinstance(piggyback, MatrixPiggyback) or piggyback.n != self._n:
-            raise RemoteProtocolError(f"not a matrix of {self._n} processes: {piggyback!r:.100}")
-        geometry, me = clock_lanes(self._n), self._me
+        checks.peer(sender, self.me, self.n)
+        if not isinstance(piggyback, MatrixPiggyback) or piggyback.n != self.n:
+            raise RemoteProtocolError(f"not a matrix of {self.n} processes: {piggyback!r:.100}")
+        geometry, me = clock_lanes(self.n), self.me
         theirs = piggyback.rows[sender]
         for row in piggyback.rows:
             if geometry.at_least(theirs, row) != geometry.guards:
                 raise RemoteProtocolError(f"{sender} knows that others know more than it does")
         checks.own_value(geometry.get(theirs, me), geometry.get(self._rows[me], me))
-        rows = [_join(ours, row, self._n) for ours, row in zip(self._rows, piggyback.rows, strict=True)]
-        rows[me] = _join(self._rows[me], theirs, self._n)
+        rows = [_join(ours, row, self.n) for ours, row in zip(self._rows, piggyback.rows, strict=True)]
+        rows[me] = _join(self._rows[me], theirs, self.n)
         self._rows = rows
 
     def decode(self, data: bytes) -> MatrixPiggyback:
-        reader, n = BitReader(data), self._n
+        reader, n = BitReader(data), self.n
         width = reader.read(WIDTH_BITS)
         rows = [[reader.read(width) for _ in range(n)] for _ in range(n)]
         reader.finish()
@@ -104,19 +96,20 @@ class Matrix:
             raise RemoteProtocolError("a matrix holds a value that no count reaches")
         return MatrixPiggyback(n, tuple(clock_lanes(n).pack(row) for row in rows))
 
-    def snapshot(self) -> bytes:
-        rows = [clock_lanes(self._n).unpack(row) for row in self._rows]
-        return snapshots.dump("matrix", self._me, self._n, rows=rows)
+    def save(self) -> State:
+        return {"rows": [self._geometry.unpack(row) for row in self._rows]}
 
-    def restore(self, data: bytes) -> None:
-        with snapshots.loading(data, "matrix", self._me, self._n) as state:
-            rows = [snapshots.numbers(row, clock_lanes(self._n)) for row in state["rows"]]
-            if len(rows) != self._n:
-                raise ValueError(f"{len(rows)} rows")
-            self._rows = rows
+    def load(self, state: State) -> None:
+        rows = [snapshots.numbers(row, self._geometry) for row in state["rows"]]
+        if len(rows) != self.n:
+            raise ValueError(f"{len(rows)} rows")
+        self._rows = rows
 
 
 def _join(a: int, b: int, n: int) -> int:
     geometry = clock_lanes(n)
     newer = geometry.at_least(a, b) ^ geometry.guards
     return a ^ (a ^ b) & geometry.spread(newer)
+
+
+PROTOCOLS: Protocols = ((FACTS, Matrix),)

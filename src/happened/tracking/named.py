@@ -38,7 +38,7 @@ class Stamp:
     null: bool = False
 
     def compare(self, other: "Stamp") -> Causality:
-        """How this event stands to `other`, of the same computation."""
+        """Whether this event is before, after, concurrent with or equal to another of the computation."""
         if (self.process, self.seq) == (other.process, other.seq):
             return Causality.EQUAL
         # e happened before f iff f's past counts e: one look at each vector.
@@ -82,7 +82,7 @@ class Stamp:
 
     @classmethod
     def from_json(cls, value: Any) -> "Stamp":
-        """The stamp `to_json` made this of; RemoteProtocolError for anything else."""
+        """The stamp that `to_json` turned into this document; anything else is a RemoteProtocolError."""
         try:
             predecessors = value.get("predecessors")
             stamp = cls(
@@ -120,22 +120,22 @@ class Tracker:
         self._null_events: list[Stamp] = []
 
     def relevant(self) -> Stamp:
-        """A relevant event happens here and now."""
+        """Record a relevant event of this process and return its stamp."""
         return named(self._machine.relevant(), self._roster)
 
     def send(self, to: str) -> bytes:
-        """What a message to `to` must carry. The protocol may produce a null event first: `null_events`."""
+        """The bytes that a message to `to` must carry; the protocol may record a null event first."""
         piggyback = self._machine.on_send(self._roster.index(to))
         if piggyback.forced is not None:
             self._null_events.append(named(piggyback.forced, self._roster))
         return piggyback.encode()
 
     def receive(self, sender: str, carried: bytes) -> None:
-        """A message of `sender` is delivered that carried this."""
+        """Take in the bytes that a delivered message of `sender` carried."""
         self._machine.on_receive(self._roster.index(sender), self._machine.decode(carried))
 
     def null_events(self) -> list[Stamp]:
-        """The null events since this was last asked."""
+        """The stamps of the null events that were recorded since the last call."""
         events, self._null_events = self._null_events, []
         return events
 

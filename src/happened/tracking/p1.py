@@ -1,6 +1,6 @@
 """Vector clocks with fewer than n entries per message: P1 and P1′ of Hélary, Melideo & Raynal (2000).
 
-Assumes    as `tracker` says; `fifo` needs FIFO links.
+Assumes    what tracker.py says; `fifo` needs FIFO links.
 Promises   exact vector timestamps; a message carries entry k only if its receiver may lack it.
 Leaves out a bound: a message may have to carry all n entries (see p2).
 Invariant  entry k is the number of k's relevant events in our causal past; who lacks what is `Knowledge`.
@@ -12,44 +12,26 @@ wrong (0 tells 2 that 1 knows what is still on its way to 1), so `Knowledge` kee
 of our own entry. With FIFO marks it would never be sent twice, so the two exclude each other.
 """
 
-from typing import Any
+from functools import partial
 
 from ..core.errors import LocalProtocolError
-from ..core.lanes import lanes
-from . import checks, snapshots
+from . import checks
 from .knowledge import Knowledge
-from .piggyback import Piggyback, decode
-from .tracker import Facts, Timestamp
+from .process import KnowingProcess
+from .tracker import Facts, Protocols, Timestamp
 
-PAPER = "Hélary, Melideo & Raynal, Tracking causality in distributed systems: a suite of efficient protocols"
-
-
-def facts(what: str, *, fifo: bool = False) -> Facts:
-    return Facts(frozenset({"vector"}), fifo, "n", what, PAPER)
+PAPER = "Hélary, Melideo & Raynal, Tracking causality: a suite of efficient protocols, SIROCCO 2000"
 
 
-class ReducedVector:
+class ReducedVector(KnowingProcess):
     def __init__(
         self, me: int, n: int, *, primed: bool = False, fifo: bool = False, reset_once: bool = False
     ) -> None:
-        checks.member(me, n)
         if fifo and reset_once:
             raise LocalProtocolError("with FIFO marks the own column must be reset at every event")
-        self._me = me
-        self._n = n
-        self._geometry = lanes(n)
-        self._primed = primed
+        knowledge = Knowledge(me, n, primed=primed, fifo=fifo, owners_know=True)
+        super().__init__("p1" + "-prime" * primed + "-fifo" * fifo + "-once" * reset_once, knowledge)
         self._reset_once = reset_once
-        self._name = "p1" + "-prime" * primed + "-fifo" * fifo + "-once" * reset_once
-        self._knowledge = Knowledge(me, n, primed=primed, fifo=fifo, owners_know=True)
-
-    @property
-    def me(self) -> int:
-        return self._me
-
-    @property
-    def n(self) -> int:
-        return self._n
 
     def relevant(self) -> Timestamp:
         knowledge = self._knowledge
@@ -58,20 +40,24 @@ class ReducedVector:
         knowledge.set_own(seq)
         if seq == 1 or not self._reset_once:
             knowledge.everyone_lacks_own()
-        return Timestamp(self._me, seq, tuple(self._geometry.unpack(knowledge.vector)))
+        return Timestamp(self.me, seq, tuple(self._geometry.unpack(knowledge.vector)))
 
-    def on_send(self, to: int) -> Piggyback:
-        return self._knowledge.on_send(to)
 
-    def on_receive(self, sender: int, piggyback: Any) -> None:
-        self._knowledge.on_receive(sender, piggyback)
+def _facts(name: str, what: str, *, fifo: bool = False) -> Facts:
+    return Facts(name, frozenset({"vector"}), fifo, "n", what, PAPER)
 
-    def decode(self, data: bytes) -> Piggyback:
-        return decode(data, self._geometry, columns=self._primed)
 
-    def snapshot(self) -> bytes:
-        return snapshots.dump(self._name, self._me, self._n, **self._knowledge.to_json())
-
-    def restore(self, data: bytes) -> None:
-        with snapshots.loading(data, self._name, self._me, self._n) as state:
-            self._knowledge.restore(state)
+PROTOCOLS: Protocols = (
+    (_facts("p1", "vectors without what the receiver is known to know"), ReducedVector),
+    (_facts("p1-once", "p1 with footnote 2's shortcut"), partial(ReducedVector, reset_once=True)),
+    (_facts("p1-prime", "p1 that also tells who knows what"), partial(ReducedVector, primed=True)),
+    (
+        _facts("p1-prime-once", "p1-prime with footnote 2's shortcut"),
+        partial(ReducedVector, primed=True, reset_once=True),
+    ),
+    (_facts("p1-fifo", "p1 without what is on its way", fifo=True), partial(ReducedVector, fifo=True)),
+    (
+        _facts("p1-prime-fifo", "p1-prime without what is on its way", fifo=True),
+        partial(ReducedVector, primed=True, fifo=True),
+    ),
+)

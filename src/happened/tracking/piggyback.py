@@ -24,7 +24,7 @@ HEAD_BITS = FORM_BITS + FLAG_BITS + WIDTH_BITS
 
 
 class Piggyback(NamedTuple):
-    """Entries of a packed vector; `columns` holds, for the primed protocols, a set of processes for each."""
+    """Some entries of a packed vector; in the primed protocols, each with a set of processes (`columns`)."""
 
     geometry: Lanes
     present: int  # bit 0 of lane k is one: entry k is carried
@@ -78,7 +78,7 @@ class Piggyback(NamedTuple):
 
 
 def decode(data: bytes, geometry: Lanes, *, columns: bool = False) -> Piggyback:
-    """The piggyback in these lanes that the bytes encode; RemoteProtocolError if they encode none."""
+    """The piggyback that the bytes encode, in these lanes; RemoteProtocolError if they encode none."""
     reader, n = BitReader(data), geometry.n
     form = reader.read(FORM_BITS)
     if reader.read(FLAG_BITS) != columns:
@@ -145,7 +145,7 @@ class BitWriter:
 
 
 class BitReader:
-    """Takes numbers off bytes that a peer sent; whatever is wrong is a RemoteProtocolError."""
+    """Reads numbers off the bytes that a peer sent; whatever is wrong with them is a RemoteProtocolError."""
 
     def __init__(self, data: bytes) -> None:
         self._bits = int.from_bytes(data, "little")

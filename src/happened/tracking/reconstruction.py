@@ -2,7 +2,7 @@
 
 In      the dependency vectors of *all* relevant events of a computation, null events included, in any order.
 Out     their vectors, in the same numbering: counts include null events, until `renumbered` says otherwise.
-Cost    events × n × n: one join for each entry of each event. The scale of one machine; Spark has its own.
+Cost    events × n × n: one join for each entry of each event. For one machine; spark/rebuild.py is for more.
 
 An event's vector is the maximum of the dependency vectors of its causal past, itself included. The paper
 iterates to it event by event. Dependencies are acyclic and a process's events are a chain, so joining
@@ -62,7 +62,7 @@ def _causes(event: EventId, named: Mapping[EventId, Sequence[int]]) -> list[Even
 def renumbered(
     timestamps: Iterable[Timestamp], found: Mapping[EventId, tuple[int, ...]]
 ) -> dict[EventId, tuple[int, ...]]:
-    """The vectors of the application's own events, as if null events had never been."""
+    """The vectors of the application's own events, counted as if there were no null events."""
     null = {(t.process, t.seq) for t in timestamps if t.null}
     n = len(next(iter(found.values()), ()))
     own = [[0] for _ in range(n)]  # per process and seq, how many events up to there are not null

@@ -1,7 +1,7 @@
-"""A tracker's state as JSON: written the same way for all, and read without trusting it.
+"""A tracker's state as JSON, written the same way by all trackers, and checked when it is read.
 
 A snapshot names its protocol, version, process and options; one that is not this tracker's is refused.
-Numbers and sets beyond what a lane holds never get in.
+Numbers and sets that do not fit into a lane are refused.
 """
 
 import json
@@ -22,7 +22,7 @@ def dump(protocol: str, me: int, n: int, **state: Any) -> bytes:
 
 @contextmanager
 def loading(data: bytes, protocol: str, me: int, n: int, **options: Any) -> Iterator[dict[str, Any]]:
-    """The state in a snapshot; whatever goes wrong in reading it is a LocalProtocolError."""
+    """Read the state in a snapshot; whatever is wrong with it becomes a LocalProtocolError."""
     expected = {"protocol": protocol, "version": VERSION, "me": me, "n": n, **options}
     try:
         state = json.loads(data)

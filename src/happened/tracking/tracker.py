@@ -14,6 +14,7 @@ Promises   what a timestamp tells is exact: of *every* relevant event in its cau
 Leaves out what a protocol does not know: the timestamp then says None, never a guess.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,6 +26,7 @@ EventId = tuple[int, int]
 class Facts:
     """What a user must know before choosing a protocol."""
 
+    name: str
     tells: frozenset[str]  # out of "scalar", "dependencies", "vector", "predecessors"
     fifo_links: bool  # whether it needs reliable links that keep the order of each sender
     bound: str  # the most event identifiers a message carries, over n processes
@@ -66,7 +68,7 @@ class Piggybacked(Protocol):
 
     @property
     def forced(self) -> Timestamp | None:
-        """The null event its sender had to produce just before sending; not carried."""
+        """The null event that its sender had to record just before sending; it is not part of the bytes."""
 
     def encode(self) -> bytes: ...
 
@@ -78,19 +80,23 @@ class Machine(Protocol):
     def n(self) -> int: ...
 
     def relevant(self) -> Timestamp:
-        """The application produces a relevant event."""
+        """Record a relevant event of the application and return its timestamp."""
 
     def on_send(self, to: int) -> Piggybacked:
-        """The application sends a message to `to`: what the message has to carry."""
+        """What the message that the application now sends to `to` has to carry."""
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        """The application gets a message of `sender` that carried this; copies and late ones are normal."""
+        """Take in what a message of `sender` carried; duplicates and late messages are normal input."""
 
     def decode(self, data: bytes) -> Any:
-        """The piggyback that `encode` made these bytes of; RemoteProtocolError for any other bytes."""
+        """The piggyback that these bytes encode; bytes that encode none are a RemoteProtocolError."""
 
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""
 
     def restore(self, data: bytes) -> None:
         """Replace this machine's state by a snapshot of the same protocol, process and options."""
+
+
+Protocols = tuple[tuple[Facts, Callable[..., Machine]], ...]
+"""What a protocol's file declares: each of its forms, and what makes a machine of it."""

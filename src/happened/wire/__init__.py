@@ -5,99 +5,76 @@ its control information, its payload. Decoding hostile bytes raises RemoteProtoc
 in time and memory linear in the bytes given, but for a bound of its own (and, for the log of a message, in
 the square of the number of processes it declares): sets may come to `primitives.EXPANDED` bytes a frame.
 
-One file per protocol; each has MESSAGES (the types it encodes), `encode(messages of one multicast)` and
-`decode(reader, max_processes)`, which takes the payload too.
+A codec is a module that a protocol's facts name (`Facts.wire`), with
+
+    MESSAGES                             the types it encodes
+    encode(messages of one multicast)    their address and control information
+    decode(reader, max_processes)        a message; it takes the payload too
+    decode_plain(data, start, end, max_processes)    optional: a short way for usual frames, None for others
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from types import ModuleType
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
-from . import (
-    acknowledged,
-    bss,
-    bss_groups,
-    cbcast,
-    chain_two,
-    flooding,
-    histories,
-    incomplete,
-    kim,
-    ks,
-    phased,
-    prs,
-    pruning,
-    psync,
-    rst,
-    sequencer,
-    serialized_broadcast,
-    serialized_multicast,
-    ses,
-    three_phase,
-    topological,
-    zoned_ks,
-)
+from ..ordering import declared
 from .primitives import Encoded, Reader, write_number
 
 __all__ = [
-    "MANY_PROCESSES",
     "MAX_FRAME",
-    "MAX_PROCESSES",
     "VERSION",
     "control_size",
     "control_sizes",
     "decode",
     "encode",
     "encode_multicast",
-    "most_processes",
 ]
 
 VERSION = 1
 
-# Numbers are part of the format: never reused, never changed.
-CODECS: dict[int, ModuleType] = {
-    ks.NUMBER: ks,
-    10: pruning,
-    11: rst,
-    12: prs,
-    13: ses,
-    14: bss,
-    15: bss_groups,
-    16: kim,
-    17: chain_two,
-    18: serialized_broadcast,
-    19: serialized_multicast,
-    30: acknowledged,
-    31: cbcast,
-    32: psync,
-    33: phased,
-    34: flooding,
-    35: sequencer,
-    36: three_phase,
-    60: histories,
-    61: topological,
-    70: zoned_ks,
-    71: incomplete,
-}
-_NUMBER_OF = {message: number for number, codec in CODECS.items() for message in codec.MESSAGES}
-
 MAX_FRAME = 16 << 20
 """Bytes; a longer frame is refused when its length is read."""
 
-MAX_PROCESSES = 1024
-"""Of a computation whose messages may carry a vector or a row about everybody."""
 
-MANY_PROCESSES = 65_536
-"""Of one whose messages carry entries about the few that matter: zones, separators."""
+class Codec(NamedTuple):
+    messages: tuple[type, ...]
+    encode: Callable[[Sequence[Any]], list[Encoded]]
+    decode: Callable[[Reader, int], Any]
+    decode_plain: Callable[[bytes, int, int, int], Any] | None
+    most_processes: int
 
-_LOCAL = {60: "histories", 61: "topological", 70: "zoned-ks"}
+
+_codecs: dict[int, Codec] = {}
+_number_of: dict[type, int] = {}
 
 
-def most_processes(protocol: str) -> int:
-    """How many processes the messages of an ordering protocol can tell apart."""
-    return MANY_PROCESSES if protocol in _LOCAL.values() else MAX_PROCESSES
+def codecs() -> dict[int, Codec]:
+    """Every codec by the number of its frames, of protocols that were registered since too."""
+    for facts in declared():
+        if facts.wire is not None and facts.wire.number not in _codecs:
+            module = import_module(facts.wire.codec)
+            plain = getattr(module, "decode_plain", None)
+            codec = Codec(tuple(module.MESSAGES), module.encode, module.decode, plain, facts.most_processes)
+            _codecs[facts.wire.number] = codec
+            _number_of.update(dict.fromkeys(codec.messages, facts.wire.number))
+    return _codecs
+
+
+def _codec(number: int) -> Codec:
+    codec = _codecs.get(number) or codecs().get(number)
+    if codec is None:
+        raise RemoteProtocolError(f"frame of an unknown protocol, number {number}")
+    return codec
+
+
+def _number(kind: type) -> int:
+    if kind not in _number_of:
+        codecs()
+    if kind not in _number_of:
+        raise LocalProtocolError(f"no wire format for {kind.__name__}")
+    return _number_of[kind]
 
 
 def encode(message: Any) -> bytes:
@@ -113,7 +90,7 @@ def encode_multicast(messages: Sequence[Any]) -> list[bytes]:
         length = len(address) + len(control) + len(payload)
         if length > MAX_FRAME:
             raise LocalProtocolError(f"a frame of {length} bytes exceeds the limit of {MAX_FRAME}")
-        frames.append(b"".join((_head(_NUMBER_OF[type(message)], length), address, control, payload)))
+        frames.append(b"".join((_head(_number_of[type(message)], length), address, control, payload)))
     return frames
 
 
@@ -138,11 +115,9 @@ def _parts(messages: Sequence[Any]) -> list[Encoded]:
     if not messages:
         return []
     kinds = {type(message) for message in messages}
-    unknown = kinds - _NUMBER_OF.keys()
-    if unknown:
-        raise LocalProtocolError(f"no wire format for {', '.join(kind.__name__ for kind in unknown)}")
+    numbers = {_number(kind) for kind in kinds}
     if len(kinds) == 1:
-        return list(CODECS[_NUMBER_OF[kinds.pop()]].encode(messages))
+        return list(_codecs[numbers.pop()].encode(messages))
     return [parts for message in messages for parts in _parts([message])]
 
 
@@ -151,37 +126,35 @@ def decode(data: bytes, *, max_processes: int | None = None, max_frame: int = MA
 
     `max_processes` is the protocol's own unless given.
     """
-    usual = _decode_usual(data, max_processes or MAX_PROCESSES, max_frame)
+    usual = _decode_usual(data, max_processes, max_frame)
     if usual is not None:
         return usual
     reader = Reader(data)
     version, protocol = reader.byte(), reader.byte()
     if version != VERSION:
         raise RemoteProtocolError(f"frame of version {version}; this is happened's wire version {VERSION}")
-    if protocol not in CODECS:
-        raise RemoteProtocolError(f"frame of an unknown protocol, number {protocol}")
+    codec = _codec(protocol)
     length = reader.number(max_frame + 1)
     if length > reader.left:
         raise RemoteProtocolError(f"a frame of {length} bytes is announced and {reader.left} are there")
     end = reader.end_after(length)
-    if max_processes is None:
-        max_processes = MANY_PROCESSES if protocol in _LOCAL else MAX_PROCESSES
-    return CODECS[protocol].decode(reader, max_processes), end
+    return codec.decode(reader, max_processes or codec.most_processes), end
 
 
-def _decode_usual(data: bytes, max_processes: int, max_frame: int) -> tuple[Any, int] | None:
-    """The same for a frame of two bytes' length and a protocol that has a short way; None: take the long one.
+def _decode_usual(data: bytes, max_processes: int | None, max_frame: int) -> tuple[Any, int] | None:
+    """The same for a frame of two bytes' length and a codec that has a short way; None: take the long one.
 
     An arrival costs little more than its decoding, and a Reader would be a third of that.
     """
     try:
-        if data[0] != VERSION or data[1] != ks.NUMBER or data[2] < 0x80 or data[3] >= 0x80:
+        if data[0] != VERSION or data[2] < 0x80 or data[3] >= 0x80:
             return None
+        codec = _codecs[data[1]]
         length = data[2] & 0x7F | data[3] << 7
         end = 4 + length
-        if end > len(data) or length > max_frame:
+        if codec.decode_plain is None or end > len(data) or length > max_frame:
             return None
-        message = ks.decode_plain(data, 4, end, max_processes)
-    except IndexError:
+        message = codec.decode_plain(data, 4, end, max_processes or codec.most_processes)
+    except (IndexError, KeyError):
         return None
     return None if message is None else (message, end)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..ordering.causal.bss import BssMessage
-from .envelope import encode_alike, read_only
+from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader
 from .vectors import read_vector, write_vector
 
@@ -20,6 +20,6 @@ def _write_control(out: bytearray, message: BssMessage) -> None:
 
 
 def decode(reader: Reader, max_processes: int) -> BssMessage:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     past = read_vector(reader, address.n, address.clock)
     return BssMessage(*address, past, reader.take(reader.left))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..ordering.causal.bss_groups import GroupsMessage
-from .envelope import encode_alike, read_only
+from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader, write_number
 from .vectors import read_vector, write_vector
 
@@ -28,7 +28,7 @@ def _write_control(out: bytearray, message: GroupsMessage) -> None:
 
 
 def decode(reader: Reader, max_processes: int) -> GroupsMessage:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     count = reader.number(reader.left + 1)  # a vector takes a byte at least
     group = reader.number(count)
     pasts = tuple(read_vector(reader, address.n, address.clock) for _ in range(count))

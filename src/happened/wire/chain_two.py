@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.errors import RemoteProtocolError
 from ..ordering.causal.chain_two import ChainTwoMessage
-from .envelope import read_only, write_address
+from .envelope import read_single_kind_address, write_address
 from .primitives import Encoded, Reader, write_number
 from .vectors import read_vector, write_vector
 
@@ -35,7 +35,7 @@ def _encode_control(message: ChainTwoMessage) -> bytes:
 
 
 def decode(reader: Reader, max_processes: int) -> ChainTwoMessage:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     sender, clock, n, dests = address
     receiver = reader.number(n)
     if not dests >> receiver & 1:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ..ordering.causal.history import Entry
+from ..ordering.causal.extended_history import Entry
 from .primitives import Reader, write_set
 from .rows import read_rows, rows_of, write_rows
 

@@ -51,7 +51,7 @@ def encode_alike(messages: Iterable[Any], write_control: Callable[[bytearray, An
     return encoded
 
 
-def read_only(reader: Reader, max_processes: int) -> Address:
+def read_single_kind_address(reader: Reader, max_processes: int) -> Address:
     """The address in a protocol that has but one kind of message, written as 0."""
     kind = reader.byte()
     if kind:

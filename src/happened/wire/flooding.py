@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..ordering.causal.flooding import FloodingMessage
-from .envelope import encode_alike, read_only
+from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader, write_number
 
 MESSAGES = (FloodingMessage,)
@@ -15,5 +15,5 @@ def encode(messages: Iterable[Any]) -> list[Encoded]:
 
 
 def decode(reader: Reader, max_processes: int) -> FloodingMessage:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     return FloodingMessage(*address, reader.number(address.n), reader.take(reader.left))

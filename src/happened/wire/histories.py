@@ -5,7 +5,7 @@ from typing import Any
 
 from ..ordering.causal.histories import HistoryMessage
 from .entries import read_entries, write_entries
-from .envelope import encode_alike, read_only
+from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader
 
 MESSAGES = (HistoryMessage,)
@@ -20,6 +20,6 @@ def _write_timestamp(out: bytearray, message: HistoryMessage) -> None:
 
 
 def decode(reader: Reader, max_processes: int) -> HistoryMessage:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     entries = read_entries(reader, address.clock, address.n)
     return HistoryMessage(*address, entries, reader.take(reader.left))

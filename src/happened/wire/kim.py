@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..ordering.causal.kim import KimMessage
-from .envelope import encode_alike, read_only
+from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader
 from .vectors import read_vector, write_vector
 
@@ -20,6 +20,6 @@ def _write_control(out: bytearray, message: KimMessage) -> None:
 
 
 def decode(reader: Reader, max_processes: int) -> KimMessage:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     direct = read_vector(reader, address.n, address.clock)
     return KimMessage(*address, direct, reader.take(reader.left))

@@ -29,7 +29,6 @@ from .primitives import (
 )
 from .rows import Row, check_rows, read_rows, rows_of, write_rows
 
-NUMBER = 1
 MESSAGES = (KsMessage,)
 NOBODY = b"\0"
 """The empty set, whatever n is."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..ordering.causal.prs import PrsMessage
-from .envelope import encode_alike, read_only
+from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader
 from .vectors import read_columns, write_columns
 
@@ -20,6 +20,6 @@ def _write_control(out: bytearray, message: PrsMessage) -> None:
 
 
 def decode(reader: Reader, max_processes: int) -> PrsMessage:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     before = read_columns(reader, address.n, address.sender, address.clock)
     return PrsMessage(*address, before, reader.take(reader.left))

@@ -14,7 +14,7 @@ from typing import Any
 from ..core.destinations import pack, unpack
 from ..core.errors import RemoteProtocolError
 from ..ordering.causal.pruning import PruningMessage
-from .envelope import read_only, write_address
+from .envelope import read_single_kind_address, write_address
 from .primitives import Encoded, Reader, write_number, write_set
 from .rows import check_rows, read_rows, rows_of, write_rows
 
@@ -54,7 +54,7 @@ def _encode_dc(message: PruningMessage) -> bytes:
 
 
 def decode(reader: Reader, max_processes: int) -> PruningMessage:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     sender, clock, n, dests = address
     receiver = reader.number(n)
     rows = read_rows(reader, clock, n)

@@ -12,7 +12,7 @@ from ..core.destinations import pack, unpack
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
 from ..ordering.causal.psync import PsyncMessage
-from .envelope import encode_alike, read_only
+from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader, unzigzag, write_number, write_set, zigzag
 
 MESSAGES = (PsyncMessage,)
@@ -29,7 +29,7 @@ def _write_context(out: bytearray, message: PsyncMessage) -> None:
 
 
 def decode(reader: Reader, max_processes: int) -> PsyncMessage:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     context = tuple((s, address.clock - unzigzag(reader.number())) for s in unpack(reader.set(address.n)))
     if not all(0 < clock < CLOCK_LIMIT for _, clock in context):
         raise RemoteProtocolError(f"M({address.sender}, {address.clock}) follows a message without a clock")

@@ -61,7 +61,10 @@ def _read_row(reader: Reader, clock: int, n: int) -> Row:
 
 
 def check_rows(rows: dict[int, Row], dests: int, sender: int) -> None:
-    """Lemmas 1 and 7 of seed 000, and PC2: what no correct log has would break the receiver's own."""
+    """Refuse rows that no correct log has, since merging them would break the receiver's own log.
+
+    The rules are Lemmas 1 and 7 of Kshemkalyani & Singhal (1998), and their constraint PC2.
+    """
     for s, row in rows.items():
         seen = 0
         for i, (t, members) in enumerate(row):

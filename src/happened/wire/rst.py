@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..ordering.causal.rst import RstMessage
-from .envelope import encode_alike, read_only
+from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader
 from .vectors import read_columns, write_columns
 
@@ -20,6 +20,6 @@ def _write_control(out: bytearray, message: RstMessage) -> None:
 
 
 def decode(reader: Reader, max_processes: int) -> RstMessage:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     sent = read_columns(reader, address.n, address.sender, address.clock)
     return RstMessage(*address, sent, reader.take(reader.left))

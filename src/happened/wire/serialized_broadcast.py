@@ -8,9 +8,9 @@ The broadcast before: how far its clock is behind, and whose it was. Lag 0 and n
 from collections.abc import Iterable
 from typing import Any
 
-from ..ordering.causal.chain import NOTHING
+from ..ordering.causal.link_chain import NOTHING
 from ..ordering.causal.serialized_broadcast import SerializedBroadcast
-from .envelope import encode_alike, read_only
+from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader, write_number
 
 MESSAGES = (SerializedBroadcast,)
@@ -28,7 +28,7 @@ def _write_control(out: bytearray, message: SerializedBroadcast) -> None:
 
 
 def decode(reader: Reader, max_processes: int) -> SerializedBroadcast:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     lag = reader.number(address.clock)
     after = (address.clock - lag, reader.number(address.n)) if lag else NOTHING
     return SerializedBroadcast(*address, after, reader.take(reader.left))

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.destinations import pack, unpack
 from ..ordering.causal.serialized_multicast import SerializedMulticast
-from .envelope import encode_alike, read_only
+from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader, write_number, write_set
 
 MESSAGES = (SerializedMulticast,)
@@ -28,7 +28,7 @@ def _write_control(out: bytearray, message: SerializedMulticast) -> None:
 
 
 def decode(reader: Reader, max_processes: int) -> SerializedMulticast:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     latest = []
     for d in unpack(reader.set(address.n)):
         lag = 1 + reader.number(address.clock - 1)

@@ -12,7 +12,7 @@ from ..core.destinations import pack, unpack
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import lanes
 from ..ordering.causal.ses import SesMessage
-from .envelope import encode_alike, read_only
+from .envelope import encode_alike, read_single_kind_address
 from .primitives import Encoded, Reader, write_set
 from .vectors import read_below, read_vector, write_below, write_vector
 
@@ -31,7 +31,7 @@ def _write_control(out: bytearray, message: SesMessage) -> None:
 
 
 def decode(reader: Reader, max_processes: int) -> SesMessage:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     sender, clock, n, _ = address
     time = read_vector(reader, n, clock)
     if lanes(n).get(time, sender) != clock:

@@ -11,7 +11,7 @@ from typing import Any
 from ..core.lanes import CLOCK_LIMIT
 from ..ordering.causal.hop_message import HopMessage
 from .entries import read_entries, write_entries
-from .envelope import encode_alike, read_only, write_numbers
+from .envelope import encode_alike, read_single_kind_address, write_numbers
 from .primitives import Encoded, Reader, write_set
 
 MESSAGES = (HopMessage,)
@@ -38,7 +38,7 @@ def _write_timestamp(out: bytearray, message: HopMessage) -> None:
 
 
 def decode(reader: Reader, max_processes: int) -> HopMessage:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     relay, hop = reader.number(address.n), reader.number(CLOCK_LIMIT)
     onto, watching = reader.set(address.n), reader.set(address.n)
     entries = read_entries(reader, hop, address.n)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..ordering.causal.zoned_ks import ZonedMessage
 from . import ks
-from .envelope import read_only, write_address, write_numbers
+from .envelope import read_single_kind_address, write_address, write_numbers
 from .primitives import Encoded, Reader
 
 MESSAGES = (ZonedMessage,)
@@ -28,6 +28,6 @@ def encode(messages: Iterable[Any]) -> list[Encoded]:
 
 
 def decode(reader: Reader, max_processes: int) -> ZonedMessage:
-    address = read_only(reader, max_processes)
+    address = read_single_kind_address(reader, max_processes)
     relay = reader.number(address.n)
     return ZonedMessage(*address, relay, ks.decode(reader, min(address.n, MAX_ZONE)))

@@ -11,31 +11,37 @@ Invariant  per group of ours, that of its GroupVector; per other group, lane s i
 The paper counts a group's multicasts; here the last one of each member is named by its clock.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ...core.destinations import pack, unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.lanes import lanes
-from ..machine import Effect, Facts, Held, Unit
-from ..parking import Parking, Want
-from ..process import Process, refusal
-from ..snapshots import opened, seal
+from ...core.orders import Order
+from ..facts import BROADCAST, MULTICAST, Facts, Names, Option, WireFormat
+from ..holding import HoldingProcess
+from ..machine import Effect, MessageKey, Unit
+from ..messages import Application
+from ..parking import Want
+from ..process import State, refusal
 from .group_vector import GroupVector
 
 FACTS = Facts(
-    order="causal",
-    casts=frozenset({"broadcast", "multicast"}),
-    fifo_links=False,
+    name="bss-groups",
+    order=Order.CAUSAL,
+    casts=frozenset({BROADCAST, MULTICAST}),
+    joins=False,
+    fixed_groups=True,
+    waits_only_for_past=True,
     description="multicast in fixed, overlapping groups (option `groups`): a vector per group",
     paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
+    wire=WireFormat(15, "happened.wire.bss_groups"),
+    options=(Option("groups", "the members of each group; by default, one group of everybody", Names.SETS),),
 )
 
 
-class GroupsMessage(NamedTuple):
-    """M(sender, clock), the same for the whole group."""
-
+class _Groups(NamedTuple):
     sender: int
     clock: int
     n: int
@@ -44,9 +50,11 @@ class GroupsMessage(NamedTuple):
     pasts: tuple[int, ...]  # per group, lanes: the last multicast of each member before this one
     payload: bytes
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
+
+class GroupsMessage(_Groups, Application):
+    """M(sender, clock), the same for the whole group."""
+
+    __slots__ = ()
 
     def units(self) -> frozenset[Unit]:
         """What the entries of its own group say of its destinations; who is in the others it does not say."""
@@ -61,61 +69,32 @@ class GroupsMessage(NamedTuple):
         return 4 * self.size()[0]
 
 
-class GroupVectors:
-    """One process of the protocol. `groups` are their members; by default, one group of everybody."""
+class GroupVectors(HoldingProcess[GroupsMessage]):
+    """One process of the protocol. A lane of its parking is a group and a sender."""
+
+    facts = FACTS
+    message_type = GroupsMessage
 
     def __init__(self, me: int, n: int, *, groups: Iterable[Iterable[int]] | None = None) -> None:
-        self._process = Process(me, n)
+        super().__init__(me, n)
         self._groups = _checked_groups(n, groups)
         self._ours = {g: GroupVector(me, n) for g, members in enumerate(self._groups) if members >> me & 1}
         self._others = [0] * len(self._groups)  # lanes per group; of our own groups, unused
-        self._parking: Parking[GroupsMessage] = Parking(self._lacks)
 
-    @property
-    def me(self) -> int:
-        return self._process.me
+    def address(self, to: Iterable[int], payload: bytes) -> int:
+        dests = self.destinations(to, payload)
+        self._group_of(dests)
+        return dests
 
-    @property
-    def n(self) -> int:
-        return self._process.n
-
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
-        dests = self._process.destinations(to, payload)
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         group = self._group_of(dests)
-        clock = self._process.next_clock()
         pasts = tuple(self._known(g) for g in range(len(self._groups)))
         message = GroupsMessage(self.me, clock, self.n, dests, group, pasts, payload)
         self._ours[group].send(clock, to_me=bool(dests >> self.me & 1))
         return [Send(d, message) for d in unpack(dests)]
 
-    def receive(self, message: GroupsMessage) -> list[Effect]:
-        self._check(message)
-        vector = self._ours[message.group]
-        since = self._process.arrival()
-        if message.clock <= vector.progress(message.sender) or message in self._parking:
-            return []  # a duplicate made by the network
-        effects: list[Effect] = []
-        for ready in self._parking.admit(message, since):
-            self._learn(ready)
-            progress = self._ours[ready.group].progress(ready.sender)
-            self._parking.reached(self._lane(ready.group, ready.sender), progress)
-            effects.append(self._process.delivery(ready))
-        return effects
-
-    def pending(self) -> list[Held]:
-        return self._parking.pending(self._missing)
-
-    def tick(self) -> int:
-        return self._process.next_clock()
-
-    def join(self, process: int) -> None:
-        raise LocalProtocolError(f"bss-groups has fixed groups among {self.n}: {process} cannot join them")
-
-    def leave(self, process: int) -> None:
-        self._process.leave(process)
-
     def _group_of(self, dests: int) -> int:
-        us, present = 1 << self.me, self._process.present
+        us, present = 1 << self.me, self.present
         for g in self._ours:
             if (self._groups[g] & present) | us == dests | us:
                 return g
@@ -124,57 +103,59 @@ class GroupVectors:
     def _known(self, group: int) -> int:
         return self._ours[group].known if group in self._ours else self._others[group]
 
-    def _lane(self, group: int, sender: int) -> int:
-        return group * self.n + sender
-
-    def _check(self, message: GroupsMessage) -> None:
-        self._process.check(message, GroupsMessage)
+    def checked(self, message: GroupsMessage) -> GroupsMessage:
+        message = super().checked(message)
         if message.n != self.n or len(message.pasts) != len(self._groups):
             raise refusal(message, "comes from a system with other groups")
         for members, past in zip(self._groups, message.pasts, strict=True):
             if any(not members >> s & 1 for s, _ in lanes(self.n).items(past)):
                 raise refusal(message, "names a message to a group by someone outside it")
-            self._process.check_known(message, lanes(self.n).get(past, self.me))
         if message.group not in self._ours or not self._groups[message.group] >> message.sender & 1:
             raise refusal(message, f"is for group {message.group}, which is not ours and its sender's")
         if not self._ours[message.group].is_expected(message.sender, message.clock):
             raise refusal(message, "claims to be ours, and we never sent it to ourselves")
+        return message
 
-    def _lacks(self, message: GroupsMessage) -> Want | None:
+    def told(self, message: GroupsMessage) -> int:
+        vector = lanes(self.n)
+        return max(vector.get(past, self.me) for past in message.pasts)
+
+    def is_duplicate(self, message: GroupsMessage) -> bool:
+        progress = self._ours[message.group].progress(message.sender)
+        return message.clock <= progress or message in self._parking
+
+    def reached(self, message: GroupsMessage) -> Want:
+        group, sender = message.group, message.sender
+        return self._lane(group, sender), self._ours[group].progress(sender)
+
+    def _lane(self, group: int, sender: int) -> int:
+        return group * self.n + sender
+
+    def lacks(self, message: GroupsMessage) -> Want | None:
         for group, vector in self._ours.items():
             want = vector.lacks(message.pasts[group])
             if want is not None:
                 return self._lane(group, want[0]), want[1]
         return None
 
-    def _missing(self, message: GroupsMessage) -> Iterator[tuple[int, int]]:
+    def missing(self, message: GroupsMessage) -> Iterable[MessageKey]:
         for group, vector in self._ours.items():
             yield from vector.missing(message.pasts[group])
 
-    def _learn(self, message: GroupsMessage) -> None:
+    def learn(self, message: GroupsMessage) -> None:
         self._ours[message.group].deliver(message.sender, message.clock)
         for g, past in enumerate(message.pasts):
             if g not in self._ours:
                 self._others[g] = lanes(self.n).maximum(self._others[g], past)
 
-    def snapshot(self) -> bytes:
-        return seal(
-            "bss-groups",
-            process=self._process.state(),
-            groups=self._groups,
-            ours=tuple((g, vector.state()) for g, vector in self._ours.items()),
-            others=tuple(self._others),
-            held=self._parking.state(),
-        )
+    def save(self) -> State:
+        ours = tuple((g, vector.state()) for g, vector in self._ours.items())
+        return {"groups": self._groups, "ours": ours, "others": tuple(self._others)}
 
-    def restore(self, data: bytes) -> None:
-        with opened("bss-groups", data) as state:
-            process = Process.from_state(state["process"])
-            me, n, groups, others = process.me, process.n, state["groups"], list(state["others"])
-            ours = {g: GroupVector.from_state(me, n, vector) for g, vector in state["ours"]}
-            held = [(GroupsMessage(*fields), since) for *fields, since in state["held"]]
-        self._process, self._groups, self._ours, self._others = process, groups, ours, others
-        self._parking.refill(held)
+    def load(self, state: State) -> None:
+        groups, others = state["groups"], list(state["others"])
+        ours = {g: GroupVector.from_state(self.me, self.n, vector) for g, vector in state["ours"]}
+        self._groups, self._ours, self._others = groups, ours, others
 
 
 def _checked_groups(n: int, groups: Iterable[Iterable[int]] | None) -> tuple[int, ...]:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Deliver, Send
-from .dependency_log import MessageKey
+from ..machine import MessageKey, Unit
+from ..messages import Application
 from .hop_message import Carried
 from .ks import KshemkalyaniSinghal, KsMessage
 
@@ -24,6 +25,29 @@ class Named(NamedTuple):
     sender: int
     clock: int
     dests: int  # bit set
+
+
+class InHop(Application):
+    """A part of messages that have the field `hop`, which carries their payload and their units.
+
+    The units name messages as the machine of the hop numbers them.
+    """
+
+    __slots__ = ()
+
+    @property
+    def hop(self) -> KsMessage:
+        raise NotImplementedError
+
+    @property
+    def payload(self) -> bytes:
+        return self.hop.payload
+
+    def units(self) -> frozenset[Unit]:
+        return self.hop.units()
+
+    def size(self) -> tuple[int, int]:
+        return self.hop.size()
 
 
 class Waiting(NamedTuple):
@@ -47,7 +71,8 @@ class Carrier:
 
     def send(self, to: int, payload: bytes) -> list[Send[KsMessage]]:
         """One hop to this set."""
-        return [effect for effect in self._ks.multicast(unpack(to), payload) if isinstance(effect, Send)]
+        _, effects = self._ks.multicast(unpack(to), payload)
+        return [effect for effect in effects if isinstance(effect, Send)]
 
     def receive(self, hop: KsMessage, named: Named, since: int) -> list[Carried]:
         """What can be delivered now, in order; a hop that is refused changes nothing."""

@@ -19,16 +19,18 @@ from typing import NamedTuple
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
-from ..machine import Effect, Facts, Held, Unit
-from ..process import Process, refusal
-from ..snapshots import opened, seal
+from ...core.orders import Order
+from ..facts import Facts, WireFormat
+from ..machine import Effect, MessageKey, Multicast, Unit
+from ..messages import Application, Control
+from ..process import Process, State, refusal
 
 FACTS = Facts(
-    order="causal",
-    casts=frozenset({"unicast", "broadcast", "multicast"}),
-    fifo_links=False,
+    name="cbcast",
     description="carries the messages of its causal past, and never holds one back",
     paper="Birman & Joseph, ACM TOCS 5(1), 1987",
+    order=Order.CAUSAL,
+    wire=WireFormat(31, "happened.wire.cbcast"),
 )
 
 
@@ -41,7 +43,7 @@ class Carried(NamedTuple):
     payload: bytes
 
 
-class CbcastMessage(NamedTuple):
+class _Carrying(NamedTuple):
     sender: int
     clock: int
     n: int
@@ -50,9 +52,9 @@ class CbcastMessage(NamedTuple):
     past: tuple[Carried, ...]  # causes before effects
     payload: bytes
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
+
+class CbcastMessage(_Carrying, Application):
+    __slots__ = ()
 
     def units(self) -> frozenset[Unit]:
         return frozenset((m.sender, m.clock, d) for m in self.past for d in unpack(m.dests))
@@ -61,59 +63,44 @@ class CbcastMessage(NamedTuple):
         return len(self.past), sum(m.dests.bit_count() for m in self.past)
 
     def model_bytes(self) -> int:
-        entries, units = self.size()
-        return 6 * entries + 2 * units + 4 * len(self.stable) + sum(len(m.payload) for m in self.past)
+        return super().model_bytes() + 4 * len(self.stable) + sum(len(m.payload) for m in self.past)
 
 
-class CbcastAcknowledgement(NamedTuple):
-    """Process `by` has delivered M(sender, clock)."""
-
+class _Acknowledged(NamedTuple):
     sender: int
     clock: int
     by: int
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset()
+
+class CbcastAcknowledgement(_Acknowledged, Control):
+    """Process `by` has delivered M(sender, clock)."""
+
+    __slots__ = ()
 
     @property
-    def payload(self) -> bytes:
-        return b""
-
-    def units(self) -> frozenset[Unit]:
-        return frozenset()
-
-    def size(self) -> tuple[int, int]:
-        return 1, 0
+    def via(self) -> int:
+        return self.by
 
     def model_bytes(self) -> int:
         return 2  # `by`: the rest is its address
 
 
-class CarryingMulticast:
+class CarryingMulticast(Process):
+    """Nothing is ever pending here: what a message must wait for comes with it."""
+
+    facts = FACTS
+
     def __init__(self, me: int, n: int) -> None:
-        self._process = Process(me, n)
-        self._buffer: dict[tuple[int, int], Carried] = {}
+        super().__init__(me, n)
+        self._buffer: dict[MessageKey, Carried] = {}
         self._stable = [0] * n
         self._unacknowledged: dict[int, int] = {}  # clock of each of our messages -> who is missing, bit set
         # Per sender the clock of its last message delivered here; delivery is causal, so older ones were too.
         self._delivered: dict[int, int] = {}
 
-    @property
-    def me(self) -> int:
-        return self._process.me
-
-    @property
-    def n(self) -> int:
-        return self._process.n
-
-    @property
-    def clock(self) -> int:
-        return self._process.clock
-
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
-        dests = self._process.destinations(to, payload)
-        clock = self._process.next_clock()
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
+        dests = self.destinations(to, payload)
+        clock = self.next_clock()
         past = tuple(self._buffer.values())
         message = CbcastMessage(self.me, clock, self.n, dests, tuple(self._stable), past, payload)
         others = dests & ~(1 << self.me)
@@ -125,14 +112,14 @@ class CarryingMulticast:
             self._stabilise()
         if dests >> self.me & 1:
             self._delivered[self.me] = clock
-            effects.append(self._process.delivery(message))
-        return effects
+            effects.append(self.delivery(message))
+        return Multicast(clock, effects)
 
     def receive(self, message: CbcastMessage | CbcastAcknowledgement) -> list[Effect]:
         if isinstance(message, CbcastAcknowledgement):
             return self._acknowledged(message)
         self._check(message)
-        self._process.arrival()
+        self.arrival()
         for process, clock in enumerate(message.stable):
             self._stable[process] = max(self._stable[process], clock)
         self._collect()
@@ -145,7 +132,7 @@ class CarryingMulticast:
         return effects
 
     def _check(self, message: CbcastMessage) -> None:
-        self._process.check(message, CbcastMessage)
+        self.check(message, CbcastMessage)
         if message.sender == self.me:
             raise refusal(message, "is our own, and we have it")
         if len(message.stable) > message.n or message.stable[self.me : self.me + 1] > (self.clock,):
@@ -159,7 +146,7 @@ class CarryingMulticast:
             ):
                 raise refusal(message, f"carries M({m.sender}, {m.clock}), which nobody can have sent")
             if m.sender == self.me:
-                self._process.check_known(message, m.clock)
+                self.check_known(message, m.clock)
 
     def _take(self, carried: Carried) -> Iterator[Effect]:
         """Keep a message for those it has yet to reach, and deliver it if we are one of them."""
@@ -169,14 +156,14 @@ class CarryingMulticast:
         if carried.dests >> self.me & 1 and carried.clock > self._delivered.get(carried.sender, 0):
             self._delivered[carried.sender] = carried.clock
             yield Send(carried.sender, CbcastAcknowledgement(*key, self.me))
-            yield self._process.delivery(carried)
+            yield self.delivery(carried)
 
     def _acknowledged(self, message: CbcastAcknowledgement) -> list[Effect]:
         if message.sender != self.me or not 0 < message.clock <= self.clock:
             raise refusal(message, f"is acknowledged to process {self.me}, which never sent it")
         if not 0 <= message.by < self.n:
             raise refusal(message, f"is acknowledged by process {message.by}, whom we do not know")
-        self._process.arrival()
+        self.arrival()
         missing = self._unacknowledged.get(message.clock, 0) & ~(1 << message.by)
         if missing:
             self._unacknowledged[message.clock] = missing
@@ -195,40 +182,25 @@ class CarryingMulticast:
         for key in stable:
             del self._buffer[key]
 
-    def pending(self) -> list[Held]:
-        """Nothing: what a message must wait for comes with it."""
-        return []
-
     def log_size(self) -> tuple[int, int]:
         """How many messages the buffer has, and how many destinations they name."""
         return len(self._buffer), sum(m.dests.bit_count() for m in self._buffer.values())
 
-    def tick(self) -> int:
-        return self._process.next_clock()
-
     def join(self, process: int) -> None:
-        self._process.join(process)
+        super().join(process)
         self._stable.append(0)
 
-    def leave(self, process: int) -> None:
-        self._process.leave(process)
+    def save(self) -> State:
+        return {
+            "buffer": tuple(self._buffer.values()),
+            "stable": self._stable,
+            "unacknowledged": tuple(self._unacknowledged.items()),
+            "delivered": sorted(self._delivered.items()),
+        }
 
-    def snapshot(self) -> bytes:
-        return seal(
-            "cbcast",
-            process=self._process.state(),
-            buffer=tuple(self._buffer.values()),
-            stable=self._stable,
-            unacknowledged=tuple(self._unacknowledged.items()),
-            delivered=sorted(self._delivered.items()),
-        )
-
-    def restore(self, data: bytes) -> None:
-        with opened("cbcast", data) as state:
-            process = Process.from_state(state["process"])
-            buffer = [Carried(*fields) for fields in state["buffer"]]
-            stable, unacknowledged = list(state["stable"]), dict(state["unacknowledged"])
-            delivered = dict(state["delivered"])
-        self._process, self._stable, self._unacknowledged = process, stable, unacknowledged
+    def load(self, state: State) -> None:
+        buffer = [Carried(*fields) for fields in state["buffer"]]
+        stable, unacknowledged = list(state["stable"]), dict(state["unacknowledged"])
+        self._delivered = dict(state["delivered"])
+        self._stable, self._unacknowledged = stable, unacknowledged
         self._buffer = {(m.sender, m.clock): m for m in buffer}
-        self._delivered = delivered

@@ -1,8 +1,8 @@
-"""The log of the Kshemkalyani–Singhal algorithm as a value: which destinations of which messages
+"""The log of the Kshemkalyani–Singhal algorithm (1998) as a value: which destinations of which messages
 are neither known to be reached nor guaranteed to be.
 
 An entry (s, t, Dests) speaks of message M(s, t). Of each sender the newest entry is kept even when its
-set is empty: it says that every older message of that sender without an entry is settled (seed 000 §4.2).
+set is empty: it says that every older message of that sender without an entry is settled (§4.2).
 
 In practice nearly every entry is a sender's newest, so these live in two `Lanes` vectors and merge with a
 dozen operations on integers; the few older ones, never empty, live in a dict. Logs are never changed once
@@ -16,9 +16,7 @@ from typing import NamedTuple
 
 from ...core.destinations import unpack
 from ...core.lanes import Lanes, lanes
-
-MessageKey = tuple[int, int]
-"""(sender, clock) of a message."""
+from ..machine import MessageKey
 
 
 class DependencyLog(NamedTuple):

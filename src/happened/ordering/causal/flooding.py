@@ -13,23 +13,30 @@ Invariant  a process puts each message on all its links when it delivers it, so 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
-from ..machine import Effect, Facts, Held, Unit
-from ..process import Process, refusal
-from ..snapshots import opened, seal
+from ...core.orders import Order
+from ..facts import BROADCAST, Facts, Names, Option, Relays, WireFormat
+from ..machine import Effect, Multicast
+from ..messages import Application
+from ..process import Process, State, refusal
 
 FACTS = Facts(
-    order="causal",
-    casts=frozenset({"broadcast"}),
-    fifo_links=True,
+    name="flooding",
     description="constant size: everybody relays everything once, over FIFO links",
     paper="Nédelec, Molli & Mostéfaoui, Middleware 2018",
+    order=Order.CAUSAL,
+    casts=frozenset({BROADCAST}),
+    fifo_links=True,
+    relays=Relays.EVERYBODY,
+    joins=False,
+    departures=False,
+    options=(Option("overlay", '"complete", "ring", or the links as pairs of processes', Names.SETS),),
+    wire=WireFormat(34, "happened.wire.flooding"),
 )
 
 
-class FloodingMessage(NamedTuple):
+class _Relayed(NamedTuple):
     sender: int
     clock: int
     n: int
@@ -37,55 +44,44 @@ class FloodingMessage(NamedTuple):
     relay: int  # who put it on this link
     payload: bytes
 
+
+class FloodingMessage(_Relayed, Application):
+    __slots__ = ()
+
     @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
-
-    def units(self) -> frozenset[Unit]:
-        return frozenset()
-
-    def size(self) -> tuple[int, int]:
-        return 0, 0
+    def via(self) -> int:
+        return self.relay
 
     def model_bytes(self) -> int:
         return 2  # the relay
 
 
-class FloodingBroadcast:
-    """`overlay` is "complete", "ring", or the links as pairs of processes."""
+class FloodingBroadcast(Process):
+    """Nothing is ever pending here: whatever arrives first over a FIFO link is deliverable."""
 
-    def __init__(self, me: int, n: int, *, overlay: str | Iterable[tuple[int, int]] = "complete") -> None:
-        self._process = Process(me, n)
+    facts = FACTS
+
+    def __init__(self, me: int, n: int, *, overlay: str | Iterable[Iterable[int]] = "complete") -> None:
+        super().__init__(me, n)
         links = _links(overlay, n)
         _check_connected(links, n)
         self._neighbours = tuple(sorted({b for a, b in links if a == me} | {a for a, b in links if b == me}))
         self._delivered: dict[int, int] = {}  # per process the clock of its last message to pass here
 
-    @property
-    def me(self) -> int:
-        return self._process.me
-
-    @property
-    def n(self) -> int:
-        return self._process.n
-
-    @property
-    def clock(self) -> int:
-        return self._process.clock
-
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
-        dests = self._process.broadcast(to, payload)
-        message = FloodingMessage(self.me, self._process.next_clock(), self.n, dests, self.me, payload)
-        return self._pass_on(message, came_from=self.me)
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
+        dests = self.everybody(to, payload)
+        clock = self.next_clock()
+        message = FloodingMessage(self.me, clock, self.n, dests, self.me, payload)
+        return Multicast(clock, self._pass_on(message, came_from=self.me))
 
     def receive(self, message: FloodingMessage) -> list[Effect]:
         if not isinstance(message, FloodingMessage) or message.sender != self.me:
-            self._process.check(message, FloodingMessage)
+            self.check(message, FloodingMessage)
         elif message.clock > self._delivered.get(self.me, 0):
             raise refusal(message, "claims to be ours, and we never sent it")
         if message.relay not in self._neighbours:
             raise refusal(message, f"is relayed by process {message.relay}, no neighbour of ours")
-        self._process.arrival()
+        self.arrival()
         if message.clock <= self._delivered.get(message.sender, 0):
             return []  # came by another way, or a duplicate made by the network
         return self._pass_on(message._replace(relay=self.me), came_from=message.relay)
@@ -94,38 +90,17 @@ class FloodingBroadcast:
         self._delivered[message.sender] = message.clock
         effects: list[Effect] = [Send(d, message) for d in self._neighbours if d != came_from]
         if message.dests >> self.me & 1:
-            effects.append(self._process.delivery(message))
+            effects.append(self.delivery(message))
         return effects
 
-    def pending(self) -> list[Held]:
-        """Nothing: whatever arrives first over a FIFO link is deliverable."""
-        return []
+    def save(self) -> State:
+        return {"neighbours": self._neighbours, "delivered": sorted(self._delivered.items())}
 
-    def tick(self) -> int:
-        return self._process.next_clock()
-
-    def join(self, process: int) -> None:
-        raise LocalProtocolError("flooding has a fixed overlay: start anew to add a process and its links")
-
-    def leave(self, process: int) -> None:
-        raise LocalProtocolError("flooding has a fixed overlay: start anew without the process and its links")
-
-    def snapshot(self) -> bytes:
-        return seal(
-            "flooding",
-            process=self._process.state(),
-            neighbours=self._neighbours,
-            delivered=sorted(self._delivered.items()),
-        )
-
-    def restore(self, data: bytes) -> None:
-        with opened("flooding", data) as state:
-            process = Process.from_state(state["process"])
-            neighbours, delivered = tuple(state["neighbours"]), dict(state["delivered"])
-        self._process, self._neighbours, self._delivered = process, neighbours, delivered
+    def load(self, state: State) -> None:
+        self._neighbours, self._delivered = tuple(state["neighbours"]), dict(state["delivered"])
 
 
-def _links(overlay: str | Iterable[tuple[int, int]], n: int) -> list[tuple[int, int]]:
+def _links(overlay: str | Iterable[Iterable[int]], n: int) -> list[tuple[int, int]]:
     if overlay == "complete":
         return [(a, b) for b in range(n) for a in range(b)]
     if overlay == "ring":

@@ -8,11 +8,16 @@ Invariant  lane s of `known` is the clock of the last broadcast of s we sent or 
            ourselves that is just before the first that is still on its way back, or the last we sent.
 """
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from ...core.lanes import lanes
+from ..holding import HoldingProcess
+from ..machine import MessageKey
 from ..parking import Want
+from ..process import State, refusal
 
 
 class GroupVector:
@@ -71,3 +76,53 @@ class GroupVector:
         vector.known, vector.reached, returning = state
         vector._returning = deque(returning)
         return vector
+
+
+M = TypeVar("M", bound=Any)
+
+
+class GroupProcess(HoldingProcess[M]):
+    """A process that broadcasts to a fixed group of which it is a member."""
+
+    def __init__(self, me: int, n: int) -> None:
+        super().__init__(me, n)
+        self._vector = GroupVector(me, n)
+
+    @abstractmethod
+    def past(self, message: M) -> int:
+        """Lanes: per process the last broadcast that must be delivered before this one."""
+
+    def address(self, to: Iterable[int], payload: bytes) -> int:
+        return self.everybody(to, payload)
+
+    def checked(self, message: M) -> M:
+        message = super().checked(message)
+        if message.n != self.n:
+            raise refusal(message, f"comes from a group of {message.n} and ours has {self.n}")
+        if not self._vector.is_expected(message.sender, message.clock):
+            raise refusal(message, "claims to be ours, and we never sent it to ourselves")
+        return message
+
+    def told(self, message: M) -> int:
+        return lanes(self.n).get(self.past(message), self.me)
+
+    def delivered(self, sender: int) -> int:
+        return self._vector.progress(sender)
+
+    def reached(self, message: M) -> Want:
+        return message.sender, self._vector.progress(message.sender)
+
+    def lacks(self, message: M) -> Want | None:
+        return self._vector.lacks(self.past(message))
+
+    def missing(self, message: M) -> Iterable[MessageKey]:
+        return self._vector.missing(self.past(message))
+
+    def learn(self, message: M) -> None:
+        self._vector.deliver(message.sender, message.clock)
+
+    def save(self) -> State:
+        return {"vector": self._vector.state()}
+
+    def load(self, state: State) -> None:
+        self._vector = GroupVector.from_state(self.me, self.n, state["vector"])

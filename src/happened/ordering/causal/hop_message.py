@@ -2,9 +2,7 @@
 
 from typing import NamedTuple
 
-from ...core.destinations import unpack
-from ..machine import Unit
-from .history import Entry, model_bytes_of, size_of, units_of
+from .extended_history import Entry, Timestamped
 
 
 class Carried(NamedTuple):
@@ -16,9 +14,7 @@ class Carried(NamedTuple):
     payload: bytes
 
 
-class HopMessage(NamedTuple):
-    """M(sender, clock) on its way from `relay` to some neighbours; as a hop message it is (relay, hop)."""
-
+class _Hop(NamedTuple):
     sender: int
     clock: int
     n: int
@@ -30,9 +26,18 @@ class HopMessage(NamedTuple):
     entries: tuple[Entry, ...]  # about hop messages, sorted
     payload: bytes
 
+
+class HopMessage(_Hop, Timestamped):
+    """M(sender, clock) on its way from `relay` to some neighbours; as a hop message it is (relay, hop).
+
+    Its units are about hop messages: the destinations of each are the neighbours its relay addressed.
+    """
+
+    __slots__ = ()
+
     @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
+    def via(self) -> int:
+        return self.relay
 
     @property
     def address(self) -> int:
@@ -41,16 +46,6 @@ class HopMessage(NamedTuple):
     @property
     def carried(self) -> Carried:
         return Carried(self.sender, self.clock, self.dests, self.payload)
-
-    def units(self) -> frozenset[Unit]:
-        """About hop messages: the destinations of each are the neighbours its relay addressed."""
-        return units_of(self.entries)
-
-    def size(self) -> tuple[int, int]:
-        return size_of(self.entries)
-
-    def model_bytes(self) -> int:
-        return model_bytes_of(self.entries)
 
 
 class Unforwarded(NamedTuple):

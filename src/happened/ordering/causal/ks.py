@@ -6,8 +6,7 @@ Promises   causal order for multicasts to arbitrary sets (oneself included), and
            propagation constraints PC1 and PC2 of the paper require.
 Leaves out any order between concurrent messages; agreement on who is a member.
 Invariant  the log says of each message in the causal past to whom it is neither known to be delivered
-           nor guaranteed to be by a later message; lane s of `_delivered` is the clock of the last message
-           of s delivered here, and since delivery is in causal order, every earlier one to us was too.
+           nor guaranteed to be by a later message; and that of `lane_process`.
 
 Two liberties with the text, neither visible outside. A message carries its sender's log with its own
 entry already inserted, which saves the empty previous one. And logs are merged when they are next looked
@@ -17,37 +16,38 @@ contained, and neither log names a destination both are addressed to), so it is 
 The misprint in RCV(4) and the unsafe lookahead of §4.5 are corrected here; the tests show both.
 """
 
-import json
 from collections.abc import Iterable
-from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from ...core.destinations import pack, unpack
+from ...core.destinations import unpack
 from ...core.effects import Deliver, Send
-from ...core.errors import LocalProtocolError, RemoteProtocolError
 from ...core.lanes import CLOCK_LIMIT, lanes
-from ..machine import Effect, Facts, Held, Unit
+from ...core.orders import Order
+from ..facts import Facts, Option, WireFormat
+from ..machine import Effect, MessageKey, Unit
+from ..messages import Application
+from ..parking import Want
+from ..process import State
 from . import dependency_log
-from .dependency_log import DependencyLog, MessageKey
+from .dependency_log import DependencyLog
+from .lane_process import LaneProcess, new
 
 FACTS = Facts(
-    order="causal",
-    casts=frozenset({"unicast", "broadcast", "multicast"}),
-    fifo_links=False,
+    name="ks",
+    order=Order.CAUSAL,
+    optimal=True,
+    waits_only_for_past=True,
     description="optimal: carries exactly the necessary information",
     paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998",
+    wire=WireFormat(1, "happened.wire.ks"),
+    options=(
+        Option("hardware_multicast", "one message for all destinations, 1.5 to 1.75 times the bytes (§4.5)"),
+        Option("lookahead", "use the log of a held message at once; fewer units, no longer optimal (§4.5)"),
+    ),
 )
 
 
-class KsMessage(NamedTuple):
-    """M(sender, clock) as one destination gets it.
-
-    `log` is what every destination is told: the sender's log after the send, own entry included.
-    `wait_for` is what `receiver` alone is told (the units of O_M that name it): what to deliver first.
-    In the hardware-multicast form (§4.5) the bytes are the same for all, so `receiver` is None and `log`
-    is the sender's log before the send: each destination works out its part for itself.
-    """
-
+class _Ks(NamedTuple):
     sender: int
     clock: int
     dests: int  # bit set
@@ -56,9 +56,21 @@ class KsMessage(NamedTuple):
     wait_for: int  # lanes: per sender the clock of its message to deliver first, 0 for none (Lemma 1)
     payload: bytes
 
+
+class KsMessage(_Ks, Application):
+    """M(sender, clock) as one destination gets it.
+
+    `log` is what every destination is told: the sender's log after the send, own entry included.
+    `wait_for` is what `receiver` alone is told (the units of O_M that name it): what to deliver first.
+    In the hardware-multicast form (§4.5) the bytes are the same for all, so `receiver` is None and `log`
+    is the sender's log before the send: each destination works out its part for itself.
+    """
+
+    __slots__ = ()
+
     @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
+    def n(self) -> int:
+        return self.log.n
 
     def about_others(self) -> list[tuple[int, int, int]]:
         """The (sender, clock, set) entries of the common part that do not speak of this message."""
@@ -83,8 +95,7 @@ class KsMessage(NamedTuple):
         """The (sender, clock) of each message that `receiver` must deliver before this one."""
         return [(s, t) for s, t in enumerate(lanes(self.log.n).unpack(self.wait_for)) if t]
 
-    def grown(self, n: int) -> "KsMessage":
-        """The same message as a larger system sees it."""
+    def known_to(self, n: int) -> "KsMessage":
         wait_for = self.wait_for
         old, new = lanes(self.log.n), lanes(n)
         if old.width != new.width:
@@ -98,103 +109,102 @@ class KsMessage(NamedTuple):
         return self._replace(log=log, receiver=me, wait_for=waits.get(me, 0))
 
 
-class _Held(NamedTuple):
-    message: KsMessage
-    since: int
+class KshemkalyaniSinghal(LaneProcess[KsMessage]):
+    """One process of the protocol."""
 
-
-class KshemkalyaniSinghal:
-    """One process of the protocol.
-
-    hardware_multicast   one message for all destinations, 1.5 to 1.75 times the bytes (§4.5).
-    lookahead            use the log of a held message at once, keeping ourselves among its destinations:
-                         fewer units are sent after it arrives, but they are no longer exactly optimal (§4.5).
-    """
+    facts = FACTS
+    message_type = KsMessage
 
     def __init__(self, me: int, n: int, *, hardware_multicast: bool = False, lookahead: bool = False) -> None:
-        if not 0 <= me < n:
-            raise LocalProtocolError(f"process {me} is not among {n} processes numbered from 0")
-        self._me = me
+        super().__init__(me, n)
         self._hardware_multicast = hardware_multicast
         self._lookahead = lookahead
-        self._n = n
-        self._gone = 0  # bit set
-        self._clock = 0
-        self._events = 0
-        self._delivered = 0  # lanes
-        self._lanes = lanes(n)
         self._log = dependency_log.empty(n)
         # The last delivered message of each sender whose log is not merged yet, oldest delivery first.
         self._unmerged: dict[int, KsMessage] = {}
-        self._held: dict[MessageKey, _Held] = {}
-        # Watch-one: a held message is parked under one message it lacks, in the heap of that one's sender.
-        self._parked: list[list[tuple[int, MessageKey]]] = [[] for _ in range(n)]
 
-    @property
-    def me(self) -> int:
-        return self._me
-
-    @property
-    def n(self) -> int:
-        return self._n
-
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
-        dests = self._destinations(to)
-        if not isinstance(payload, bytes):
-            raise LocalProtocolError(f"a payload is bytes, not {type(payload).__name__}")
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         self._merge_delivered()
-        before, clock = self._log, self._next_clock()
+        me, before = self.me, self._log
         log, waits = dependency_log.strip(before, dests)
-        self._log = log = dependency_log.insert(log, self._me, clock, dests)
+        self._log = log = dependency_log.insert(log, me, clock, dests)
         if self._hardware_multicast:
-            message = KsMessage(self._me, clock, dests, before, None, 0, payload)
+            message = KsMessage(me, clock, dests, before, None, 0, payload)
             return [Send(d, message) for d in unpack(dests)]
-        me = self._me
-        return [Send(d, KsMessage(me, clock, dests, log, d, waits.get(d, 0), payload)) for d in unpack(dests)]
+        made = [new(KsMessage, (me, clock, dests, log, d, waits.get(d, 0), payload)) for d in unpack(dests)]
+        return [new(Send, (message.receiver, message)) for message in made]
 
-    def receive(self, message: KsMessage) -> list[Effect]:
-        message = self._checked(message)
-        self._events += 1
-        key = (message.sender, message.clock)
-        if key[1] <= self._lanes.get(self._delivered, key[0]) or key in self._held:
-            return []  # a duplicate made by the network
-        lacking = self._lacking(message)
-        if not lacking:
-            return self._deliver(message)
-        self._held[key] = _Held(message, self._events)
-        self._park(message, lacking)
+    def checked(self, message: KsMessage) -> KsMessage:
+        # An arrival costs little more than its checks: a usual one passes them all at once.
+        me, n, clock = self.me, self.n, self.clock
+        if (
+            type(message) is KsMessage
+            and message.receiver == me
+            and message.log.n == n
+            and 0 <= message.sender < n
+            and 0 < message.clock < CLOCK_LIMIT
+            and message.dests >> me & 1
+            and self._lanes.get(message.log.clocks, me) <= clock  # its own entry too
+        ):
+            return message
+        message = super().checked(message)
+        return message.localised(me) if message.receiver is None else message
+
+    def told(self, message: KsMessage) -> int:
+        return self._lanes.get(message.log.clocks, self.me)
+
+    def wanted(self, message: KsMessage) -> int:
+        return message.wait_for
+
+    def hold(self, message: KsMessage, want: Want) -> None:
+        self._parking.hold(message, want, self.events)
         if self._lookahead:
             self._merge_delivered()
             self._log = dependency_log.merge(self._log, message.log)
-        return []
 
-    def pending(self) -> list[Held]:
-        delivered = self._lanes.unpack(self._delivered)
-        return [
-            Held(message, tuple((s, t) for s, t in message.waits() if delivered[s] < t), since)
-            for message, since in self._held.values()
-        ]
+    def learn(self, message: KsMessage) -> None:
+        sender, clock = message.sender, message.clock
+        self._delivered += clock - self._lanes.get(self._delivered, sender) << self._lanes.width * sender
+        if sender == self.me or (self._lookahead and self._log.newest(sender) >= clock):
+            # Its past is in our log already; all that is new is that it is delivered.
+            self._log = dependency_log.discard(self._log, sender, clock, self.me)
+        else:
+            self._unmerged.pop(sender, None)
+            self._unmerged[sender] = message
 
-    def tick(self) -> int:
-        return self._next_clock()
+    def _deliver(self, message: KsMessage) -> list[Effect]:
+        # Unlike in other protocols, what a delivery wakes is looked at before any of it is delivered, since
+        # journals that were written so must be replayed so.
+        effects: list[Effect] = []
+        parking, ready = self._parking, [message]
+        for message in ready:  # grows while we go
+            self.learn(message)
+            self.events += 1
+            effects.append(new(Deliver, (message.sender, message.clock, message.payload)))
+            if parking.reached(message.sender, message.clock):
+                for key in parking.woken():
+                    held = parking[key]
+                    want = self.lacks(held)
+                    if want is not None:
+                        parking.park(key, want)
+                    else:
+                        del parking[key]
+                        ready.append(held)
+        return effects
 
-    def join(self, process: int) -> None:
-        if process != self._n:
-            raise LocalProtocolError(f"the next process to join has index {self._n}, not {process}")
-        self._merge_delivered()
-        self._n += 1
-        self._parked.append([])
-        self._log = self._log.grown(self._n)
-        grown = lanes(self._n)
-        if grown.width != self._lanes.width:
-            self._delivered = grown.pack(self._lanes.unpack(self._delivered))
-            self._held = {key: _Held(h.message.grown(self._n), h.since) for key, h in self._held.items()}
-        self._lanes = grown
-
-    def leave(self, process: int) -> None:
-        if not 0 <= process < self._n or self._gone >> process & 1:
-            raise LocalProtocolError(f"process {process} is not present and cannot leave")
-        self._gone |= 1 << process
+    def _merge_delivered(self) -> None:
+        if not self._unmerged:
+            return
+        log, vector = self._log, self._lanes
+        for sender, message in reversed(self._unmerged.items()):
+            if vector.get(log.clocks, sender) >= message.clock:
+                continue  # in the past of a message already merged
+            theirs = message.log if message.log.n == self.n else message.log.grown(self.n)
+            # RCV(3): we are no longer among those M(sender, clock) has yet to reach.
+            sets = theirs.sets & ~(1 << vector.width * sender + self.me)
+            log = dependency_log.merge(log, DependencyLog(theirs.n, theirs.clocks, sets, theirs.older))
+        self._log = log
+        self._unmerged = {}
 
     def log_units(self) -> frozenset[Unit]:
         """The units in the log; what PC1 and PC2 require after the last local event."""
@@ -211,175 +221,54 @@ class KshemkalyaniSinghal:
         self._merge_delivered()
         return [(s, t, frozenset(unpack(dests))) for s, t, dests in self._log.entries()]
 
-    def _destinations(self, to: Iterable[int]) -> int:
-        members = tuple(to)
-        for member in members:
-            if not 0 <= member < self._n or self._gone >> member & 1:
-                state = "has left" if 0 <= member < self._n else f"is not among {self._n} processes"
-                raise LocalProtocolError(f"process {member} {state} and cannot be sent to")
-        if not members:
-            raise LocalProtocolError("a message needs at least one destination")
-        return pack(members)
-
-    def _next_clock(self) -> int:
-        if self._clock + 1 >= CLOCK_LIMIT:
-            raise LocalProtocolError("the clock has reached its limit of 2^63 events")
-        self._clock += 1
-        self._events += 1
-        return self._clock
-
-    def _checked(self, message: KsMessage) -> KsMessage:
-        """The copy meant for us, or an error if no correct peer can have sent it to us."""
-        if not isinstance(message, KsMessage):
-            raise RemoteProtocolError(f"not a message of protocol ks: {message!r}")
-        if message.log.n > self._n:
-            raise _refusal(
-                message,
-                f"comes from a system of {message.log.n} processes and we know {self._n}: "
-                "join() the new ones, then receive it again",
-            )
-        if message.log.n < self._n:
-            message = message.grown(self._n)
-        if not 0 <= message.sender < self._n or not 0 < message.clock < CLOCK_LIMIT:
-            raise _refusal(message, f"has no sender among {self._n} processes, or no clock")
-        if not message.dests >> self._me & 1:
-            raise _refusal(message, f"is not addressed to process {self._me}")
-        if message.receiver is None:
-            message = message.localised(self._me)
-        if message.receiver != self._me:
-            raise _refusal(message, f"came in the copy made for process {message.receiver}")
-        if self._lanes.get(message.log.clocks, self._me) > self._clock:
-            raise _refusal(message, "depends on a message we never sent")
-        return message
-
-    def _lacking(self, message: KsMessage) -> int:
-        """The guards of the senders whose message it waits for is not delivered here."""
-        guards = self._lanes.guards
-        return guards ^ ((self._delivered | guards) - message.wait_for & guards)
-
-    def _park(self, message: KsMessage, lacking: int) -> None:
-        sender = lacking.bit_length() // self._lanes.width - 1
-        clock = self._lanes.get(message.wait_for, sender)
-        heappush(self._parked[sender], (clock, (message.sender, message.clock)))
-
-    def _deliver(self, message: KsMessage) -> list[Effect]:
-        """Deliver a message whose causes are here, then every held one that this releases."""
-        effects: list[Effect] = []
-        ready = [message]
-        for message in ready:  # grows while we go
-            sender, clock = message.sender, message.clock
-            previous = self._lanes.get(self._delivered, sender)
-            self._delivered += clock - previous << self._lanes.width * sender
-            self._events += 1
-            effects.append(Deliver(sender, clock, message.payload))
-            if sender == self._me or (self._lookahead and self._log.newest(sender) >= clock):
-                # Its past is in our log already; all that is new is that it is delivered.
-                self._log = dependency_log.discard(self._log, sender, clock, self._me)
-            else:
-                self._unmerged.pop(sender, None)
-                self._unmerged[sender] = message
-            if self._parked[sender]:
-                ready += self._released(sender, clock)
-        return effects
-
-    def _released(self, sender: int, clock: int) -> Iterable[KsMessage]:
-        """The held messages that waited for M(sender, clock) and lack nothing else; the rest park again."""
-        parked = self._parked[sender]
-        while parked and parked[0][0] <= clock:
-            _, key = heappop(parked)
-            message = self._held[key].message
-            if lacking := self._lacking(message):
-                self._park(message, lacking)
-            else:
-                del self._held[key]
-                yield message
-
-    def _merge_delivered(self) -> None:
-        if not self._unmerged:
-            return
-        log, vector = self._log, self._lanes
-        for sender, message in reversed(self._unmerged.items()):
-            if vector.get(log.clocks, sender) >= message.clock:
-                continue  # in the past of a message already merged
-            theirs = message.log if message.log.n == self._n else message.log.grown(self._n)
-            # RCV(3): we are no longer among those M(sender, clock) has yet to reach.
-            sets = theirs.sets & ~(1 << vector.width * sender + self._me)
-            log = dependency_log.merge(log, DependencyLog(theirs.n, theirs.clocks, sets, theirs.older))
-        self._log = log
-        self._unmerged = {}
-
-    def snapshot(self) -> bytes:
+    def join(self, process: int) -> None:
         self._merge_delivered()
-        state = {
-            "protocol": "ks",
-            "version": 1,
-            "me": self._me,
-            "n": self._n,
-            "gone": hex(self._gone),
-            "clock": self._clock,
-            "events": self._events,
-            "delivered": self._lanes.unpack(self._delivered),
-            "log": _log_to_json(self._log),
-            "held": [[_message_to_json(message), since] for message, since in self._held.values()],
+        super().join(process)
+
+    def grow(self) -> None:
+        self._log = self._log.grown(self.n)
+
+    def save(self) -> State:
+        self._merge_delivered()
+        return super().save() | {"log": _written(self._log)}
+
+    def load(self, state: State) -> None:
+        log = _read(state["log"])
+        super().load(state)
+        self._log, self._unmerged = log, {}
+
+    def written(self, message: KsMessage) -> tuple[Any, ...]:
+        return tuple(message._replace(log=_written(message.log)))
+
+    def read(self, fields: Iterable[Any]) -> KsMessage:
+        message = KsMessage(*fields)
+        return message._replace(log=_read(message.log))
+
+    def upgraded(self, state: State) -> State:
+        """Version 0.1.0 wrote sets in hexadecimal, vectors as lists and payloads as text."""
+        if "process" in state:
+            return state
+        n = state["n"]
+
+        def log(written: Any) -> Any:
+            return written[0], tuple((s, t, int(dests, 16)) for s, t, dests in written[1])
+
+        def message(s: int, t: int, dests: str, entries: Any, receiver: Any, waits: Any, payload: str) -> Any:
+            wait_for = sum(clock << lanes(entries[0]).width * sender for sender, clock in waits)
+            return s, t, int(dests, 16), log(entries), receiver, wait_for, bytes.fromhex(payload)
+
+        return {
+            "process": (state["me"], n, int(state["gone"], 16), state["clock"], state["events"]),
+            "delivered": lanes(n).pack(state["delivered"]),
+            "log": log(state["log"]),
+            "held": tuple((*message(*fields), since) for fields, since in state["held"]),
         }
-        return json.dumps(state, separators=(",", ":")).encode()
-
-    def restore(self, data: bytes) -> None:
-        try:
-            state = json.loads(data)
-            if (state["protocol"], state["version"]) != ("ks", 1):
-                raise ValueError(f"protocol {state['protocol']!r}, version {state['version']!r}")
-            log = _log_from_json(state["log"])
-            held = [_Held(_message_from_json(message), since) for message, since in state["held"]]
-            me, n, gone = int(state["me"]), int(state["n"]), int(state["gone"], 16)
-            clock, events = int(state["clock"]), int(state["events"])
-            delivered = lanes(n).pack(state["delivered"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise LocalProtocolError(f"not a snapshot of protocol ks, version 1: {error}") from error
-        self._me, self._n, self._gone = me, n, gone
-        self._clock, self._events, self._delivered, self._log = clock, events, delivered, log
-        self._lanes = lanes(n)
-        self._unmerged = {}
-        self._held = {(h.message.sender, h.message.clock): h for h in held}
-        self._parked = [[] for _ in range(n)]
-        for message, _ in held:
-            self._park(message, self._lacking(message))
 
 
-def _refusal(message: KsMessage, why: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"M({message.sender}, {message.clock}) {why}")
+def _written(log: DependencyLog) -> Any:
+    return log.n, tuple(log.entries())
 
 
-# Sets are written in hexadecimal: Python bounds the length of decimal numbers it will parse.
-
-
-def _log_to_json(log: DependencyLog) -> Any:
-    return [log.n, [[s, t, hex(dests)] for s, t, dests in log.entries()]]
-
-
-def _log_from_json(value: Any) -> DependencyLog:
-    n, entries = value
-    return dependency_log.from_entries(n, ((s, t, int(dests, 16)) for s, t, dests in entries))
-
-
-def _message_to_json(message: KsMessage) -> Any:
-    return [
-        message.sender,
-        message.clock,
-        hex(message.dests),
-        _log_to_json(message.log),
-        message.receiver,
-        message.waits(),
-        message.payload.hex(),
-    ]
-
-
-def _message_from_json(value: Any) -> KsMessage:
-    sender, clock, dests, entries, receiver, waits, payload = value
-    log = _log_from_json(entries)
-    wait_for = [0] * log.n
-    for s, t in waits:
-        wait_for[s] = t
-    return KsMessage(
-        sender, clock, int(dests, 16), log, receiver, lanes(log.n).pack(wait_for), bytes.fromhex(payload)
-    )
+def _read(written: Any) -> DependencyLog:
+    n, entries = written
+    return dependency_log.from_entries(n, entries)

@@ -24,21 +24,30 @@ from ...core.destinations import pack, unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.lanes import CLOCK_LIMIT
-from ..machine import Effect, Facts, Held, Unit
-from ..parking import Parking, Want
-from ..process import Process, refusal
-from ..snapshots import opened, seal
+from ...core.orders import Order
+from ..facts import BROADCAST, Facts, Names, Option, WireFormat
+from ..holding import HoldingProcess
+from ..machine import Effect, Held, MessageKey
+from ..messages import Application, Control
+from ..parking import Want
+from ..process import State, refusal
 
 FACTS = Facts(
-    order="causal",
-    casts=frozenset({"broadcast"}),
-    fifo_links=False,
+    name="phased",
     description="a number per group: phases that everybody passes, if need be by a message without content",
     paper="Mostéfaoui & Raynal, IEEE Workshop on Future Trends of Distributed Computing Systems, 1993",
+    order=Order.CAUSAL,
+    casts=frozenset({BROADCAST}),
+    names_missing=False,
+    joins=False,
+    departures=False,  # without a member no phase of its groups would end
+    fixed_groups=True,
+    options=(Option("groups", "sets of processes, the same for everybody; all by default", Names.SETS),),
+    wire=WireFormat(33, "happened.wire.phased"),
 )
 
 
-class PhasedMessage(NamedTuple):
+class _Phased(NamedTuple):
     sender: int
     clock: int
     n: int
@@ -48,17 +57,15 @@ class PhasedMessage(NamedTuple):
     phases: tuple[int, ...]  # per group its last phase in the causal past; for its own group its own phase
     payload: bytes
 
+
+class PhasedMessage(_Phased, Application):
+    """It has no units: a phase names no message."""
+
+    __slots__ = ()
+
     @property
     def phase(self) -> int:
         return self.phases[self.group]
-
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
-
-    def units(self) -> frozenset[Unit]:
-        """None: a phase names no message."""
-        return frozenset()
 
     def size(self) -> tuple[int, int]:
         return len(self.phases), 0
@@ -67,31 +74,21 @@ class PhasedMessage(NamedTuple):
         return 4 * len(self.phases) + 4
 
 
-class Resynchronisation(NamedTuple):
-    """Process `sender` will send nothing in this group with a phase up to this one."""
-
+class _Passing(NamedTuple):
     sender: int
     group: int
     previous: int
     phase: int
 
-    @property
-    def clock(self) -> int:
-        return 0
+
+class Resynchronisation(_Passing, Control):
+    """Process `sender` will send nothing in this group with a phase up to this one."""
+
+    __slots__ = ()
 
     @property
-    def to(self) -> frozenset[int]:
-        return frozenset()
-
-    @property
-    def payload(self) -> bytes:
-        return b""
-
-    def units(self) -> frozenset[Unit]:
-        return frozenset()
-
-    def size(self) -> tuple[int, int]:
-        return 1, 0
+    def via(self) -> int:
+        return self.sender
 
     def model_bytes(self) -> int:
         return 4 + 4
@@ -106,60 +103,54 @@ class _Arrival(NamedTuple):
     content: PhasedMessage | Resynchronisation
 
 
-class PhasedMulticast:
-    """`groups` are sets of processes, the same for everybody; by default one, of all processes.
+class PhasedMulticast(HoldingProcess[Any]):
+    """A multicast goes to all the other members of a group we are in, and to ourselves if we are named.
 
-    A multicast goes to all the other members of a group we are in, and to ourselves if we are named.
+    What is held is an `_Arrival`. `pending` says which process must pass a phase, by a message of whatever
+    name: its clock is 0.
     """
 
+    facts = FACTS
+
     def __init__(self, me: int, n: int, *, groups: Iterable[Iterable[int]] | None = None) -> None:
-        self._process = Process(me, n)
+        super().__init__(me, n)
         self._groups = _checked(groups if groups is not None else [range(n)], n)
         self._phases = [0] * len(self._groups)
         self._sent = [0] * len(self._groups)  # the phase of our last message in each, of any kind
         self._passed: dict[tuple[int, int], int] = {}  # (group, member): the last phase taken from it
-        self._parking: Parking[_Arrival] = Parking(self._lacks)
 
-    @property
-    def me(self) -> int:
-        return self._process.me
-
-    @property
-    def n(self) -> int:
-        return self._process.n
-
-    @property
-    def clock(self) -> int:
-        return self._process.clock
-
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
-        dests = self._process.destinations(to, payload)
-        try:
-            group = self._groups.index(dests | 1 << self.me)
-        except ValueError:
+    def address(self, to: Iterable[int], payload: bytes) -> int:
+        dests = self.destinations(to, payload)
+        if dests | 1 << self.me not in self._groups:
             wanted = sorted(unpack(dests | 1 << self.me))
-            raise LocalProtocolError(f"{wanted} is not a group; phased sends to whole groups only") from None
+            raise LocalProtocolError(f"{wanted} is not a group; phased sends to whole groups only")
+        return dests
+
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
+        group = self._groups.index(dests | 1 << self.me)
         previous = self._sent[group]
         self._sent[group] = self._phases[group] = max(self._phases[group], previous) + 1
-        clock = self._process.next_clock()
         phases = tuple(self._phases)
         message = PhasedMessage(self.me, clock, self.n, dests, group, previous, phases, payload)
         effects: list[Effect] = [Send(d, message) for d in unpack(dests & ~(1 << self.me))]
         if dests >> self.me & 1:
-            effects.append(self._process.delivery(message))
+            effects.append(self.delivery(message))
         return effects
 
     def receive(self, message: PhasedMessage | Resynchronisation) -> list[Effect]:
         self._check(message)
-        since = self._process.arrival()
-        sender, group, phase = message.sender, message.group, message.phase
+        since = self.arrival()
+        group, phase = message.group, message.phase
         *_, arrival = arrivals = self._arrivals(message)
-        if phase <= self._passed.get((group, sender), 0) or arrival in self._parking:
-            return []  # a duplicate made by the network
+        if self.is_duplicate(arrival):
+            return []
         effects: list[Effect] = list(self._resynchronise(group, phase - 1))
         for each in arrivals:
-            for ready in self._parking.admit(each, since):
-                effects += self._pass(ready.content)
+            want = self.lacks(each)
+            if want is not None:
+                self._parking.hold(each, want, since)
+            else:
+                effects += self._deliver(each)
         if isinstance(message, PhasedMessage) and arrival in self._parking:
             for other, cited in enumerate(message.phases):
                 if other != group and self._lags(other, cited) is not None:
@@ -183,7 +174,7 @@ class PhasedMulticast:
 
     def _check(self, message: PhasedMessage | Resynchronisation) -> None:
         if not isinstance(message, Resynchronisation):
-            self._process.check(message, PhasedMessage)
+            self.check(message, PhasedMessage)
             phases = message.phases
             if len(phases) != len(self._groups) or not all(0 <= phase < CLOCK_LIMIT for phase in phases):
                 raise refusal(message, f"speaks of {len(phases)} groups, and there are {len(self._groups)}")
@@ -205,19 +196,31 @@ class PhasedMulticast:
             for d in unpack(self._groups[group] & ~(1 << self.me)):
                 yield Send(d, message)
 
-    def _pass(self, message: PhasedMessage | Resynchronisation) -> Iterator[Effect]:
-        group, sender, phase = message.group, message.sender, message.phase
-        self._passed[group, sender] = phase
-        self._parking.reached(self._lane(group, sender), phase)
+    def take(self, arrival: _Arrival) -> list[Effect]:
+        self.learn(arrival)
+        message = arrival.content
+        self._parking.reached(self._lane(message.group, message.sender), message.phase)
+        return [self.delivery(message)] if isinstance(message, PhasedMessage) else []
+
+    def learn(self, arrival: _Arrival) -> None:
+        message = arrival.content
+        self._passed[message.group, message.sender] = message.phase
         if isinstance(message, PhasedMessage):
             self._phases = list(map(max, self._phases, message.phases))
-            yield self._process.delivery(message)
 
     def _lane(self, group: int, member: int) -> int:
         return group * self.n + member
 
-    def _lacks(self, arrival: _Arrival) -> Want | None:
+    def is_duplicate(self, arrival: _Arrival) -> bool:
+        message = arrival.content
+        passed = self._passed.get((message.group, message.sender), 0)
+        return message.phase <= passed or arrival in self._parking
+
+    def lacks(self, arrival: _Arrival) -> Want | None:
         return next(self._wants(arrival), None)
+
+    def missing(self, arrival: _Arrival) -> Iterator[MessageKey]:
+        return ((lane % self.n, 0) for lane, _ in self._wants(arrival))
 
     def _wants(self, arrival: _Arrival) -> Iterator[Want]:
         message = arrival.content
@@ -241,48 +244,28 @@ class PhasedMulticast:
         return next((p for p in others if self._passed.get((group, p), 0) < phase), None)
 
     def pending(self) -> list[Held]:
-        """What a message waits for is a process passing a phase, by a message of whatever name: clock 0."""
+        return [
+            Held(arrival.content, waits_for, since)
+            for arrival, waits_for, since in super().pending()
+            if arrival.content.to
+        ]
 
-        def processes(arrival: _Arrival) -> Iterator[tuple[int, int]]:
-            return ((lane % self.n, 0) for lane, _ in self._wants(arrival))
+    def save(self) -> State:
+        return {
+            "groups": self._groups,
+            "phases": self._phases,
+            "sent": self._sent,
+            "passed": sorted((*key, phase) for key, phase in self._passed.items()),
+        }
 
-        held = (held for held in self._parking.pending(processes) if held.message.content.to)
-        return [Held(message.content, waits_for, since) for message, waits_for, since in held]
+    def load(self, state: State) -> None:
+        groups, phases, sent = list(state["groups"]), list(state["phases"]), list(state["sent"])
+        self._passed = {(group, member): phase for group, member, phase in state["passed"]}
+        self._groups, self._phases, self._sent = groups, phases, sent
 
-    def tick(self) -> int:
-        return self._process.next_clock()
-
-    def join(self, process: int) -> None:
-        raise LocalProtocolError("phased has fixed groups: start anew with groups that the process is in")
-
-    def leave(self, process: int) -> None:
-        raise LocalProtocolError(
-            "phased has fixed groups: without the process no phase would end; start anew"
-        )
-
-    def snapshot(self) -> bytes:
-        return seal(
-            "phased",
-            process=self._process.state(),
-            groups=self._groups,
-            phases=self._phases,
-            sent=self._sent,
-            passed=sorted((*key, phase) for key, phase in self._passed.items()),
-            held=self._parking.state(),
-        )
-
-    def restore(self, data: bytes) -> None:
-        with opened("phased", data) as state:
-            process = Process.from_state(state["process"])
-            groups, phases, sent = list(state["groups"]), list(state["phases"]), list(state["sent"])
-            passed = {(group, member): phase for group, member, phase in state["passed"]}
-            held = [
-                (_Arrival(sender, clock, previous, _content(fields)), since)
-                for sender, clock, previous, fields, since in state["held"]
-            ]
-        self._process, self._groups, self._phases, self._sent = process, groups, phases, sent
-        self._passed = passed
-        self._parking.refill(held)
+    def read(self, fields: tuple[Any, ...]) -> _Arrival:
+        sender, clock, previous, content = fields
+        return _Arrival(sender, clock, previous, _content(content))
 
 
 def _content(fields: tuple[Any, ...]) -> PhasedMessage | Resynchronisation:

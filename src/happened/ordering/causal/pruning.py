@@ -1,4 +1,4 @@
-"""Causal order by pruning four kinds of redundant information, the algorithm of seed 001 (CI / DC / DLV).
+"""Causal order by pruning four kinds of redundant information, after Jang, Park, Cho & Yoon (FTDCS 1997).
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   causal order for multicasts to arbitrary sets, oneself included; the units carried are those of
@@ -6,11 +6,12 @@ Promises   causal order for multicasts to arbitrary sets, oneself included; the 
 Leaves out any order between concurrent messages; agreement on who is a member.
 Invariant  `_ci` maps sender -> clock -> destinations of that message neither known to be reached nor
            guaranteed to be; of each sender the newest entry stays even when its set is empty. No two
-           entries of a sender name the same destination, so rule R8 of the text has nothing to do and is
+           entries of a sender name the same destination, so rule R8 of the paper has nothing to do and is
            left out. `_dlv[s]` is the clock of the last message of s delivered here.
 
-Corrections to the text: the own entry is inserted after the send (before it, "just delivered" information
-survives); "j ≠ k" in the condition on DC is dropped (it breaks the order of self-addressed messages).
+`_ci` and `_dlv` are the paper's CI and DLV; the constraints of a message are its DC. Corrections to the paper
+(docs/papers.md): the own entry is inserted after the send (before it, "just delivered" information survives);
+"j ≠ k" in the condition on DC is dropped (it breaks the order of self-addressed messages).
 
 A unit pruned in a merge (R5, R6) was dropped by one side for a reason the other is not told. If that side
 still has a unit naming the same destination d, a later message to d is counted to have *replaced* it. If
@@ -19,22 +20,26 @@ the unit was delivered and the message to d that remains is concurrent to it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Send
-from ..machine import Effect, Facts, Held, Unit
-from ..parking import Parking, Want
-from ..process import Process
-from ..snapshots import opened, seal
+from ...core.orders import Order
+from ..facts import Facts, WireFormat
+from ..holding import HoldingProcess
+from ..machine import Effect, MessageKey, Unit
+from ..messages import Application
+from ..process import State
 
 FACTS = Facts(
-    order="causal",
-    casts=frozenset({"unicast", "broadcast", "multicast"}),
-    fifo_links=False,
+    name="pruning",
+    order=Order.CAUSAL,
+    optimal=True,
+    waits_only_for_past=True,
     description="prunes and counts four kinds of redundant information; as little as ks, grouped otherwise",
-    paper="seed 001: An Efficient Causal Order Algorithm for Message Delivery in Distributed System",
+    paper="Jang, Park, Cho & Yoon, IEEE Workshop on Future Trends of Distributed Computing Systems, 1997",
+    wire=WireFormat(10, "happened.wire.pruning"),
 )
 
 JUST_DELIVERED, ALREADY_DELIVERED, JUST_REPLACED, ALREADY_REPLACED = CLASSES = (
@@ -51,21 +56,21 @@ Information = dict[int, dict[int, int]]
 """sender -> clock -> set of destinations."""
 
 
-class PruningMessage(NamedTuple):
-    """M(sender, clock) as one destination gets it."""
-
+class _Pruning(NamedTuple):
     sender: int
     clock: int
     n: int
     dests: int  # bit set
     receiver: int
     ci: tuple[Entry, ...]  # by sender and clock; the same for every destination, and names none of them
-    dc: tuple[tuple[int, int], ...]  # (sender, clock) of what `receiver` must deliver first
+    dc: tuple[MessageKey, ...]  # (sender, clock) of what `receiver` must deliver first
     payload: bytes
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
+
+class PruningMessage(_Pruning, Application):
+    """M(sender, clock) as one destination gets it."""
+
+    __slots__ = ()
 
     def units(self) -> frozenset[Unit]:
         units = {(s, t, d) for s, t, dests in self.ci for d in unpack(dests)}
@@ -81,27 +86,20 @@ class PruningMessage(NamedTuple):
         return 6 * len(self.ci) + 2 * sum(dests.bit_count() for _, _, dests in self.ci) + 6 * len(self.dc)
 
 
-class Pruning:
+class Pruning(HoldingProcess[PruningMessage]):
     """One process of the protocol."""
 
+    facts = FACTS
+    message_type = PruningMessage
+
     def __init__(self, me: int, n: int) -> None:
-        self._process = Process(me, n)
+        super().__init__(me, n)
         self._ci: Information = {}
         self._dlv = [0] * n
         self._pruned = Counter(dict.fromkeys(CLASSES, 0))
-        self._parking: Parking[PruningMessage] = Parking(self._lacks)
 
-    @property
-    def me(self) -> int:
-        return self._process.me
-
-    @property
-    def n(self) -> int:
-        return self._process.n
-
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
-        dests = self._process.destinations(to, payload)
-        clock, me, n = self._process.next_clock(), self.me, self.n
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
+        me, n = self.me, self.n
         constraints = self._take_out(dests)
         ci = tuple(self._entries())
         effects: list[Effect] = [
@@ -111,23 +109,24 @@ class Pruning:
         self._ci.setdefault(me, {})[clock] = dests
         return effects
 
-    def receive(self, message: PruningMessage) -> list[Effect]:
-        self._process.check(message, PruningMessage)
-        self._process.check_known(message, max((t for s, t in message.dc if s == self.me), default=0))
-        self._process.check_known(message, max((t for s, t, _ in message.ci if s == self.me), default=0))
-        since = self._process.arrival()
-        if message.clock <= self._dlv[message.sender] or message in self._parking:
-            return []  # a duplicate made by the network
-        effects: list[Effect] = []
-        for ready in self._parking.admit(message, since):
-            self._dlv[ready.sender] = ready.clock  # R3
-            self._merge(ready)
-            self._parking.reached(ready.sender, ready.clock)
-            effects.append(self._process.delivery(ready))
-        return effects
+    def told(self, message: PruningMessage) -> int:
+        waited = (t for s, t in message.dc if s == self.me)
+        entered = (t for s, t, _ in message.ci if s == self.me)
+        return max(max(waited, default=0), max(entered, default=0))
 
-    def pending(self) -> list[Held]:
-        return self._parking.pending(self._missing)
+    def delivered(self, sender: int) -> int:
+        return self._dlv[sender]
+
+    def missing(self, message: PruningMessage) -> Iterator[MessageKey]:
+        return ((s, t) for s, t in message.dc if self._dlv[s] < t)  # R1
+
+    def learn(self, message: PruningMessage) -> None:
+        self._dlv[message.sender] = message.clock  # R3
+        self._merge(message)
+
+    def join(self, process: int) -> None:
+        super().join(process)
+        self._dlv.append(0)
 
     def pruned(self) -> dict[str, int]:
         """How many units were pruned here, by class of redundancy."""
@@ -141,24 +140,8 @@ class Pruning:
         entries = list(self._entries())
         return len(entries), sum(dests.bit_count() for _, _, dests in entries)
 
-    def tick(self) -> int:
-        return self._process.next_clock()
-
-    def join(self, process: int) -> None:
-        self._process.join(process)
-        self._dlv.append(0)
-
-    def leave(self, process: int) -> None:
-        self._process.leave(process)
-
     def _entries(self) -> Iterator[Entry]:
         return ((s, t, dests) for s, row in sorted(self._ci.items()) for t, dests in sorted(row.items()))
-
-    def _lacks(self, message: PruningMessage) -> Want | None:
-        return next(self._missing(message), None)
-
-    def _missing(self, message: PruningMessage) -> Iterator[tuple[int, int]]:
-        return ((s, t) for s, t in message.dc if self._dlv[s] < t)  # R1
 
     def _take_out(self, dests: int) -> dict[int, list[tuple[int, int]]]:
         """S2, S3: what constrains the delivery at each of `dests`; this message replaces it in CI."""
@@ -199,27 +182,17 @@ class Pruning:
             self._pruned[ALREADY_REPLACED] += (pruned & named_by_other).bit_count()
             self._pruned[ALREADY_DELIVERED] += (pruned & ~named_by_other).bit_count()
 
-    def snapshot(self) -> bytes:
-        return seal(
-            "pruning",
-            process=self._process.state(),
-            ci=tuple(self._entries()),
-            dlv=tuple(self._dlv),
-            pruned=tuple(self._pruned[name] for name in CLASSES),
-            held=self._parking.state(),
-        )
+    def save(self) -> State:
+        pruned = tuple(self._pruned[name] for name in CLASSES)
+        return {"ci": tuple(self._entries()), "dlv": tuple(self._dlv), "pruned": pruned}
 
-    def restore(self, data: bytes) -> None:
-        with opened("pruning", data) as state:
-            process = Process.from_state(state["process"])
-            ci: Information = {}
-            for s, t, dests in state["ci"]:
-                ci.setdefault(s, {})[t] = dests
-            dlv = list(state["dlv"])
-            pruned = Counter(dict(zip(CLASSES, state["pruned"], strict=True)))
-            held = [(PruningMessage(*fields), since) for *fields, since in state["held"]]
-        self._process, self._ci, self._dlv, self._pruned = process, ci, dlv, pruned
-        self._parking.refill(held)
+    def load(self, state: State) -> None:
+        ci: Information = {}
+        for s, t, dests in state["ci"]:
+            ci.setdefault(s, {})[t] = dests
+        dlv = list(state["dlv"])
+        pruned = Counter(dict(zip(CLASSES, state["pruned"], strict=True)))
+        self._ci, self._dlv, self._pruned = ci, dlv, pruned
 
 
 def _named(information: Information) -> int:

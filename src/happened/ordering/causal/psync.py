@@ -14,25 +14,27 @@ from typing import NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Send
-from ...core.errors import LocalProtocolError
 from ...core.lanes import CLOCK_LIMIT
-from ..machine import Effect, Facts, Held, Unit
-from ..parking import Parking, Want
-from ..process import Process, refusal
-from ..snapshots import opened, seal
+from ...core.orders import Order
+from ..facts import BROADCAST, Facts, WireFormat
+from ..holding import HoldingProcess
+from ..machine import Effect, MessageKey
+from ..messages import ENTRY_BYTES, Application
+from ..process import State, refusal
 
 FACTS = Facts(
-    order="causal",
-    casts=frozenset({"broadcast"}),
-    fifo_links=False,
+    name="psync",
+    order=Order.CAUSAL,
+    casts=frozenset({BROADCAST}),
+    joins=False,
+    waits_only_for_past=True,
     description="context graph: carries the names of the immediate predecessors",
     paper="Peterson, Buchholz & Schlichting, ACM TOCS 7(3), 1989",
+    wire=WireFormat(32, "happened.wire.psync"),
 )
 
-MessageKey = tuple[int, int]
 
-
-class PsyncMessage(NamedTuple):
+class _Psync(NamedTuple):
     sender: int
     clock: int
     n: int
@@ -40,112 +42,70 @@ class PsyncMessage(NamedTuple):
     context: tuple[MessageKey, ...]  # the immediate predecessors, one of a sender at most, sorted
     payload: bytes
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
 
-    def units(self) -> frozenset[Unit]:
-        """None: a context names messages, not destinations."""
-        return frozenset()
+class PsyncMessage(_Psync, Application):
+    """M(sender, clock), the same for everybody. It carries no units: a context names no destinations."""
+
+    __slots__ = ()
 
     def size(self) -> tuple[int, int]:
         return len(self.context), 0
 
     def model_bytes(self) -> int:
-        return 6 * len(self.context)
+        return ENTRY_BYTES * len(self.context)
 
 
-class ContextGraph:
+class ContextGraph(HoldingProcess[PsyncMessage]):
+    facts = FACTS
+    message_type = PsyncMessage
+
     def __init__(self, me: int, n: int) -> None:
-        self._process = Process(me, n)
+        super().__init__(me, n)
         self._view: dict[int, int] = {}  # per sender the clock of its last message in our view
         self._leaves: set[MessageKey] = set()
-        self._parking: Parking[PsyncMessage] = Parking(self._lacks)
 
-    @property
-    def me(self) -> int:
-        return self._process.me
+    def address(self, to: Iterable[int], payload: bytes) -> int:
+        return self.everybody(to, payload)
 
-    @property
-    def n(self) -> int:
-        return self._process.n
-
-    @property
-    def clock(self) -> int:
-        return self._process.clock
-
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
-        dests = self._process.broadcast(to, payload)
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
         context = tuple(sorted(self._leaves))
-        message = PsyncMessage(self.me, self._process.next_clock(), self.n, dests, context, payload)
-        self._enter(message)
+        message = PsyncMessage(self.me, clock, self.n, dests, context, payload)
+        self.learn(message)
         effects: list[Effect] = [Send(d, message) for d in unpack(dests & ~(1 << self.me))]
         if dests >> self.me & 1:
-            effects.append(self._process.delivery(message))
+            effects.append(self.delivery(message))
         return effects
 
-    def receive(self, message: PsyncMessage) -> list[Effect]:
-        self._check(message)
-        since = self._process.arrival()
-        if message.clock <= self._view.get(message.sender, 0) or message in self._parking:
-            return []  # a duplicate made by the network
-        effects: list[Effect] = []
-        for ready in self._parking.admit(message, since):
-            self._enter(ready)
-            self._parking.reached(ready.sender, ready.clock)
-            effects.append(self._process.delivery(ready))
-        return effects
-
-    def _check(self, message: PsyncMessage) -> None:
-        self._process.check(message, PsyncMessage)
+    def checked(self, message: PsyncMessage) -> PsyncMessage:
+        message = super().checked(message)
         if message.sender == self.me:
             raise refusal(message, "is our own, and we have it")
         for sender, clock in message.context:
             if not 0 <= sender < self.n or not 0 < clock < CLOCK_LIMIT:
                 raise refusal(message, f"follows M({sender}, {clock}), which nobody can have sent")
-            if sender == self.me:
-                self._process.check_known(message, clock)
+        return message
 
-    def _lacks(self, message: PsyncMessage) -> Want | None:
-        return next(iter(self._missing(message)), None)
+    def told(self, message: PsyncMessage) -> int:
+        return max((clock for sender, clock in message.context if sender == self.me), default=0)
 
-    def _missing(self, message: PsyncMessage) -> Iterable[MessageKey]:
+    def delivered(self, sender: int) -> int:
+        return self._view.get(sender, 0)
+
+    def missing(self, message: PsyncMessage) -> Iterable[MessageKey]:
         return (key for key in message.context if key[1] > self._view.get(key[0], 0))
 
-    def _enter(self, message: PsyncMessage) -> None:
+    def learn(self, message: PsyncMessage) -> None:
         self._view[message.sender] = message.clock
         self._leaves.difference_update(message.context)
         self._leaves.add((message.sender, message.clock))
-
-    def pending(self) -> list[Held]:
-        return self._parking.pending(self._missing)
 
     def log_size(self) -> tuple[int, int]:
         """How many names are kept for the next message."""
         return len(self._leaves), len(self._leaves)
 
-    def tick(self) -> int:
-        return self._process.next_clock()
+    def save(self) -> State:
+        return {"view": sorted(self._view.items()), "leaves": sorted(self._leaves)}
 
-    def join(self, process: int) -> None:
-        raise LocalProtocolError("a conversation has fixed members: start a new one with the new process")
-
-    def leave(self, process: int) -> None:
-        self._process.leave(process)
-
-    def snapshot(self) -> bytes:
-        return seal(
-            "psync",
-            process=self._process.state(),
-            view=sorted(self._view.items()),
-            leaves=sorted(self._leaves),
-            held=self._parking.state(),
-        )
-
-    def restore(self, data: bytes) -> None:
-        with opened("psync", data) as state:
-            process = Process.from_state(state["process"])
-            view, leaves = dict(state["view"]), set(state["leaves"])
-            held = [(PsyncMessage(*fields), since) for *fields, since in state["held"]]
-        self._process, self._view, self._leaves = process, view, leaves
-        self._parking.refill(held)
+    def load(self, state: State) -> None:
+        view, leaves = dict(state["view"]), set(state["leaves"])
+        self._view, self._leaves = view, leaves

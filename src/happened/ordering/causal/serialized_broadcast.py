@@ -1,4 +1,4 @@
-"""Causal broadcast with one entry, where broadcasts are serialized (seed 000 §7.1).
+"""Causal broadcast with one entry, where broadcasts are serialized (Kshemkalyani & Singhal 1998, §7.1).
 
 Assumes    broadcasts are totally ordered by happened-before, say by mutual exclusion: who broadcasts has
            delivered (or made) the one before, or was told of it with the right to send (`follow`).
@@ -19,23 +19,27 @@ from typing import NamedTuple
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
-from ..machine import Effect, Facts, Held, Unit
-from ..process import Process, refusal
-from ..snapshots import opened, seal
-from .chain import NOTHING, Chain, Link, link_of
+from ...core.orders import Order
+from ..facts import BROADCAST, Facts, WireFormat
+from ..machine import Effect, Held, Multicast, Unit
+from ..messages import ENTRY_BYTES, Application
+from ..process import State, refusal
+from .link_chain import NOTHING, Link, SerializedProcess, link_of
 
 FACTS = Facts(
-    order="causal",
-    casts=frozenset({"broadcast"}),
-    fifo_links=False,
+    name="serialized-broadcast",
     description="one entry; broadcasts must be serialized (a token, a lock): others are refused",
     paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998, §7.1",
+    order=Order.CAUSAL,
+    casts=frozenset({BROADCAST}),
+    waits_only_for_past=True,
+    joins=False,
+    serialized=True,
+    wire=WireFormat(18, "happened.wire.serialized_broadcast"),
 )
 
 
-class SerializedBroadcast(NamedTuple):
-    """M(sender, clock), the same for everybody."""
-
+class _Serialized(NamedTuple):
     sender: int
     clock: int
     n: int
@@ -43,9 +47,11 @@ class SerializedBroadcast(NamedTuple):
     after: Link  # the broadcast before this one
     payload: bytes
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
+
+class SerializedBroadcast(_Serialized, Application):
+    """M(sender, clock), the same for everybody."""
+
+    __slots__ = ()
 
     def units(self) -> frozenset[Unit]:
         """What the entry says of this message's destinations: a broadcast went to them too."""
@@ -56,24 +62,18 @@ class SerializedBroadcast(NamedTuple):
         return int(self.after != NOTHING), len(self.units())
 
     def model_bytes(self) -> int:
-        return 6 * self.size()[0]
+        return ENTRY_BYTES * self.size()[0]
 
 
-class SerializedBroadcasts:
+class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):
     """One process of the protocol."""
 
+    facts = FACTS
+    message_type = SerializedBroadcast
+
     def __init__(self, me: int, n: int) -> None:
-        self._process = Process(me, n)
+        super().__init__(me, n)
         self._latest = NOTHING  # the most recent broadcast known
-        self._chain: Chain[SerializedBroadcast] = Chain(n)
-
-    @property
-    def me(self) -> int:
-        return self._process.me
-
-    @property
-    def n(self) -> int:
-        return self._process.n
 
     @property
     def latest(self) -> Link:
@@ -87,35 +87,27 @@ class SerializedBroadcasts:
             raise LocalProtocolError(f"{latest!r} does not name a broadcast")
         self._latest = max(self._latest, latest)
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
-        dests = self._process.broadcast(to, payload)
-        unknown = self._chain.newest()
-        if unknown > self._latest:
-            raise LocalProtocolError(f"M({unknown[1]}, {unknown[0]}) was broadcast before: not serialized")
-        clock = self._process.next_clock(after=self._latest[0])
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
+        dests = self.everybody(to, payload)
+        self.check_right(self._latest)
+        clock = self.next_clock(after=self._latest[0])
         message = SerializedBroadcast(self.me, clock, self.n, dests, self._latest, payload)
         self._latest = link_of(message)
         effects: list[Effect] = [Send(d, message) for d in unpack(dests)]
         if self._stays_out(message):
-            self._chain.add(message, message.after, self._process.events)
-            effects += self._deliveries()
-        return effects
+            self._chain.add(message, message.after, self.events)
+            effects += self.pass_links()
+        return Multicast(clock, effects)
 
-    def receive(self, message: SerializedBroadcast) -> list[Effect]:
-        self._process.check(message, SerializedBroadcast)
+    def before(self, message: SerializedBroadcast) -> Link:
         if message.n != self.n:
             raise refusal(message, f"comes from a group of {message.n} and ours has {self.n}")
-        duplicate = self._chain.is_duplicate(message, message.after)
-        if not duplicate:
-            self._chain.check(message, message.after)
-            if message.after < self._latest < link_of(message):
-                clock, sender = self._latest
-                raise refusal(message, f"does not know M({sender}, {clock}): not serialized")
-        since = self._process.arrival()
-        if duplicate:
-            return []
-        self._chain.add(message, message.after, since)
-        return self._deliveries()
+        return message.after
+
+    def check_serialized(self, message: SerializedBroadcast) -> None:
+        if message.after < self._latest < link_of(message):
+            clock, sender = self._latest
+            raise refusal(message, f"does not know M({sender}, {clock}): not serialized")
 
     def pending(self) -> list[Held]:
         out = {link_of(message): after for after, message, _ in self._chain if self._stays_out(message)}
@@ -128,39 +120,15 @@ class SerializedBroadcasts:
             held.append(Held(message, ((after[1], after[0]),), since))
         return held
 
-    def tick(self) -> int:
-        return self._process.next_clock()
-
-    def join(self, process: int) -> None:
-        raise LocalProtocolError(f"the group of {self.n} is fixed: process {process} cannot join it")
-
-    def leave(self, process: int) -> None:
-        self._process.leave(process)
-
     def _stays_out(self, message: SerializedBroadcast) -> bool:
         """Whether it is ours and not to ourselves: a link to pass, nothing to deliver."""
         return not message.dests >> self.me & 1
 
-    def _deliveries(self) -> list[Effect]:
-        effects: list[Effect] = []
-        for message in self._chain.passed():
-            self._latest = max(self._latest, link_of(message))
-            if not self._stays_out(message):
-                effects.append(self._process.delivery(message))
-        return effects
+    def pass_link(self, message: SerializedBroadcast) -> list[Effect]:
+        self._latest = max(self._latest, link_of(message))
+        return [] if self._stays_out(message) else [self.delivery(message)]
 
-    def snapshot(self) -> bytes:
-        return seal(
-            "serialized-broadcast",
-            process=self._process.state(),
-            latest=self._latest,
-            chain=self._chain.state(),
-        )
-
-    def restore(self, data: bytes) -> None:
-        with opened("serialized-broadcast", data) as state:
-            process, latest = Process.from_state(state["process"]), state["latest"]
-            last, passed, waiting = state["chain"]
-            held = [(after, SerializedBroadcast(*fields), since) for after, fields, since in waiting]
-        self._process, self._latest = process, latest
-        self._chain.restore(last, passed, held)
+    def load(self, state: State) -> None:
+        latest = state["latest"]
+        super().load(state)
+        self._latest = latest

@@ -1,6 +1,6 @@
-"""Processes that join a communication graph, new links, and routers that fail (the report's §4.4).
+"""Processes that join a communication graph, new links, and routers that fail: Rodrigues & Veríssimo, §4.4.
 
-Each function takes the machines of all processes by index and changes them at once: the report leaves the
+Each function takes the machines of all processes by index and changes them at once: their report leaves the
 agreement on a membership to a membership service, and so does this. `places` are those of the new graph, for
 everybody who stays. A router that fails stays failed; whoever succeeds it is another process.
 

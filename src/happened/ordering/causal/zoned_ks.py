@@ -27,36 +27,36 @@ separators of Rodrigues & Veríssimo: a gateway separates its zones, and of what
 a history filtered there (R9) keeps nothing for the other.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ...core.destinations import pack, unpack
+from ...core.destinations import pack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError, RemoteProtocolError
-from ...core.places import Place, alone, check, reach, restored
-from ..machine import Effect, Facts, Held, Unit
-from ..process import Process, refusal
-from ..snapshots import opened, seal
-from .carrier import Carrier, Named
+from ...core.orders import Order
+from ...core.places import Place, alone, reach, restored
+from ..facts import MANY_PROCESSES, Facts, Relays, WireFormat
+from ..machine import Effect, Held, Multicast
+from ..process import State, refusal
+from .carrier import Carrier, InHop, Named
 from .hop_message import Carried
 from .ks import KsMessage
+from .placed import PLACE, PlacedProcess
 
 FACTS = Facts(
-    order="causal",
-    casts=frozenset({"unicast", "broadcast", "multicast"}),
-    fifo_links=False,
+    name="zoned-ks",
     description="ks in each zone, gateways between them: entries about the members of one zone only",
     paper="Kshemkalyani & Singhal 1998, §7.1; Rodrigues & Veríssimo, ICDCS 1995",
+    order=Order.CAUSAL,
+    relays=Relays.ROUTERS,
+    names_missing=False,  # but the hops that bring them
+    most_processes=MANY_PROCESSES,
+    options=(PLACE,),
+    wire=WireFormat(70, "happened.wire.zoned_ks"),
 )
 
 
-class ZonedMessage(NamedTuple):
-    """M(sender, clock) on its way through one zone, as `relay` sends it to one member.
-
-    The hop numbers the members of the zone by themselves, in the order of their indices. Two processes have
-    at most one zone in common, so the relay tells which it is.
-    """
-
+class _Zoned(NamedTuple):
     sender: int
     clock: int
     n: int
@@ -64,24 +64,19 @@ class ZonedMessage(NamedTuple):
     relay: int
     hop: KsMessage
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
+
+class ZonedMessage(_Zoned, InHop):
+    """M(sender, clock) on its way through one zone, as `relay` sends it to one member.
+
+    The hop numbers the members of the zone by themselves, in the order of their indices. Two processes have
+    at most one zone in common, so the relay tells which it is.
+    """
+
+    __slots__ = ()
 
     @property
-    def payload(self) -> bytes:
-        return self.hop.payload
-
-    def units(self) -> frozenset[Unit]:
-        """About hops, in the zone's own numbering."""
-        return self.hop.units()
-
-    def size(self) -> tuple[int, int]:
-        return self.hop.size()
-
-    def model_bytes(self) -> int:
-        entries, units = self.hop.size()
-        return 6 * entries + 2 * units
+    def via(self) -> int:
+        return self.relay
 
 
 class _Zone:
@@ -98,56 +93,35 @@ class _Zone:
         return pack(i for i, behind in enumerate(self.behind) if i != relay and behind & dests)
 
 
-class ZonedKs:
-    """One process, gateway or not. `pending` names hops: (relay, clock of the relay in that zone)."""
+class ZonedKs(PlacedProcess):
+    """One process, gateway or not. `pending` names hops: (relay, clock of the relay in that zone).
 
-    def __init__(self, me: int, n: int, *, place: Place | None = None) -> None:
-        self._process = Process(me, n)
-        self._alone = place is None
-        self._zones: list[_Zone] = []
-        if place is None:
-            place = alone(me, n)
-        else:
-            check(place, me, n)
-        self._stand(place, self._carriers(place))
+    Zones may be new at a place that it moves to, or have more members of higher indices. A zone that would
+    lose a member, or get one in between, is refused: hops in flight number the members.
+    """
 
-    @property
-    def me(self) -> int:
-        return self._process.me
+    facts = FACTS
+    _zones: Sequence[_Zone] = ()
 
-    @property
-    def n(self) -> int:
-        return self._process.n
-
-    @property
-    def clock(self) -> int:
-        return self._process.clock
-
-    @property
-    def place(self) -> Place:
-        return self._place
-
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
-        dests = self._process.destinations(to, payload)
-        if lost := dests & ~self._reached:
-            names = ", ".join(map(str, unpack(lost)))
-            raise LocalProtocolError(f"process {self.me} has no route to {names}: move() it to a new place")
-        carried = Carried(self.me, self._process.next_clock(), dests, payload)
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
+        dests = self.routed(to, payload)
+        clock = self.next_clock()
+        carried = Carried(self.me, clock, dests, payload)
         effects = self._send_into(self._zones, carried)
         if dests >> self.me & 1:
-            effects.append(self._process.delivery(carried))
-        return effects
+            effects.append(self.delivery(carried))
+        return Multicast(clock, effects)
 
     def receive(self, message: ZonedMessage) -> list[Effect]:
         zone = self._checked(message)
         named = Named(message.sender, message.clock, message.dests)
         try:
-            delivered = zone.carrier.receive(message.hop, named, self._process.events + 1)
+            delivered = zone.carrier.receive(message.hop, named, self.events + 1)
         except RemoteProtocolError as error:
             raise refusal(
                 message, f"came in a hop of process {message.relay} that is refused: {error}"
             ) from error
-        self._process.arrival()
+        self.arrival()
         effects: list[Effect] = []
         for carried in delivered:
             effects += self._deliver(zone, carried)
@@ -155,7 +129,7 @@ class ZonedKs:
 
     def _deliver(self, zone: _Zone, carried: Carried) -> list[Effect]:
         """Hand a message to the application if that is a destination, and send it on, at once."""
-        arrived: list[Effect] = [self._process.delivery(carried)] if carried.dests >> self.me & 1 else []
+        arrived: list[Effect] = [self.delivery(carried)] if carried.dests >> self.me & 1 else []
         return arrived + self._send_into([other for other in self._zones if other is not zone], carried)
 
     def _send_into(self, zones: Iterable[_Zone], carried: Carried) -> list[Effect]:
@@ -173,8 +147,8 @@ class ZonedKs:
         """The zone a message came through, or an error if no correct peer can have sent it to us."""
         if not isinstance(message, ZonedMessage) or not isinstance(message.hop, KsMessage):
             raise RemoteProtocolError(f"not a ZonedMessage: {message!r:.100}")
-        sender, clock, n, dests, relay, hop = message
-        self._process.check(_Addressed(sender, clock, n, 1 << self.me), _Addressed)
+        sender, _, n, dests, relay, hop = message
+        self.check(message._replace(dests=1 << self.me), ZonedMessage)  # whomever it is for in the end
         zone = self._zone_with.get(relay)
         if zone is None:
             raise refusal(message, f"was relayed by {relay}, who shares no zone with process {self.me}")
@@ -201,18 +175,12 @@ class ZonedKs:
         sizes = [zone.carrier.log_size() for zone in self._zones]
         return sum(entries for entries, _ in sizes), sum(units for _, units in sizes)
 
-    def move(self, place: Place) -> None:
-        """Stand at this place from now on: zones may be new, or have more members of higher indices.
-
-        A zone that would lose a member, or get one in between, is refused: hops in flight number the members.
-        """
-        check(place, self.me, self.n)
+    def stand(self, place: Place | None) -> None:
         self._stand(place, self._carriers(place))
-        self._alone = False
 
-    def _carriers(self, place: Place) -> list[Carrier]:
+    def _carriers(self, place: Place | None) -> list[Carrier]:
         """One for each zone of the place; that of a zone that goes on stays. A refusal changes nothing."""
-        zones = _zones_of(place, self.me)
+        zones = _zones_of(place or alone(self.me, self.n), self.me)
         before = {zone.members: zone for zone in self._zones}
         following: dict[tuple[int, ...], _Zone] = {}
         for members, _ in zones:
@@ -234,60 +202,33 @@ class ZonedKs:
             carriers.append(carrier)
         return carriers
 
-    def _stand(self, place: Place, carriers: Iterable[Carrier]) -> None:
-        self._place = place
+    def _stand(self, place: Place | None, carriers: Iterable[Carrier]) -> None:
+        super().stand(place)
         self._zones = [
             _Zone(members.index(self.me), members, behind, carrier)
-            for (members, behind), carrier in zip(_zones_of(place, self.me), carriers, strict=True)
+            for (members, behind), carrier in zip(_zones_of(self.place, self.me), carriers, strict=True)
         ]
         self._zone_with = {m: zone for zone in self._zones for m in zone.members if m != self.me}
-        self._reached = 1 << self.me | reach(place)
-
-    def tick(self) -> int:
-        return self._process.next_clock()
-
-    def join(self, process: int) -> None:
-        """Without a topology, the new process is in our zone; otherwise it has no route until we `move`."""
-        self._process.join(process)
-        if self._alone:
-            place = alone(self.me, self.n)
-            self._stand(place, self._carriers(place))
 
     def leave(self, process: int) -> None:
         """What is on its way to the process still goes there. A gateway's leaving would cut its zones off."""
         forwards = any(
-            branch.towards == process and branch.behind != 1 << process for branch in self._place.branches
+            branch.towards == process and branch.behind != 1 << process for branch in self.place.branches
         )
         if forwards or (process == self.me and len(self._zones) > 1):
             raise LocalProtocolError(f"process {process} is a gateway and cannot leave")
-        self._process.leave(process)
+        super().leave(process)
 
-    def snapshot(self) -> bytes:
-        return seal(
-            "zoned-ks",
-            process=self._process.state(),
-            place=None if self._alone else self._place,
-            zones=tuple(zone.carrier.state() for zone in self._zones),
-        )
+    def save(self) -> State:
+        return super().save() | {"zones": tuple(zone.carrier.state() for zone in self._zones)}
 
-    def restore(self, data: bytes) -> None:
-        with opened("zoned-ks", data) as state:
-            process, is_alone = Process.from_state(state["process"]), state["place"] is None
-            place = alone(process.me, process.n) if is_alone else restored(state["place"])
-            carriers = [Carrier.from_state(carrier) for carrier in state["zones"]]
-            if [carrier.n for carrier in carriers] != [len(m) for m, _ in _zones_of(place, process.me)]:
-                raise ValueError("its zones are not those of its place")
-        self._process, self._alone = process, is_alone
+    def load(self, state: State) -> None:
+        place = None if state["place"] is None else restored(state["place"])
+        carriers = [Carrier.from_state(carrier) for carrier in state["zones"]]
+        zones = _zones_of(place or alone(self.me, self.n), self.me)
+        if [carrier.n for carrier in carriers] != [len(members) for members, _ in zones]:
+            raise ValueError("its zones are not those of its place")
         self._stand(place, carriers)
-
-
-class _Addressed(NamedTuple):
-    """A message as something for us: what every protocol checks."""
-
-    sender: int
-    clock: int
-    n: int
-    dests: int
 
 
 def _zones_of(place: Place, me: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -15,17 +15,19 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ..machine import Effect, Facts, Held
-from ..process import Process
-from ..snapshots import opened, seal
-from .three_phase import ThreePhase
+from ...core.orders import Order
+from ..facts import Facts
+from ..machine import Effect, Multicast
+from ..process import State
+from .three_phase import WIRE, ThreePhase
 
 FACTS = Facts(
-    order="causal-total",
-    casts=frozenset({"unicast", "broadcast", "multicast"}),
-    fifo_links=False,
+    name="causal-total",
     description="three phases agree on a timestamp beyond those of the causal past",
-    paper="Skeen's agreement (seed 003, Fig. 2.9), one message of a sender at a time",
+    paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; one message of a sender at a time",
+    order=Order.CAUSAL_TOTAL,
+    waits_at_sender=True,
+    wire=WIRE,
 )
 
 
@@ -35,68 +37,34 @@ class _Unsent(NamedTuple):
     payload: bytes
 
 
-class CausalTotalOrder:
+class CausalTotalOrder(ThreePhase):
+    facts = FACTS
+
     def __init__(self, me: int, n: int) -> None:
-        self._process = Process(me, n)
-        self._phases = ThreePhase(self._process)
+        super().__init__(me, n)
         self._outbox: deque[_Unsent] = deque()
 
     @property
-    def me(self) -> int:
-        return self._process.me
-
-    @property
-    def n(self) -> int:
-        return self._process.n
-
-    @property
-    def clock(self) -> int:
-        return self._process.clock
-
-    @property
     def queued(self) -> int:
-        """How many of our messages have not left yet."""
         return len(self._outbox)
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
-        dests = self._process.destinations(to, payload)
-        self._outbox.append(_Unsent(self._process.next_clock(), dests, payload))
-        return list(self._begin())
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
+        dests = self.destinations(to, payload)
+        clock = self.next_clock()
+        self._outbox.append(_Unsent(clock, dests, payload))
+        return Multicast(clock, list(self._begin_next()))
 
     def receive(self, message: Any) -> list[Effect]:
-        self._phases.check(message)
-        self._process.arrival()
-        return [*self._phases.receive(message), *self._begin()]
+        return [*super().receive(message), *self._begin_next()]
 
-    def _begin(self) -> Iterator[Effect]:
-        while self._outbox and self._phases.settled:
-            yield from self._phases.begin(*self._outbox.popleft())
+    def _begin_next(self) -> Iterator[Effect]:
+        while self._outbox and self.settled:
+            yield from self.begin(*self._outbox.popleft())
 
-    def pending(self) -> list[Held]:
-        """A message that waits for itself lacks its final timestamp."""
-        return self._phases.pending()
+    def save(self) -> State:
+        return super().save() | {"outbox": tuple(self._outbox)}
 
-    def tick(self) -> int:
-        return self._process.next_clock()
-
-    def join(self, process: int) -> None:
-        self._process.join(process)
-
-    def leave(self, process: int) -> None:
-        """It still proposes for what is on its way to it."""
-        self._process.leave(process)
-
-    def snapshot(self) -> bytes:
-        return seal(
-            "causal-total",
-            process=self._process.state(),
-            phases=self._phases.state(),
-            outbox=tuple(self._outbox),
-        )
-
-    def restore(self, data: bytes) -> None:
-        with opened("causal-total", data) as state:
-            process = Process.from_state(state["process"])
-            phases = ThreePhase.from_state(process, state["phases"])
-            outbox = deque(_Unsent(*fields) for fields in state["outbox"])
-        self._process, self._phases, self._outbox = process, phases, outbox
+    def load(self, state: State) -> None:
+        outbox = deque(_Unsent(*fields) for fields in state["outbox"])
+        super().load(state)
+        self._outbox = outbox

@@ -1,5 +1,5 @@
-"""Total and causal order through one coordinator: the centralized algorithm of seed 003, with a role that
-can be handed over.
+"""Total and causal order through one coordinator: the centralized algorithm of Kshemkalyani & Singhal's
+textbook (Distributed Computing, 2008, ch. 6), with a role that can be handed over.
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   one order of all messages, which every process follows and which contains causal order, for
@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
-from ..machine import Effect, Facts, Held
-from ..process import Process, refusal
-from ..snapshots import opened, seal
+from ...core.orders import Order
+from ..facts import Facts, Names, Option, Relays, WireFormat
+from ..machine import Effect, Held, MessageKey, Multicast
+from ..process import Process, State, refusal
 from .sequencer_messages import (
     NOBODY,
-    MessageKey,
     SequencerAnnouncement,
     SequencerHandover,
     SequencerOrder,
@@ -35,11 +35,13 @@ from .sequencer_messages import (
 )
 
 FACTS = Facts(
-    order="causal-total",
-    casts=frozenset({"unicast", "broadcast", "multicast"}),
-    fifo_links=False,
+    name="sequencer",
     description="one coordinator puts all messages in order; it can hand the role over",
-    paper="seed 003, §2.6 (centralized algorithm)",
+    paper="Kshemkalyani & Singhal, Distributed Computing, 2008, ch. 6 (centralized algorithm)",
+    order=Order.CAUSAL_TOTAL,
+    relays=Relays.COORDINATOR,
+    options=(Option("coordinator", "the first one, the same for everybody", Names.ONE),),
+    wire=WireFormat(35, "happened.wire.sequencer"),
 )
 
 
@@ -56,11 +58,11 @@ class _Held(NamedTuple):
     since: int
 
 
-class SequencerTotalOrder:
-    """`coordinator` is the first one, the same for everybody."""
+class SequencerTotalOrder(Process):
+    facts = FACTS
 
     def __init__(self, me: int, n: int, *, coordinator: int = 0) -> None:
-        self._process = Process(me, n)
+        super().__init__(me, n)
         if not 0 <= coordinator < n:
             raise LocalProtocolError(f"the coordinator is one of {n} processes, not {coordinator}")
         self._epoch = 0
@@ -73,41 +75,29 @@ class SequencerTotalOrder:
         self._ahead: dict[MessageKey, SequencerRequest] = {}  # of an epoch we have not heard of
 
     @property
-    def me(self) -> int:
-        return self._process.me
-
-    @property
-    def n(self) -> int:
-        return self._process.n
-
-    @property
-    def clock(self) -> int:
-        return self._process.clock
-
-    @property
     def coordinator(self) -> int:
         """Who has the role, as far as we have heard."""
         return self._coordinator
 
-    def multicast(self, to: Iterable[int], payload: bytes) -> list[Effect]:
-        dests = self._process.destinations(to, payload)
-        clock = self._process.next_clock()
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
+        dests = self.destinations(to, payload)
+        clock = self.next_clock()
         previous, self._requested = self._requested, clock
         request = SequencerRequest(self.me, clock, self.n, dests, previous, self._epoch, payload)
-        return list(self._handle(request, self._process.events))
+        return Multicast(clock, list(self._handle(request, self.events)))
 
     def hand_over(self, successor: int) -> list[Effect]:
         """Give the role to another process; returns what to send, as any input does."""
         if self._office is None:
             raise LocalProtocolError(f"process {self.me} is not the coordinator and has no role to hand over")
-        if not self._process.present >> max(successor, 0) & 1 or successor in (self.me, -1):
+        if not self.present >> max(successor, 0) & 1 or successor in (self.me, -1):
             raise LocalProtocolError(f"process {successor} is not another one present: it cannot succeed")
         office, self._office = self._office, None
         self._epoch += 1
         self._coordinator = successor
-        early = tuple(request for request, _ in office.early.values())
+        early = tuple(request for _, (request, _) in sorted(office.early.items()))
         taken, tails = tuple(sorted(office.taken.items())), tuple(sorted(office.tails.items()))
-        others = self._process.present & ~(1 << self.me | 1 << successor)
+        others = self.present & ~(1 << self.me | 1 << successor)
         return [
             Send(successor, SequencerHandover(self.me, self._epoch, taken, tails, early)),
             *(Send(d, SequencerAnnouncement(self.me, self._epoch, successor)) for d in unpack(others)),
@@ -115,7 +105,7 @@ class SequencerTotalOrder:
 
     def receive(self, message: Any) -> list[Effect]:
         self._check(message)
-        since = self._process.arrival()
+        since = self.arrival()
         if isinstance(message, SequencerOrder):
             return list(self._ordered(message, since))
         if isinstance(message, SequencerRequest):
@@ -136,14 +126,14 @@ class SequencerTotalOrder:
 
     def _check(self, message: Any) -> None:
         if isinstance(message, SequencerOrder):
-            self._process.check(message, SequencerOrder)
+            self.check(message, SequencerOrder)
         elif isinstance(message, SequencerRequest):
             self._check_request(message)
         elif isinstance(message, SequencerHandover):
             for request in message.early:
                 self._check_request(request)
         elif not isinstance(message, SequencerAnnouncement):
-            self._process.check(message, SequencerOrder)
+            self.check(message, SequencerOrder)
         elif not 0 <= message.coordinator < self.n:
             raise refusal(
                 message, f"names process {message.coordinator} as coordinator, and we know {self.n}"
@@ -151,7 +141,7 @@ class SequencerTotalOrder:
 
     def _check_request(self, request: SequencerRequest) -> None:
         # It need not be addressed to us: only the rest must make sense.
-        self._process.check(request._replace(dests=request.dests | 1 << self.me), SequencerRequest)
+        self.check(request._replace(dests=request.dests | 1 << self.me), SequencerRequest)
         if not 0 <= request.previous < request.clock or request.dests >> self.n:
             raise refusal(request, f"is no request after that of clock {request.previous}")
 
@@ -189,7 +179,7 @@ class SequencerTotalOrder:
             order, _ = self._held.pop(self._last)
             self._last = (order.sender, order.clock)
             self._delivered[order.sender] = order.clock
-            yield self._process.delivery(order)
+            yield self.delivery(order)
 
     def pending(self) -> list[Held]:
         held = [Held(order, (after,), since) for after, (order, since) in self._held.items()]
@@ -198,47 +188,31 @@ class SequencerTotalOrder:
             Held(request, (key,), since) for key, (request, since) in early if request.dests >> self.me & 1
         ]
 
-    def tick(self) -> int:
-        return self._process.next_clock()
+    def save(self) -> State:
+        # Requests stand in order of arrival, in which a hand-over passes them on, restored or not.
+        return {
+            "role": (self._epoch, self._coordinator, self._requested),
+            "last": self._last,
+            "delivered": sorted(self._delivered.items()),
+            "held": [(order, since) for _, (order, since) in sorted(self._held.items())],
+            "ahead": list(self._ahead.values()),
+            "office": None if self._office is None else _office_to(self._office),
+        }
 
-    def join(self, process: int) -> None:
-        self._process.join(process)
-
-    def leave(self, process: int) -> None:
-        self._process.leave(process)
-
-    def snapshot(self) -> bytes:
-        office = self._office
-        return seal(
-            "sequencer",
-            process=self._process.state(),
-            role=(self._epoch, self._coordinator, self._requested),
-            last=self._last,
-            delivered=sorted(self._delivered.items()),
-            held=[(order, since) for _, (order, since) in sorted(self._held.items())],
-            ahead=[request for _, request in sorted(self._ahead.items())],
-            office=None
-            if office is None
-            else (
-                sorted(office.taken.items()),
-                sorted(office.tails.items()),
-                [entry for _, entry in sorted(office.early.items())],
-            ),
-        )
-
-    def restore(self, data: bytes) -> None:
-        with opened("sequencer", data) as state:
-            process = Process.from_state(state["process"])
-            epoch, coordinator, requested = state["role"]
-            held = [_Held(SequencerOrder(*order), since) for order, since in state["held"]]
-            ahead = [SequencerRequest(*fields) for fields in state["ahead"]]
-            office = None if state["office"] is None else _office_from(*state["office"])
-            last, delivered = state["last"], dict(state["delivered"])
-        self._process, self._office = process, office
+    def load(self, state: State) -> None:
+        epoch, coordinator, requested = state["role"]
+        held = [_Held(SequencerOrder(*order), since) for order, since in state["held"]]
+        ahead = [SequencerRequest(*fields) for fields in state["ahead"]]
+        office = None if state["office"] is None else _office_from(*state["office"])
+        last, delivered = state["last"], dict(state["delivered"])
         self._epoch, self._coordinator, self._requested = epoch, coordinator, requested
-        self._last, self._delivered = last, delivered
+        self._last, self._delivered, self._office = last, delivered, office
         self._held = {entry.order.after: entry for entry in held}
         self._ahead = {(request.sender, request.clock): request for request in ahead}
+
+
+def _office_to(office: _Office) -> tuple[Any, ...]:
+    return sorted(office.taken.items()), sorted(office.tails.items()), list(office.early.values())
 
 
 def _office_from(taken: Any, tails: Any, early: Any) -> _Office:

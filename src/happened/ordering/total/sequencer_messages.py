@@ -2,17 +2,27 @@
 
 from typing import NamedTuple
 
-from ...core.destinations import unpack
-from ..machine import Unit
+from ..machine import MessageKey
+from ..messages import Application, Control
 
-MessageKey = tuple[int, int]
 NOBODY: MessageKey = (0, 0)
 """Before the first message; no message has clock 0."""
 
 
-class SequencerRequest(NamedTuple):
-    """M(sender, clock) on its way to the coordinator."""
+class _ThroughCoordinator(Application):
+    """Whoever is or was the coordinator may put it on a link."""
 
+    __slots__ = ()
+
+    @property
+    def via(self) -> None:
+        return None
+
+    def size(self) -> tuple[int, int]:
+        return 1, 0
+
+
+class _Request(NamedTuple):
     sender: int
     clock: int
     n: int
@@ -21,23 +31,17 @@ class SequencerRequest(NamedTuple):
     epoch: int  # how many hand-overs whoever sends this has heard of
     payload: bytes
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
 
-    def units(self) -> frozenset[Unit]:
-        return frozenset()
+class SequencerRequest(_Request, _ThroughCoordinator):
+    """M(sender, clock) on its way to the coordinator."""
 
-    def size(self) -> tuple[int, int]:
-        return 1, 0
+    __slots__ = ()
 
     def model_bytes(self) -> int:
         return 4 + 4
 
 
-class SequencerOrder(NamedTuple):
-    """M(sender, clock) on its way from the coordinator to one destination."""
-
+class _Ordered(NamedTuple):
     sender: int
     clock: int
     n: int
@@ -45,43 +49,25 @@ class SequencerOrder(NamedTuple):
     after: MessageKey  # what that destination delivers just before it; NOBODY if it is the first
     payload: bytes
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
 
-    def units(self) -> frozenset[Unit]:
-        return frozenset()
+class SequencerOrder(_Ordered, _ThroughCoordinator):
+    """M(sender, clock) on its way from the coordinator to one destination."""
 
-    def size(self) -> tuple[int, int]:
-        return 1, 0
-
-    def model_bytes(self) -> int:
-        return 6
+    __slots__ = ()
 
 
-class SequencerHandover(NamedTuple):
-    """The role, for its receiver: what the coordinator must know to go on."""
-
+class _Handover(NamedTuple):
     sender: int
     epoch: int
-    taken: tuple[tuple[int, int], ...]  # per sender the clock of its last request in order
+    taken: tuple[MessageKey, ...]  # per sender the clock of its last request in order
     tails: tuple[tuple[int, MessageKey], ...]  # per destination the last message ordered to it
     early: tuple[SequencerRequest, ...]  # requests whose predecessors have not come
 
-    @property
-    def clock(self) -> int:
-        return 0
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset()
+class SequencerHandover(_Handover, Control):
+    """The role, for its receiver: what the coordinator must know to go on."""
 
-    @property
-    def payload(self) -> bytes:
-        return b""
-
-    def units(self) -> frozenset[Unit]:
-        return frozenset()
+    __slots__ = ()
 
     def size(self) -> tuple[int, int]:
         return len(self.taken) + len(self.tails) + len(self.early), 0
@@ -90,30 +76,16 @@ class SequencerHandover(NamedTuple):
         return 4 + 6 * len(self.taken) + 8 * len(self.tails) + sum(8 + len(m.payload) for m in self.early)
 
 
-class SequencerAnnouncement(NamedTuple):
-    """Who has the role from now on."""
-
+class _Announcement(NamedTuple):
     sender: int
     epoch: int
     coordinator: int
 
-    @property
-    def clock(self) -> int:
-        return 0
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset()
+class SequencerAnnouncement(_Announcement, Control):
+    """Who has the role from now on."""
 
-    @property
-    def payload(self) -> bytes:
-        return b""
-
-    def units(self) -> frozenset[Unit]:
-        return frozenset()
-
-    def size(self) -> tuple[int, int]:
-        return 1, 0
+    __slots__ = ()
 
     def model_bytes(self) -> int:
         return 4 + 2

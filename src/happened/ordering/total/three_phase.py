@@ -3,8 +3,8 @@
 The sender of a message offers a timestamp, each destination proposes one at least as large, the largest
 becomes final; destinations deliver in the order of (final timestamp, sender, clock).
 
-Seed 003 prints this algorithm (Fig. 2.9) in a form in which two processes can disagree on two messages.
-Three repairs, each of them needed:
+The textbook chapter of docs/papers.md prints this algorithm (Fig. 2.9) in a form in which two processes can
+disagree on two messages. It has three repairs here, each of them needed:
   - propose max(priority + 1, ts), so that no two proposals of one process are equal;
   - raise the priority on FINAL too, so that a later proposal is beyond every message delivered;
   - order by (timestamp, sender, clock), so that equal timestamps are no tie.
@@ -21,29 +21,28 @@ from typing import Any, NamedTuple
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
-from ..machine import Effect, Held, Unit
-from ..process import Process, refusal
+from ..facts import WireFormat
+from ..machine import Effect, Held, MessageKey
+from ..messages import Application, Control
+from ..process import Process, State, refusal
 
-MessageKey = tuple[int, int]
+WIRE = WireFormat(36, "happened.wire.three_phase")
 
 
-class AgreedMessage(NamedTuple):
-    """Phase 1, REVISE_TS: the message with its sender's timestamp."""
-
+class _Revise(NamedTuple):
     sender: int
-    clock: int  # the tag of the seed
+    clock: int  # the tag of the textbook
     n: int
     dests: int  # bit set
     number: int  # 1, 2, … among the messages of this sender to this destination
     timestamp: int
     payload: bytes
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
 
-    def units(self) -> frozenset[Unit]:
-        return frozenset()
+class AgreedMessage(_Revise, Application):
+    """Phase 1, REVISE_TS: the message with its sender's timestamp."""
+
+    __slots__ = ()
 
     def size(self) -> tuple[int, int]:
         return 1, 0
@@ -52,52 +51,40 @@ class AgreedMessage(NamedTuple):
         return 4 + 4
 
 
-class AgreedProposal(NamedTuple):
-    """Phase 2, PROPOSED_TS: the timestamp that process `by` proposes for M(sender, clock)."""
-
+class _Proposed(NamedTuple):
     sender: int
     clock: int
     by: int
     timestamp: int
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset()
+
+class AgreedProposal(_Proposed, Control):
+    """Phase 2, PROPOSED_TS: the timestamp that process `by` proposes for M(sender, clock)."""
+
+    __slots__ = ()
 
     @property
-    def payload(self) -> bytes:
-        return b""
-
-    def units(self) -> frozenset[Unit]:
-        return frozenset()
-
-    def size(self) -> tuple[int, int]:
-        return 1, 0
+    def via(self) -> int:
+        return self.by
 
     def model_bytes(self) -> int:
         return 4 + 2
 
 
-class AgreedFinal(NamedTuple):
-    """Phase 3, FINAL_TS: the timestamp of M(sender, clock)."""
-
+class _Final(NamedTuple):
     sender: int
     clock: int
     timestamp: int
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset()
+
+class AgreedFinal(_Final, Control):
+    """Phase 3, FINAL_TS: the timestamp of M(sender, clock)."""
+
+    __slots__ = ()
 
     @property
-    def payload(self) -> bytes:
-        return b""
-
-    def units(self) -> frozenset[Unit]:
-        return frozenset()
-
-    def size(self) -> tuple[int, int]:
-        return 1, 0
+    def via(self) -> int:
+        return self.sender
 
     def model_bytes(self) -> int:
         return 4
@@ -122,12 +109,15 @@ class _Entry(NamedTuple):
         return self.timestamp, self.message.sender, self.message.clock
 
 
-class ThreePhase:
-    """Both sides of the algorithm, for the machine that owns `process`."""
+class ThreePhase(Process):
+    """Both sides of the algorithm; a protocol says when the agreement on a multicast begins.
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self._timestamp = 0  # the seed's `clock`
+    A process that leaves still proposes for what is on its way to it.
+    """
+
+    def __init__(self, me: int, n: int) -> None:
+        super().__init__(me, n)
+        self._timestamp = 0  # the textbook's `clock`
         self._priority = 0
         self._numbers: dict[int, int] = {}  # per destination how many messages we sent it
         self._rounds: dict[int, _Round] = {}  # by clock
@@ -141,38 +131,41 @@ class ThreePhase:
         return not self._rounds
 
     def begin(self, clock: int, dests: int, payload: bytes) -> Iterator[Effect]:
-        me = self._process.me
+        me = self.me
         self._timestamp += 1
         self._rounds[clock] = _Round(dests, dests, 0)
         for d in unpack(dests):
             self._numbers[d] = number = self._numbers.get(d, 0) + 1
-            message = AgreedMessage(me, clock, self._process.n, dests, number, self._timestamp, payload)
+            message = AgreedMessage(me, clock, self.n, dests, number, self._timestamp, payload)
             if d == me:
                 self._is_new(message)
                 yield from self._proposed(AgreedProposal(me, clock, me, self._propose(message)))
             else:
                 yield Send(d, message)
 
-    def receive(self, message: Any) -> Iterator[Effect]:
-        """What to do about a message that `check` let through."""
+    def receive(self, message: Any) -> list[Effect]:
+        self._check(message)
+        self.arrival()
+        return list(self._react(message))
+
+    def _react(self, message: AgreedMessage | AgreedProposal | AgreedFinal) -> Iterator[Effect]:
         if isinstance(message, AgreedProposal):
             yield from self._proposed(message)
         elif isinstance(message, AgreedFinal):
             yield from self._settle(message)
         elif self._is_new(message):
             timestamp = self._propose(message)
-            proposal = AgreedProposal(message.sender, message.clock, self._process.me, timestamp)
+            proposal = AgreedProposal(message.sender, message.clock, self.me, timestamp)
             yield Send(message.sender, proposal)
 
-    def check(self, message: Any) -> None:
-        process = self._process
+    def _check(self, message: Any) -> None:
         if not isinstance(message, AgreedProposal | AgreedFinal):
-            process.check(message, AgreedMessage)
-            if message.sender == process.me or message.number < 1:
+            self.check(message, AgreedMessage)
+            if message.sender == self.me or message.number < 1:
                 raise refusal(message, "is our own, or does not say which of its sender's it is")
-        elif isinstance(message, AgreedProposal) and message.sender != process.me:
+        elif isinstance(message, AgreedProposal) and message.sender != self.me:
             raise refusal(message, f"is not ours, and process {message.by} proposes us a timestamp for it")
-        elif isinstance(message, AgreedProposal) and message.clock > process.clock:
+        elif isinstance(message, AgreedProposal) and message.clock > self.clock:
             raise refusal(message, "was never sent")
         elif isinstance(message, AgreedFinal):
             entry = self._queue.get((message.sender, message.clock))
@@ -194,7 +187,7 @@ class ThreePhase:
 
     def _propose(self, message: AgreedMessage) -> int:
         self._priority = max(self._priority + 1, message.timestamp)
-        entry = _Entry(message, self._priority, False, self._process.events)
+        entry = _Entry(message, self._priority, False, self.events)
         self._queue[message.sender, message.clock] = entry
         heappush(self._heap, entry.place)
         return self._priority
@@ -212,9 +205,9 @@ class ThreePhase:
         del self._rounds[proposal.clock]
         self._timestamp = max(self._timestamp, highest)
         final = AgreedFinal(proposal.sender, proposal.clock, highest)
-        for d in unpack(dests & ~(1 << self._process.me)):
+        for d in unpack(dests & ~(1 << self.me)):
             yield Send(d, final)
-        if dests >> self._process.me & 1:
+        if dests >> self.me & 1:
             yield from self._settle(final)
 
     def _settle(self, final: AgreedFinal) -> Iterator[Effect]:
@@ -232,11 +225,12 @@ class ThreePhase:
                 if not head.final:
                     return
                 del self._queue[self._heap[0][1:]]
-                yield self._process.delivery(head.message)
+                yield self.delivery(head.message)
             heappop(self._heap)
 
     def pending(self) -> list[Held]:
-        """A message waits for those at or before its place that lack a final timestamp, itself perhaps."""
+        """A message waits for those at or before its place that lack a final timestamp; if it is one of them,
+        for itself."""
         held, tentative = [], []
         for entry in sorted(self._queue.values(), key=lambda entry: entry.place):
             if not entry.final:
@@ -244,8 +238,8 @@ class ThreePhase:
             held.append(Held(entry.message, tuple(tentative), entry.since))
         return held
 
-    def state(self) -> tuple[Any, ...]:
-        return (
+    def save(self) -> State:
+        phases = (
             self._timestamp,
             self._priority,
             sorted(self._numbers.items()),
@@ -253,16 +247,14 @@ class ThreePhase:
             [entry for _, entry in sorted(self._queue.items())],
             sorted((sender, floor, sorted(beyond)) for sender, (floor, beyond) in self._seen.items()),
         )
+        return {"phases": phases}
 
-    @classmethod
-    def from_state(cls, process: Process, state: Any) -> "ThreePhase":
-        self = cls(process)
-        self._timestamp, self._priority, numbers, rounds, queue, seen = state
+    def load(self, state: State) -> None:
+        timestamp, priority, numbers, rounds, queue, seen = state["phases"]
+        entries = [_Entry(AgreedMessage(*message), *fields) for message, *fields in queue]
+        open_rounds = {clock: _Round(*fields) for clock, *fields in rounds}
+        beyond = {sender: (floor, frozenset(late)) for sender, floor, late in seen}
         self._numbers = dict(numbers)
-        self._rounds = {clock: _Round(*fields) for clock, *fields in rounds}
-        for message, *fields in queue:
-            entry = _Entry(AgreedMessage(*message), *fields)
-            self._queue[entry.message.sender, entry.message.clock] = entry
-            heappush(self._heap, entry.place)
-        self._seen = {sender: (floor, frozenset(beyond)) for sender, floor, beyond in seen}
-        return self
+        self._timestamp, self._priority, self._rounds, self._seen = timestamp, priority, open_rounds, beyond
+        self._queue = {(entry.message.sender, entry.message.clock): entry for entry in entries}
+        self._heap = sorted(entry.place for entry in entries)

@@ -3,10 +3,11 @@
 A clock counts, per process, the events in an event's past, its own included. Where a log names no
 messages, what an event has learnt since its predecessor is a cause: for each process g whose component
 grew to v, everything of g numbered up to v happened before. The newest such event in the log becomes the
-cause, so that a gap costs precision and never truth; an event that two records claim is passed over.
+cause, so that a gap in the log may hide a cause and never invents one; an event that two records claim is
+passed over.
 
-Clocks that cannot be: a component that shrinks, an identity used twice, a run that begins again. Events
-are then numbered in file order, keep their clock for the verification, and are named.
+A clock is impossible if a component shrinks, an identity is used twice or a run begins again. Events are then
+numbered in file order, keep their clock so that it can be verified, and are reported.
 """
 
 from bisect import bisect_right
@@ -63,7 +64,7 @@ class _Run:
         self.seq = {i: seq for chain in self.chains.values() for seq, i in enumerate(chain, start=1)}
 
     def _beginnings(self, events: list[int]) -> list[int]:
-        """Where a process starts to count: several, if it counts 1, 2, … again after having done so."""
+        """Where a process begins to count; more than one place if it counts 1, 2, … a second time."""
         starts = [i for k, i in enumerate(events) if k == 0 or self.own(i) <= self.own(events[k - 1])]
         return starts if all(self.own(i) == 1 for i in starts) else starts[:1]
 

@@ -1,7 +1,7 @@
-"""Circles in what a source calls causes: no computation can have them, so somebody recorded nonsense.
+"""Cycles among the causes that a source recorded; no computation can have them, so the record is wrong.
 
-Which of the edges of a circle is wrong cannot be known: all causes among the events of a circle are left
-out, none is picked. Cost: linear in events and edges.
+Nobody can know which edge of a cycle is wrong, so all causes among the events of a cycle are left out.
+Cost: linear in events and edges.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ Edges = Sequence[Sequence[int]]
 
 
 def circles(predecessors: Edges) -> list[list[int]]:
-    """The strongly connected components that hold a circle (Tarjan 1972, without recursion)."""
+    """The strongly connected components that contain a cycle (Tarjan 1972, without recursion)."""
     number: list[int] = [0] * len(predecessors)  # in order of discovery, from 1
     low = [0] * len(predecessors)
     on_stack = [False] * len(predecessors)
@@ -54,7 +54,7 @@ def _pop_until(v: int, stack: list[int], on_stack: list[bool]) -> list[int]:
 
 
 def describe(names: Sequence[str]) -> str:
-    """Which events, in words."""
+    """The sentence that names the events of a cycle."""
     if len(names) == 1:
         return f"{names[0]} is its own cause"
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
@@ -62,9 +62,9 @@ def describe(names: Sequence[str]) -> str:
 
 
 def break_circles(rows: Sequence[Row], drafts: Sequence[Draft], into: Assembly) -> None:
-    """Leave out the causes, and then the message edges, that close a circle with process order.
+    """Leave out the causes, and then the message edges, that close a cycle with process order.
 
-    drafts[i] is what rows[i] was made from.
+    rows[i] was made from drafts[i].
     """
     for circle in circles(_predecessors(rows)):
         members = {_name(rows[i]): i for i in circle}

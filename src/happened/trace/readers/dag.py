@@ -126,7 +126,7 @@ def _draft(source: Source, line: int, index: int, record: Any) -> Draft | Quaran
 
 
 def _facts(record: dict[str, Any]) -> dict[str, str]:
-    """What is short enough to be said of an event again."""
+    """The fields of a record that are short enough to become attributes of its event."""
     return {name: str(value) for name, value in record.items() if isinstance(value, str | int | float)}
 
 

@@ -1,4 +1,4 @@
-"""Which format a file is in, by what its beginning says; None where that would be a guess."""
+"""Recognise the format of a file by its beginning; None where that would be a guess."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def detect(path: Path) -> str | None:
     if shiviz.begins_with_regex(text):
         return "shiviz"
     govector = shiviz.compile_javascript(shiviz.GOVECTOR)
-    # An event before its clock looks the same, one line later: only a first line that is a clock is safe.
+    # From its second line on, a log with the event before its clock looks the same: the first line decides.
     return "shiviz" if govector.match(text) else None
 
 

@@ -62,7 +62,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """Something that was not understood, and where. `imported`: the event is in the trace without it."""
+    """Something that was left out, where and why; if `imported`, its event is in the trace without it."""
 
     file: str
     line: int | None
@@ -93,7 +93,7 @@ class Draft:
     end: int | None = None  # of a span
     clock: dict[str, int] | None = None
     attributes: dict[str, str] = field(default_factory=dict)
-    relevant: bool = True  # what somebody took the trouble to log, somebody wants to know about
+    relevant: bool = True  # what is logged is taken to be of interest
     control_entries: int | None = None
     control_bytes: int | None = None
     id: str | None = None
@@ -130,7 +130,7 @@ Parsed = Iterator[Draft | Quarantined]
 
 @dataclass(slots=True)
 class Assembly:
-    """What became of the drafts of one import: the rows in the order of their drafts, and the leftovers."""
+    """What became of the drafts of one import: rows in the order of their drafts, and what was left out."""
 
     rows: list[Row] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
@@ -149,7 +149,7 @@ class Options:
 
 
 def storable(parsed: Parsed) -> Parsed:
-    """What a reader gives, but for what no table can hold: times beyond 64 bits, text that is no Unicode."""
+    """The same, but what no table can hold (times beyond 64 bits, text that is no Unicode) is quarantined."""
     for each in parsed:
         if isinstance(each, Draft):
             for name in ("time", "end"):

@@ -87,7 +87,7 @@ def _draft(source: Source, number: int, record: dict[str, Any]) -> Draft | Quara
     draft = Draft(source.file, number, source.computation, process, name)
     draft.attributes = {key: _plain(event[key]) for key in FACTS if key in event}
     timestamp = record.get("ts")
-    if isinstance(timestamp, int | Decimal) and abs(timestamp) < 1 << 63:
+    if isinstance(timestamp, int | Decimal) and -(1 << 63) < timestamp < 1 << 63:
         draft.time = int(timestamp * 1_000_000_000)
     if name.startswith(("Send", "Receive")):
         message = event.get("msg")

@@ -1,4 +1,4 @@
-"""Tell which receive belongs to which send, by what both say of the message.
+"""Match receives with sends by what both say of the message.
 
 The same content sent once and received any number of times is one message; sent and never received, each
 is lost. Anything else is ambiguous: nobody can tell which of several equal messages a receive got, so
@@ -53,7 +53,7 @@ def _match(drafts: Sequence[Draft], transmissions: Transmissions, name: Callable
     for send in sends:
         send.kind, send.message = "send", name(send)
     for k, i in enumerate(transmissions.receives):
-        # In excess of several equal sends, a receive repeats the last.
+        # A receive beyond the number of equal sends is a repetition of the last one.
         send = sends[min(k, len(sends) - 1)] if sends else drafts[i]
         drafts[i].kind, drafts[i].message = "receive", name(send)
     receivers = sorted({drafts[i].process for i in transmissions.receives})

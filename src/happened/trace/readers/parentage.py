@@ -1,7 +1,7 @@
-"""Records that name their causes by id: who is whose parent, and what cannot be.
+"""Causes of records that name them by id, and the names that lead nowhere or in a cycle.
 
 Events are indices of drafts. A parent that is not among the drafts is left out and reported; so are all
-causes within a circle. What remains is acyclic, and `order` lists it causes first.
+causes within a cycle. What remains is acyclic, and `order` lists it causes first.
 """
 
 from collections.abc import Callable, Sequence

@@ -62,7 +62,7 @@ def _id(process: str, seq: int) -> str:
 
 
 def _check(row: Row) -> None:
-    """What a table of rows is checked for as well, here row by row so that the others survive."""
+    """Check one row as `trace.validation` checks a table, so that a bad row leaves the others alone."""
     if row["kind"] not in KINDS:
         raise TraceFormatError(f"{row['kind']!r} is none of {', '.join(KINDS)}", field="kind")
     if row["kind"] != "internal" and row.get("message") is None:
@@ -74,7 +74,7 @@ def _check(row: Row) -> None:
 
 
 def _distinct(drafts: list[Draft], result: Assembly) -> list[Draft]:
-    """Each event and each send once; events get their source's name as id."""
+    """Keep each event and each send once; an event's id is the name its source gave it."""
     kept: list[Draft] = []
     lines: dict[str, int] = {}
     sent: dict[str | None, int] = {}

@@ -46,7 +46,7 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
 
 
 def counts(spans: list[Draft], place: str = "service") -> dict[str, int]:
-    """What the records of one file say of themselves. Edges are pairs of records, halves counted apart."""
+    """Totals of one file for people to compare; an edge is a pair of records, and halves count separately."""
     halves = _halves(spans)
     pairs = [(span, spans[i]) for span in spans for id in span.parents for i in halves.get(id, ())]
     return {
@@ -65,7 +65,7 @@ def counts(spans: list[Draft], place: str = "service") -> dict[str, int]:
 
 
 def _repetitions(spans: Sequence[Draft], of_one_id: list[int]) -> int:
-    """Records too many: servers' halves of a client's span are none."""
+    """How many records of one id are repetitions; a server's half of a client's span is not one."""
     clients = sum(not spans[i].shared for i in of_one_id)
     return (clients or len(of_one_id)) - 1
 
@@ -98,7 +98,7 @@ class _Finder:
         for choice in (servers, local):
             if len(choice) == 1:
                 return choice[0]
-        # The client's half precedes the others: to name it is right whichever half was meant.
+        # The client's half happened before the others, so it is a cause whichever half was meant.
         clients = [i for i in candidates if not self._spans[i].shared]
         return next(iter(clients or candidates), None)
 

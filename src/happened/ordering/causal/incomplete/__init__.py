@@ -5,7 +5,7 @@ priorities   a message waits for earlier ones of its own or a higher priority, a
 managed      the application says what a message comes after: it keeps histories as values and merges them
 
 What they take beside a destination set and a payload (a label, a priority, a history) the drivers of
-complete orders do not have, so they are not in the registry.
+complete orders do not have, so they are not in the registry. Their facts are those of machines that are.
 """
 
 from .labelled import Labelled, LabelledMessage

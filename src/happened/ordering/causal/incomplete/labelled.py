@@ -10,23 +10,31 @@ Cost       a `ks` machine for each label a process has sent or got; `most` bound
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ....core.destinations import unpack
 from ....core.effects import Send
 from ....core.errors import LocalProtocolError
-from ...machine import Effect, Held, Unit
-from ...process import Process, refusal
-from ...snapshots import opened, seal
-from ..carrier import Carrier, Named
+from ....core.orders import Order
+from ...facts import Facts, Option, WireFormat
+from ...machine import Effect, Held, Multicast
+from ...process import Process, State, refusal
+from ..carrier import Carrier, InHop, Named
 from ..ks import KsMessage
+
+FACTS = Facts(
+    name="labelled",
+    description="ks for each label: messages of one label in causal order, those of several in none",
+    paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
+    order=Order.CAUSAL,
+    names_missing=False,  # but what they are within their label
+    options=(Option("most", "how many labels there may be"),),
+    wire=WireFormat(71, "happened.wire.incomplete"),
+)
 
 MOST_LABELS = 1024
 LABEL_BYTES = 255
 """The length of a label in UTF-8, at most."""
 
 
-class LabelledMessage(NamedTuple):
-    """M(sender, clock) of a label; `hop` is what it is to the machine of that label."""
-
+class _Labelled(NamedTuple):
     sender: int
     clock: int
     n: int
@@ -34,44 +42,25 @@ class LabelledMessage(NamedTuple):
     label: str
     hop: KsMessage
 
-    @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
 
-    @property
-    def payload(self) -> bytes:
-        return self.hop.payload
+class LabelledMessage(_Labelled, InHop):
+    """M(sender, clock) of a label; `hop` is what it is to the machine of that label."""
 
-    def units(self) -> frozenset[Unit]:
-        """About messages of the label, by their clocks within it."""
-        return self.hop.units()
-
-    def size(self) -> tuple[int, int]:
-        return self.hop.size()
+    __slots__ = ()
 
 
-class Labelled:
+class Labelled(Process):
     """One process. `pending` names messages by their clocks within the label."""
 
+    facts = FACTS
+
     def __init__(self, me: int, n: int, *, most: int = MOST_LABELS) -> None:
-        self._process = Process(me, n)
+        super().__init__(me, n)
         self._most = most
         self._labels: dict[str, Carrier] = {}
 
-    @property
-    def me(self) -> int:
-        return self._process.me
-
-    @property
-    def n(self) -> int:
-        return self._process.n
-
-    @property
-    def clock(self) -> int:
-        return self._process.clock
-
-    def multicast(self, to: Iterable[int], payload: bytes, *, label: str = "") -> list[Effect]:
-        dests = self._process.destinations(to, payload)
+    def multicast(self, to: Iterable[int], payload: bytes, *, label: str = "") -> Multicast:
+        dests = self.destinations(to, payload)
         if not isinstance(label, str) or not _is_short(label):
             raise LocalProtocolError(
                 f"a label is text of up to {LABEL_BYTES} bytes in UTF-8, not {label!r:.50}"
@@ -79,24 +68,23 @@ class Labelled:
         if label not in self._labels and len(self._labels) >= self._most:
             raise LocalProtocolError(f"{label!r} would be one label more than the {self._most} allowed")
         carrier = self._labels[label] = self._carrier(label)
-        clock = self._process.next_clock()
-        return [
-            Send(d, LabelledMessage(self.me, clock, self.n, dests, label, hop))
-            for d, hop in carrier.send(dests, payload)
-        ]
+        clock = self.next_clock()
+        hops = carrier.send(dests, payload)
+        sends = [Send(d, LabelledMessage(self.me, clock, self.n, dests, label, hop)) for d, hop in hops]
+        return Multicast(clock, [*sends])
 
     def receive(self, message: LabelledMessage) -> list[Effect]:
-        self._process.check(message, LabelledMessage)
+        self.check(message, LabelledMessage)
         sender, clock, _, dests, label, hop = message
         if (hop.sender, hop.dests) != (sender, dests):
             raise refusal(message, "carries another message of its label")
         if label not in self._labels and len(self._labels) >= self._most:
             raise refusal(message, f"would bring one label more than the {self._most} allowed: {label!r:.50}")
         carrier = self._carrier(label)
-        delivered = carrier.receive(hop, Named(sender, clock, dests), self._process.events + 1)
+        delivered = carrier.receive(hop, Named(sender, clock, dests), self.events + 1)
         self._labels[label] = carrier
-        self._process.arrival()
-        return [self._process.delivery(carried) for carried in delivered]
+        self.arrival()
+        return [self.delivery(carried) for carried in delivered]
 
     def _carrier(self, label: str) -> Carrier:
         return self._labels.get(label) or Carrier(self.me, self.n)
@@ -108,26 +96,16 @@ class Labelled:
             for named, hop, waits_for, since in carrier.pending()
         ]
 
-    def tick(self) -> int:
-        return self._process.next_clock()
-
     def join(self, process: int) -> None:
-        self._process.join(process)
+        super().join(process)
         for carrier in self._labels.values():
             carrier.join()
 
-    def leave(self, process: int) -> None:
-        self._process.leave(process)
+    def save(self) -> State:
+        return {"labels": tuple((label, carrier.state()) for label, carrier in sorted(self._labels.items()))}
 
-    def snapshot(self) -> bytes:
-        labels = tuple((label, carrier.state()) for label, carrier in sorted(self._labels.items()))
-        return seal("labelled", process=self._process.state(), labels=labels)
-
-    def restore(self, data: bytes) -> None:
-        with opened("labelled", data) as state:
-            process = Process.from_state(state["process"])
-            labels = {label: Carrier.from_state(carrier) for label, carrier in state["labels"]}
-        self._process, self._labels = process, labels
+    def load(self, state: State) -> None:
+        self._labels = {label: Carrier.from_state(carrier) for label, carrier in state["labels"]}
 
 
 def _is_short(label: str) -> bool:

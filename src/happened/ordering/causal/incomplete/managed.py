@@ -27,10 +27,19 @@ from typing import Any, NamedTuple
 from ....core.destinations import unpack
 from ....core.effects import Send
 from ....core.errors import LocalProtocolError
-from ...machine import Held, Unit
-from ...process import Process, refusal
-from ...snapshots import opened, seal
-from ..history import Entry, Name, check_entries, model_bytes_of, size_of, units_of
+from ....core.orders import Order
+from ...facts import Facts, WireFormat
+from ...machine import Held, MessageKey
+from ...process import Process, State, refusal
+from ..extended_history import Entry, Timestamped, check_entries
+
+FACTS = Facts(
+    name="managed-histories",
+    description="the application says what a message comes after",
+    paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
+    order=Order.CAUSAL,
+    wire=WireFormat(71, "happened.wire.incomplete"),
+)
 
 PRIORITIES = 1 << 32
 """How many there are, half of them below zero."""
@@ -56,7 +65,7 @@ class CausalHistory:
     __slots__ = ("_causes",)
 
     def __init__(self, causes: Iterable[Cause] = ()) -> None:
-        self._causes: dict[Name, Cause] = {}
+        self._causes: dict[MessageKey, Cause] = {}
         for cause in causes:
             known = self._causes.get(cause[:2])
             self._causes[cause[:2]] = cause if known is None else cause._replace(told=cause.told | known.told)
@@ -85,9 +94,7 @@ class CausalHistory:
 NOTHING = CausalHistory()
 
 
-class ManagedMessage(NamedTuple):
-    """M(sender, clock) as one destination gets it."""
-
+class _Managed(NamedTuple):
     sender: int
     clock: int
     n: int
@@ -97,18 +104,15 @@ class ManagedMessage(NamedTuple):
     causes: tuple[Cause, ...]  # sorted
     payload: bytes
 
+
+class ManagedMessage(_Managed, Timestamped):
+    """M(sender, clock) as one destination gets it."""
+
+    __slots__ = ()
+
     @property
-    def to(self) -> frozenset[int]:
-        return frozenset(unpack(self.dests))
-
-    def units(self) -> frozenset[Unit]:
-        return units_of(cause.entry for cause in self.causes)
-
-    def size(self) -> tuple[int, int]:
-        return size_of([cause.entry for cause in self.causes])
-
-    def model_bytes(self) -> int:
-        return model_bytes_of([cause.entry for cause in self.causes])
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(cause.entry for cause in self.causes)
 
 
 class Delivered(NamedTuple):
@@ -120,33 +124,21 @@ class Delivered(NamedTuple):
     history: CausalHistory
 
 
-class ManagedHistories:
-    """One process."""
+class ManagedProcess(Process):
+    """A process that sends after a history, whoever keeps the histories."""
 
     def __init__(self, me: int, n: int) -> None:
-        self._process = Process(me, n)
+        super().__init__(me, n)
         self._sent: dict[int, int] = {}  # to each process: the clock of the last message to it
         self._delivered: dict[int, _Deliveries] = {}
-        self._held: dict[Name, tuple[ManagedMessage, int]] = {}
-        self._watched: dict[Name, list[Name]] = {}  # a held message waits under one that it lacks
+        self._held: dict[MessageKey, tuple[ManagedMessage, int]] = {}
+        self._watched: dict[MessageKey, list[MessageKey]] = {}  # a held message waits under one that it lacks
 
-    @property
-    def me(self) -> int:
-        return self._process.me
-
-    @property
-    def n(self) -> int:
-        return self._process.n
-
-    @property
-    def clock(self) -> int:
-        return self._process.clock
-
-    def send(
-        self, to: Iterable[int], payload: bytes, history: CausalHistory = NOTHING, *, priority: int = 0
+    def send_after(
+        self, history: CausalHistory, to: Iterable[int], payload: bytes, priority: int
     ) -> tuple[list[Send[ManagedMessage]], CausalHistory]:
         """Send after this history; what to do, and the history that holds the new message too."""
-        dests = self._process.destinations(to, payload)
+        dests = self.destinations(to, payload)
         if not isinstance(priority, int) or not -PRIORITIES // 2 <= priority < PRIORITIES // 2:
             raise LocalProtocolError(f"a priority is a whole number of 32 bits, not {priority!r:.50}")
         for cause in history:
@@ -154,7 +146,7 @@ class ManagedHistories:
                 raise LocalProtocolError(
                     f"the history has M({cause.sender}, {cause.clock}) of processes that have not joined here"
                 )
-        clock = self._process.next_clock()
+        clock = self.next_clock()
         causes = self._stamp(history, dests)
         sends = []
         for d in unpack(dests):
@@ -167,9 +159,10 @@ class ManagedHistories:
     def _stamp(self, history: CausalHistory, dests: int) -> tuple[Cause, ...]:
         return tuple(history)
 
-    def receive(self, message: ManagedMessage) -> list[Delivered]:
+    def admit(self, message: ManagedMessage) -> list[Delivered]:
+        """What can be delivered now that this message is here, in order."""
         self._check(message)
-        since = self._process.arrival()
+        since = self.arrival()
         name = (message.sender, message.clock)
         if self._is_delivered(*name) or name in self._held:
             return []  # a duplicate made by the network
@@ -177,13 +170,12 @@ class ManagedHistories:
         return list(self._released([name]))
 
     def _check(self, message: ManagedMessage) -> None:
-        self._process.check(message, ManagedMessage)
+        self.check(message, ManagedMessage)
         if not 0 <= message.previous < message.clock:
             raise refusal(message, f"comes after M({message.sender}, {message.previous}) of its sender")
-        name = (message.sender, message.clock)
-        check_entries(message, (cause.entry for cause in message.causes), name, self._process)
+        check_entries(message, message.entries, (message.sender, message.clock), self)
 
-    def _released(self, names: list[Name]) -> Iterator[Delivered]:
+    def _released(self, names: list[MessageKey]) -> Iterator[Delivered]:
         """Deliver those of these held messages that lack nothing, and whatever that releases."""
         for name in names:  # grows while we go
             message, _ = self._held[name]
@@ -198,11 +190,11 @@ class ManagedHistories:
     def _deliver(self, message: ManagedMessage) -> Delivered:
         sender, clock, _, dests, priority, previous, causes, payload = message
         self._delivered.setdefault(sender, _Deliveries()).add(previous, clock)
-        self._process.delivery(message)
+        self.delivery(message)
         history = self._after(CausalHistory(causes), Cause(sender, clock, dests, 0, priority))
         return Delivered(sender, clock, payload, history)
 
-    def _missing(self, message: ManagedMessage) -> Iterator[Name]:
+    def _missing(self, message: ManagedMessage) -> Iterator[MessageKey]:
         for sender, clock, dests, _, priority in message.causes:
             if (
                 priority >= message.priority
@@ -216,7 +208,7 @@ class ManagedHistories:
 
     def _after(self, history: CausalHistory, last: Cause) -> CausalHistory:
         """A history and a message sent with it, as we see them now, without what all were told of (R8)."""
-        itself, gone, kept = 1 << self.me, self._process.gone, []
+        itself, gone, kept = 1 << self.me, self.gone, []
         for cause in (*history, last):
             told = cause.told
             if cause.priority == last.priority and cause is not last:
@@ -230,42 +222,39 @@ class ManagedHistories:
     def pending(self) -> list[Held]:
         return [Held(message, tuple(self._missing(message)), since) for message, since in self._held.values()]
 
-    def tick(self) -> int:
-        return self._process.next_clock()
-
-    def join(self, process: int) -> None:
-        self._process.join(process)
-
-    def leave(self, process: int) -> None:
-        self._process.leave(process)
-
-    def snapshot(self) -> bytes:
-        return seal("managed-histories", **self.state())
-
-    def restore(self, data: bytes) -> None:
-        with opened("managed-histories", data) as state:
-            self.refill(state)
-
-    def state(self) -> dict[str, Any]:
-        """What a machine that has this one as its part writes into its snapshot."""
+    def save(self) -> State:
         return {
-            "process": self._process.state(),
             "sent": tuple(sorted(self._sent.items())),
             "delivered": tuple((s, *d.state()) for s, d in sorted(self._delivered.items())),
             "held": tuple((tuple(message), since) for message, since in self._held.values()),
         }
 
-    def refill(self, state: dict[str, Any]) -> None:
-        process, sent = Process.from_state(state["process"]), dict(state["sent"])
+    def load(self, state: State) -> None:
+        sent = dict(state["sent"])
         delivered = {s: _Deliveries(upto, dict(early)) for s, upto, early in state["delivered"]}
         held = [(_message(fields), since) for fields, since in state["held"]]
-        self._process, self._sent, self._delivered = process, sent, delivered
+        self._sent, self._delivered = sent, delivered
         self._held = {(message.sender, message.clock): (message, since) for message, since in held}
         self._watched = {}
         for name, (message, _) in self._held.items():
             for missing in self._missing(message):
                 self._watched.setdefault(missing, []).append(name)
                 break
+
+
+class ManagedHistories(ManagedProcess):
+    """One process."""
+
+    facts = FACTS
+
+    def send(
+        self, to: Iterable[int], payload: bytes, history: CausalHistory = NOTHING, *, priority: int = 0
+    ) -> tuple[list[Send[ManagedMessage]], CausalHistory]:
+        """Send after this history; what to do, and the history that holds the new message too."""
+        return self.send_after(history, to, payload, priority)
+
+    def receive(self, message: ManagedMessage) -> list[Delivered]:
+        return self.admit(message)
 
 
 class _Deliveries:

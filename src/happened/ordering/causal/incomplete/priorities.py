@@ -14,61 +14,49 @@ single priority this is complete causal order.
 from collections.abc import Iterable
 
 from ....core.effects import Deliver
-from ...machine import Effect, Held
-from ...snapshots import opened, seal
-from .managed import NOTHING, CausalHistory, Cause, ManagedHistories, ManagedMessage
+from ....core.orders import Order
+from ...facts import Facts, WireFormat
+from ...machine import Effect, Multicast
+from ...process import State
+from .managed import NOTHING, CausalHistory, Cause, ManagedMessage, ManagedProcess
+
+FACTS = Facts(
+    name="priorities",
+    description="a message waits for earlier ones of its own or a higher priority, and for no other",
+    paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
+    order=Order.CAUSAL,
+    waits_only_for_past=True,
+    wire=WireFormat(71, "happened.wire.incomplete"),
+)
 
 
-class Priorities:
+class Priorities(ManagedProcess):
     """One process; priorities are whole numbers, the larger the more urgent."""
 
+    facts = FACTS
+
     def __init__(self, me: int, n: int) -> None:
-        self._histories = ManagedHistories(me, n)
+        super().__init__(me, n)
         self._past = NOTHING
 
-    @property
-    def me(self) -> int:
-        return self._histories.me
-
-    @property
-    def n(self) -> int:
-        return self._histories.n
-
-    @property
-    def clock(self) -> int:
-        return self._histories.clock
-
-    def multicast(self, to: Iterable[int], payload: bytes, *, priority: int = 0) -> list[Effect]:
-        sends, self._past = self._histories.send(to, payload, self._past, priority=priority)
-        return [*sends]
+    def multicast(self, to: Iterable[int], payload: bytes, *, priority: int = 0) -> Multicast:
+        sends, self._past = self.send_after(self._past, to, payload, priority)
+        return Multicast(self.clock, [*sends])
 
     def receive(self, message: ManagedMessage) -> list[Effect]:
         effects: list[Effect] = []
-        for sender, clock, payload, history in self._histories.receive(message):
+        for sender, clock, payload, history in self.admit(message):
             self._past = self._past.merge(history)
             effects.append(Deliver(sender, clock, payload))
         return effects
 
-    def pending(self) -> list[Held]:
-        return self._histories.pending()
-
     def history(self) -> CausalHistory:
         return self._past
 
-    def tick(self) -> int:
-        return self._histories.tick()
+    def save(self) -> State:
+        return super().save() | {"past": tuple(map(tuple, self._past))}
 
-    def join(self, process: int) -> None:
-        self._histories.join(process)
-
-    def leave(self, process: int) -> None:
-        self._histories.leave(process)
-
-    def snapshot(self) -> bytes:
-        return seal("priorities", past=tuple(map(tuple, self._past)), **self._histories.state())
-
-    def restore(self, data: bytes) -> None:
-        with opened("priorities", data) as state:
-            past = CausalHistory(Cause(*cause) for cause in state["past"])
-            self._histories.refill(state)
+    def load(self, state: State) -> None:
+        past = CausalHistory(Cause(*cause) for cause in state["past"])
+        super().load(state)
         self._past = past

@@ -1,0 +1,191 @@
+"""From what was found in a trace to one sentence and one exit code, for everybody who tells it to a person.
+
+`happened check`, `happened analyze`, `happened order` and the report all call `judge`, so the same trace has
+the same outcome and the same sentence in each of them:
+
+    violated     the order is violated; or a delivery is duplicated, misdelivered or of something never
+                 sent; or the trace is complete and has a lost cause (see `order`)
+    quarantined  none of that, but rows are quarantined: what is left says nothing about them
+    undecided    none of that, but no deliveries could show it; or there is a lost cause and the trace may be
+                 cut off, so that the message may have been delivered after its end
+    holds        none of that
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import pyarrow as pa
+
+from .. import trace as traces
+from ..core.errors import TraceFormatError
+from ..core.exit_codes import ExitCode
+from ..trace.validation import validate, validate_rows
+from .computation import Computation, Trace, encode
+from .delivery import Deliveries, check_delivery
+from .order import DEFAULT_LIMIT, check_order
+from .quarantine import sound
+from .questions import Answers
+from .verdict import LostCause, Verdict, Witness
+
+ASTRAY = ("duplicated", "misdelivered", "never_sent")
+"""Deliveries that should not have been, whatever their order."""
+
+
+class Outcome(IntEnum):
+    """The value is the exit code."""
+
+    HOLDS = ExitCode.HOLDS
+    VIOLATED = ExitCode.VIOLATED
+    QUARANTINED = ExitCode.BAD_INPUT
+    UNDECIDED = ExitCode.UNDECIDED
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """An outcome, the sentence that says it, and the verdict on the order that it rests on."""
+
+    outcome: Outcome
+    sentence: str
+    verdict: Verdict
+
+    @property
+    def holds(self) -> bool | None:
+        return {Outcome.HOLDS: True, Outcome.VIOLATED: False}.get(self.outcome)
+
+    @property
+    def exit_code(self) -> int:
+        return int(self.outcome)
+
+    @property
+    def witnesses(self) -> tuple[Witness | LostCause, ...]:
+        """Of violations of the order, and then of lost causes, as many as were asked for."""
+        return (*self.verdict.witnesses, *self.verdict.lost_witnesses)
+
+    def __str__(self) -> str:
+        return "\n".join([self.sentence, *map(str, self.witnesses[:1])])
+
+
+def judge(verdict: Verdict, totals: Mapping[str, int], *, complete: bool) -> Judgement:
+    """Weigh a verdict on one order together with the deliveries astray and the rows quarantined.
+
+    totals    counts by the names of ASTRAY, and `quarantined`; absent means none
+    complete  whether the trace is known to have everything that happened
+    """
+    astray = {name: totals.get(name, 0) for name in ASTRAY}
+    quarantined = totals.get("quarantined", 0)
+    lost = verdict.lost_causes
+    if verdict.holds is False or any(astray.values()) or (lost and complete):
+        outcome = Outcome.VIOLATED
+    elif quarantined:
+        outcome = Outcome.QUARANTINED
+    elif verdict.holds is None or lost:
+        outcome = Outcome.UNDECIDED
+    else:
+        outcome = Outcome.HOLDS
+    sentence = str(verdict)
+    if lost and verdict.holds:
+        word = "VIOLATED" if complete else "undecided"
+        sentence = f"{verdict.order} order {word}: {verdict.examined}, none of them too early"
+    besides = [f"{count:,} {name.replace('_', ' ')}" for name, count in astray.items() if count]
+    if lost:
+        besides.append(_lost(lost, complete))
+    if quarantined:
+        rows = "1 row is" if quarantined == 1 else f"{quarantined:,} rows are"
+        besides.append(f"{rows} quarantined and not judged")
+    if besides:
+        sentence = f"{sentence}; but {', '.join(besides)}"
+    return Judgement(outcome, sentence, verdict)
+
+
+def judge_totals(totals: Mapping[str, int], order: str = "causal") -> Judgement:
+    """The judgement that a summary of `happened analyze` or `happened order` holds, on causal or FIFO order.
+
+    A total order is no part of it: causal order leaves concurrent messages in any order.
+    """
+    judged, early = totals["deliveries_judged"], totals[f"{order}_violations"]
+    lost = totals.get("lost_causes" if order == "causal" else f"{order}_lost_causes", 0)
+    verdict = Verdict(order, early == 0 if judged else None, judged, early, (), lost)
+    return judge(verdict, totals, complete=bool(totals.get("complete", False)))
+
+
+def _lost(count: int, complete: bool) -> str:
+    messages = "1 message was" if count == 1 else f"{count:,} messages were"
+    found = f"{messages} never delivered where one sent causally after was"
+    return found if complete else f"{found}, unless that is beyond the end of the trace (see --complete)"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A trace that was judged: the judgement, and what it rests on.
+
+    table        the rows of the sound computations
+    quarantine   why the others, and causes that are not in the trace, are left out
+    """
+
+    judgement: Judgement
+    deliveries: Deliveries
+    table: pa.Table
+    computations: tuple[Computation, ...]
+    quarantine: tuple[str, ...] = field(default=())
+
+
+def check(
+    trace: Trace | str | os.PathLike[str],
+    order: str = "causal",
+    *,
+    complete: bool | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Judgement:
+    """Judge a trace: what `trace.read` returned, or the path of one.
+
+    order     "causal", "fifo" or "total"
+    complete  whether the trace has everything that happened; None: what the run that left it said, else no
+    limit     of the witnesses that are worked out
+
+    A violation is part of the answer, not an error; TraceFormatError means that the path holds no trace.
+    """
+    if isinstance(trace, str | os.PathLike):
+        return check_path(trace, order, complete=complete, limit=limit).judgement
+    computations = encode(trace)
+    verdict = check_order(computations, order, limit=limit)
+    return judge(verdict, _astray(check_delivery(computations, examples=0)), complete=bool(complete))
+
+
+def check_path(
+    path: str | os.PathLike[str],
+    order: str = "causal",
+    *,
+    complete: bool | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Checked:
+    """As `check`, for those who tell more of it than the judgement."""
+    table = traces.read(path, validate_rows)
+    table, computations, answers = _sound_computations(table)
+    verdict = check_order(computations, order, limit=limit)
+    deliveries = check_delivery(computations)
+    totals = {**_astray(deliveries), **answers.totals}
+    known = traces.locate(path).is_complete if complete is None else complete
+    reasons = tuple(
+        f"{row['computation']}: {row['reason']}" if row["computation"] else row["reason"]
+        for part in answers.tables["quarantine"]
+        for row in part.to_pylist()
+    )
+    judgement = judge(verdict, totals, complete=known)
+    return Checked(judgement, deliveries, table, tuple(computations), reasons)
+
+
+def _astray(deliveries: Deliveries) -> dict[str, int]:
+    return {name: getattr(deliveries, name) for name in ASTRAY}
+
+
+def _sound_computations(table: pa.Table) -> tuple[pa.Table, list[Computation], Answers]:
+    answers = Answers()
+    try:
+        validate(table)
+        return table, list(encode(table)), answers
+    except TraceFormatError:
+        parts = [part for part, _ in sound(table, answers)]
+        table = pa.concat_tables([table.slice(0, 0), *parts])
+        return table, list(encode(table)), answers

@@ -1,0 +1,66 @@
+"""The questions of the pipeline, one file each: what can be asked of a trace, by name.
+
+Every module of this package that has a QUESTION is a question; nothing else lists them. `happened analyze`
+asks all of them, and each is a command of its own. Others may be added with `register`.
+"""
+
+import pkgutil
+from collections.abc import Sequence
+from importlib import import_module
+
+import pyarrow as pa
+
+from ...core.errors import CausalityError
+from .question import Answers, EpochView, Fold, Question, Subject
+
+__all__ = [
+    "QUESTIONS",
+    "TABLES",
+    "Answers",
+    "EpochView",
+    "Fold",
+    "Question",
+    "Subject",
+    "asked",
+    "register",
+    "withdraw",
+]
+
+QUARANTINE = pa.schema(
+    [pa.field("computation", pa.string(), nullable=False), pa.field("reason", pa.string())]
+)
+"""What is part of no computation, and why: a table of every analysis, whatever was asked."""
+
+QUESTIONS: dict[str, Question] = {}
+TABLES: dict[str, pa.Schema] = {"quarantine": QUARANTINE}
+
+
+def register(question: Question) -> None:
+    """Add a question; its name and its tables must be its own."""
+    taken = QUESTIONS.keys() & {question.name} | TABLES.keys() & question.tables.keys()
+    if taken:
+        raise CausalityError(f"{', '.join(sorted(taken))}: there is such a question or table already")
+    QUESTIONS[question.name] = question
+    TABLES.update(question.tables)
+
+
+def withdraw(name: str) -> None:
+    """Take a question out again."""
+    for table in QUESTIONS.pop(name).tables:
+        del TABLES[table]
+
+
+def asked(questions: Sequence[str | Question] | None = None) -> list[Question]:
+    """The questions meant: by name, or themselves; all of them if None."""
+    if questions is None:
+        return [*QUESTIONS.values()]
+    unknown = [q for q in questions if isinstance(q, str) and q not in QUESTIONS]
+    if unknown:
+        raise CausalityError(f"{unknown[0]!r} is no question; ask one of {', '.join(QUESTIONS)}")
+    return [QUESTIONS[q] if isinstance(q, str) else q for q in questions]
+
+
+for _module in pkgutil.iter_modules(__path__):
+    _question = getattr(import_module(f".{_module.name}", __name__), "QUESTION", None)
+    if _question is not None:
+        register(_question)

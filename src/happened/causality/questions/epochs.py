@@ -1,0 +1,80 @@
+"""Where epochs end, how far the clocks of processes disagree, and every event's time corrected by that."""
+
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from ..linearization import Ints
+from ..skew import Skew
+from .question import EVENT, Answers, Question, Subject
+
+EPOCHS = pa.schema(
+    [
+        pa.field("computation", pa.string(), nullable=False),
+        pa.field("epoch", pa.int32(), nullable=False),
+        pa.field("process", pa.string(), nullable=False),
+        pa.field("last", pa.int64(), nullable=False),
+    ]
+)
+"""Where each epoch ends at each process. A computation that is looked at whole has one epoch, 0."""
+SKEW = pa.schema(
+    [
+        pa.field("computation", pa.string(), nullable=False),
+        pa.field("process", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("drift", pa.float64(), nullable=False),
+        pa.field("origin", pa.int64(), nullable=False),
+        pa.field("feasible", pa.bool_(), nullable=False),
+        pa.field("backwards", pa.int64(), nullable=False),
+    ]
+)
+"""A clock that shows `time` is ahead by offset + drift x (time - origin). `backwards` counts the events at
+which it showed less than at the event before."""
+TIMES = pa.schema(
+    [
+        *EVENT,
+        pa.field("time", pa.int64(), nullable=False),
+        pa.field("corrected", pa.int64(), nullable=False),
+    ]
+)
+
+
+class Epochs(Question):
+    """Of computations cut into epochs the Spark room answers: the cuts are its own (spark.by_epoch.steps)."""
+
+    name = "epochs"
+    help = "consistent cuts, how far the clocks disagree, and every event's time corrected"
+    tables: ClassVar = {"epochs": EPOCHS, "skew": SKEW, "times": TIMES}
+    totals = ("receives_before_sends", "receives_before_sends_corrected", "times_backwards")
+
+    def whole(self, subject: Subject, answers: Answers) -> None:
+        c = subject.computation
+        computation, process = c.names_of(np.arange(c.processes))
+        epoch = pa.repeat(pa.scalar(0, pa.int32()), c.processes)
+        columns = [computation, epoch, process, np.diff(c.chain_offsets)]
+        answers.add("epochs", pa.table(columns, schema=EPOCHS))
+        times = subject.times
+        if times is None:
+            return
+        backwards = times.backwards(c)
+        before = times.time[times.received] < times.time[times.sent]
+        answers.totals["receives_before_sends"] += int(before.sum())
+        answers.totals["receives_before_sends_corrected"] += int((times.gap < 0).sum())
+        answers.totals["times_backwards"] += int(backwards.sum())
+        told = np.flatnonzero(np.isin(c.owner, c.owner[c.process[times.timed]]))
+        skew = times.skew.of(told)
+        answers.add("skew", skew_table(*c.names_of(told), skew, times.origin[told], backwards[told]))
+        events = np.flatnonzero(times.timed)
+        columns = [*subject.names_of(events), times.time[events], times.corrected[events]]
+        answers.add("times", pa.table(columns, schema=TIMES))
+
+
+def skew_table(
+    computations: pa.Array, processes: pa.Array, skew: Skew, origin: Ints, backwards: Ints
+) -> pa.Table:
+    told = [skew.offsets, skew.drifts, origin, pa.array(skew.feasible), backwards]
+    return pa.table([computations, processes, *told], schema=SKEW)
+
+
+QUESTION = Epochs()

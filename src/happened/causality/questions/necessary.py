@@ -1,0 +1,63 @@
+"""What the optimal protocol would have had to carry on each message, at the least."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from ..epochs import places
+from ..necessary import COUNTS, NecessaryUnits
+from ..units import MOST_PROCESSES, UnitState, count_units
+from .question import Answers, EpochView, Fold, Question, Subject
+
+NECESSARY = COUNTS.remove(COUNTS.get_field_index("message"))
+
+
+class Necessary(Question):
+    """Left out where a computation is cut into epochs and has more than MOST_PROCESSES processes."""
+
+    name = "necessary"
+    help = "what the optimal protocol would have had to carry on each message"
+    tables: ClassVar = {"necessary": NECESSARY}
+    totals = ("necessary_units_mean",)
+
+    def whole(self, subject: Subject, answers: Answers) -> None:
+        if not subject.computation.slot_dest.size:
+            return
+        units = NecessaryUnits(subject.computation, subject.vectors)
+        answers.totals["necessary_units"] += int(units.edge_counts.sum())
+        answers.totals["necessary_edges"] += len(units.edge_counts)
+        answers.add("necessary", units.counts_table().drop_columns("message"))
+
+    def fold(self, timestamps: str, processes: int) -> Fold | None:
+        return NecessaryFold(processes) if processes <= MOST_PROCESSES else None
+
+    def summarise(self, totals: Mapping[str, int]) -> dict[str, Any]:
+        edges = totals.get("necessary_edges", 0)
+        return {"necessary_units_mean": totals["necessary_units"] / edges if edges else None}
+
+
+class NecessaryFold(Fold):
+    def __init__(self, processes: int) -> None:
+        self._state = UnitState.beginning(processes)
+
+    def step(self, view: EpochView, answers: Answers) -> None:
+        addressed, events = view.addressed, view.epoch.events
+        place = places(view.epoch, addressed[:, 0], addressed[:, 1])
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=events))]).astype(np.int64)
+        counts, self._state = count_units(
+            view.epoch, view.is_slot, offsets, addressed[:, 2], self._state, view.kept
+        )
+        answers.totals["necessary_units"] += int(counts.sum())
+        answers.totals["necessary_edges"] += counts.size
+        columns = [
+            *view.processes(addressed[:, 0]),
+            pa.array(addressed[:, 1]),
+            view.processes(addressed[:, 2])[1],
+            pa.array(counts),
+        ]
+        answers.add("necessary", pa.table(columns, schema=NECESSARY))
+
+
+QUESTION = Necessary()

@@ -1,0 +1,210 @@
+"""Deliveries that came too early, total orders that cannot be, lost causes, and what became of messages.
+
+Of an epoch, the early deliveries and the lost causes it shows are kept as integers (EARLY, SHOWN) until all
+epochs are done; the Spark room then gives them their names and paths, and judges total order over the whole
+computation (spark.by_epoch.steps).
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from ..computation import Event
+from ..delivery import check_delivery
+from ..epochs import Frontier, Stamped
+from ..linearization import Ints
+from ..order import Channels, causal_order, early_deliveries, first_to_follow
+from ..total_order import total_order
+from ..verdict import Cycle, Disagreement, EarlyDelivery, LostCause, Witness
+from .question import Answers, EpochView, Question, Subject
+
+TOTAL_WITNESSES = 1000
+"""Causal order leaves concurrent messages in any order, so disagreements can be as many as deliveries."""
+
+STEP = pa.struct(
+    [("process", pa.string()), ("seq", pa.int64()), ("kind", pa.string()), ("message", pa.string())]
+)
+VIOLATIONS = pa.schema(
+    [
+        pa.field("computation", pa.string(), nullable=False),
+        pa.field("order", pa.string(), nullable=False),
+        pa.field("process", pa.string(), nullable=False),
+        pa.field("early", pa.string(), nullable=False),
+        pa.field("early_seq", pa.int64(), nullable=False),
+        pa.field("overtaken", pa.string(), nullable=False),
+        pa.field("overtaken_seq", pa.int64(), nullable=False),
+        pa.field("path", pa.list_(STEP)),
+    ]
+)
+LOST_CAUSES = pa.schema(
+    [
+        pa.field("computation", pa.string(), nullable=False),
+        pa.field("order", pa.string(), nullable=False),
+        pa.field("process", pa.string(), nullable=False),
+        pa.field("lost", pa.string(), nullable=False),
+        pa.field("delivered", pa.string(), nullable=False),
+        pa.field("delivered_seq", pa.int64(), nullable=False),
+        pa.field("path", pa.list_(STEP)),
+    ]
+)
+"""`process` never delivered `lost`, and delivered `delivered`, which was sent causally after it. The path
+leads from the one send to the other."""
+
+EARLY = [
+    "dest",
+    "early_p",
+    "early_sent",
+    "early_seq",
+    "overtaken_p",
+    "overtaken_sent",
+    "overtaken_seq",
+    "fifo",
+]
+"""A destination; sender, seqs of send and delivery of two messages; whether FIFO is violated too."""
+SHOWN = ["fifo", "dest", "lost_p", "lost_sent", "delivered_p", "delivered_sent", "delivered_seq"]
+"""Whether FIFO order is meant; a destination; sender and seq of a lost send; sender, seqs of send and of
+delivery of the first message of the epoch that was delivered there and sent after it."""
+
+FATES = ("messages", "lost", "duplicated", "misdelivered", "never_sent")
+
+
+class Order(Question):
+    name = "order"
+    help = "deliveries that came too early, with witnesses; messages lost, doubled or astray"
+    tables: ClassVar = {"violations": VIOLATIONS, "lost_causes": LOST_CAUSES}
+    totals = (
+        "messages", "fifo_violations", "causal_violations", "total_violations", "lost", "duplicated",
+        "misdelivered", "never_sent", "deliveries_judged", "lost_causes", "fifo_lost_causes",
+    )  # fmt: skip
+
+    def whole(self, subject: Subject, answers: Answers) -> None:
+        c, totals = subject.computation, answers.totals
+        for order, lost_causes in (("fifo", "fifo_lost_causes"), ("causal", "lost_causes")):
+            verdict = causal_order(c, subject.vectors, order, sys.maxsize)
+            totals[f"{order}_violations"] += verdict.violations
+            totals[lost_causes] += verdict.lost_causes
+            answers.add("violations", violations_table(verdict.witnesses))
+            answers.add("lost_causes", lost_causes_table(verdict.lost_witnesses))
+        totals["deliveries_judged"] += verdict.deliveries
+        agreed = total_order(c, TOTAL_WITNESSES)
+        totals["total_violations"] += agreed.violations
+        answers.add("violations", violations_table(agreed.witnesses))
+        fates = check_delivery([c], examples=0)
+        for name in FATES:
+            totals[name] += getattr(fates, name)
+
+    def stamped(self, view: EpochView, stamped: Stamped, frontier: Frontier, answers: Answers) -> None:
+        last = stamped.arranged.last
+        here = view.slots[:, 3] <= last[view.slots[:, 2]]
+        delivered = view.slots[here]
+        if not len(delivered):
+            return
+        delivered = delivered[np.argsort(stamped.rows(frontier, delivered[:, 2], delivered[:, 3]))]
+        early = _early(stamped, frontier, delivered, view.slots[~here])
+        answers.totals["causal_violations"] += len(early)
+        answers.totals["fifo_violations"] += int(early[:, 7].sum())
+        answers.keep("early", pa.table(list(early.T), names=EARLY))
+        shown = _shown(stamped, frontier, delivered, view.lost)
+        answers.keep("shown", pa.table(list(shown.T), names=SHOWN))
+
+
+def _early(stamped: Stamped, frontier: Frontier, delivered: Ints, later: Ints) -> Ints:
+    """The early deliveries of the epoch, one row of EARLY each; `later` slots are delivered after it."""
+    slots = np.concatenate([delivered, later])
+    source, seq, dest = slots[:, 0], slots[:, 1], slots[:, 2]
+    channels = Channels.of(dest, source, seq, stamped.epoch.processes)
+    send = stamped.rows(frontier, source, seq)
+    found = [
+        early_deliveries(
+            len(delivered), send, dest, channels.of_slot, seq, stamped.vectors, channels.queue,
+            channels.ends, channels.sender, channels.of_dest, fifo,
+        )
+        for fifo in (False, True)
+    ]  # fmt: skip
+    early = np.flatnonzero(found[0] >= 0)
+    # The FIFO witness where there is one: it violates causal order too.
+    fifo = found[1][early] >= 0
+    passed = np.where(fifo, found[1][early], found[0][early])
+    return np.column_stack(
+        [dest[early], slots[early][:, [0, 1, 3]], slots[passed][:, [0, 1, 3]], fifo.astype(np.int64)]
+    )
+
+
+def _shown(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: Ints) -> Ints:
+    """The lost causes that deliveries of the epoch show, one row of SHOWN each.
+
+    A later epoch may show them again: the first delivery of all counts.
+    """
+    lost = lost[np.isin(lost[:, 2], delivered[:, 2])]
+    rows = [np.empty((0, len(SHOWN)), np.int64)]
+    if len(lost):
+        send = stamped.rows(frontier, delivered[:, 0], delivered[:, 1])
+        for fifo in (False, True):
+            found = first_to_follow(
+                stamped.vectors, send, delivered[:, 2], delivered[:, 0], stamped.epoch.processes,
+                lost[:, 2], lost[:, 0], lost[:, 1], lost[:, 0], fifo,
+            )  # fmt: skip
+            at = np.flatnonzero(found >= 0)
+            flag = np.full(at.size, int(fifo))
+            rows.append(np.column_stack([flag, lost[at][:, [2, 0, 1]], delivered[found[at]][:, [0, 1, 3]]]))
+    return np.concatenate(rows)
+
+
+def violations_table(witnesses: Iterable[Witness]) -> pa.Table:
+    return pa.Table.from_pylist([_violation(w) for w in witnesses], schema=VIOLATIONS)
+
+
+def _violation(w: Witness) -> dict[str, Any]:
+    if isinstance(w, EarlyDelivery):
+        return _row(w.computation, w.order, w.early_delivery, w.overtaken_delivery, w.path)
+    if isinstance(w, Disagreement):
+        return total_row(w.computation, (w.one, w.other))
+    assert isinstance(w, Cycle)
+    return total_row(w.computation, w.legs)
+
+
+def total_row(computation: str, legs: Iterable[tuple[Event, Event]]) -> dict[str, Any]:
+    """A cycle of total order: `process` has the last leg, and the path those before it, one by one."""
+    *others, (early, overtaken) = legs
+    return _row(computation, "total", early, overtaken, [event for leg in others for event in leg])
+
+
+def _row(
+    computation: str, order: str, early: Event, overtaken: Event, path: Iterable[Event]
+) -> dict[str, Any]:
+    return {
+        "computation": computation,
+        "order": order,
+        "process": early.process,
+        "early": early.message,
+        "early_seq": early.seq,
+        "overtaken": overtaken.message,
+        "overtaken_seq": overtaken.seq,
+        "path": _steps(path),
+    }
+
+
+def lost_causes_table(witnesses: Iterable[LostCause]) -> pa.Table:
+    rows = [
+        {
+            "computation": w.computation,
+            "order": w.order,
+            "process": w.process,
+            "lost": w.lost,
+            "delivered": w.delivered,
+            "delivered_seq": w.delivery.seq,
+            "path": _steps(w.path),
+        }
+        for w in witnesses
+    ]
+    return pa.Table.from_pylist(rows, schema=LOST_CAUSES)
+
+
+def _steps(path: Iterable[Event]) -> list[dict[str, Any]]:
+    return [{"process": e.process, "seq": e.seq, "kind": e.kind, "message": e.message} for e in path]
+
+
+QUESTION = Order()

@@ -1,0 +1,34 @@
+"""Immediate predecessors among the relevant events: the transitive reduction of happened-before."""
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from ..linearization import Ints
+from ..predecessors import PREDECESSORS, edges_table
+from .question import Answers, EpochView, Fold, Question, Subject
+from .reduction_fold import ReductionFold
+
+
+class Predecessors(Question):
+    name = "predecessors"
+    help = "immediate predecessors: the transitive reduction of happened-before"
+    tables: ClassVar = {"predecessors": PREDECESSORS}
+    totals = ("reduction_edges",)
+
+    def whole(self, subject: Subject, answers: Answers) -> None:
+        effects, causes = subject.reduction
+        answers.totals["reduction_edges"] += effects.size
+        answers.add("predecessors", edges_table(subject.computation, effects, causes))
+
+    def fold(self, timestamps: str, processes: int) -> Fold | None:
+        return ReductionFold(processes, [_tell_edges])
+
+
+def _tell_edges(view: EpochView, effects: Ints, process: Ints, seq: Ints, answers: Answers) -> None:
+    answers.totals["reduction_edges"] += effects.size
+    columns = [*view.names_of(effects), view.processes(process)[1], pa.array(seq)]
+    answers.add("predecessors", pa.table(columns, schema=PREDECESSORS))
+
+
+QUESTION = Predecessors()

@@ -1,0 +1,199 @@
+"""What a question to the pipeline is: one object that says everything about itself.
+
+A question is asked of whole computations (`whole`) and of computations too large to be looked at whole, which
+come cut into epochs: in any order and each by itself once it is stamped (`stamped`), or one after the other
+(`fold`). Both ways fill the same tables and add up to the same totals. The drivers, in one process and on
+Spark, iterate over the questions asked and know none by name.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from ..computation import Computation
+from ..epochs import Epoch, Frontier, Stamped, places
+from ..linearization import Ints
+from ..predecessors import computation_predecessors
+from ..skew import Times, times_of
+from ..stamps import stamp_computation
+
+EVENT = [
+    pa.field("computation", pa.string(), nullable=False),
+    pa.field("process", pa.string(), nullable=False),
+    pa.field("seq", pa.int64(), nullable=False),
+]
+"""The columns that name an event."""
+
+
+@dataclass
+class Answers:
+    """Rows of tables, and totals that add up over disjoint parts of a trace.
+
+    kept   tables that are no answer yet: what a question keeps of an epoch for a later step of its own
+    """
+
+    tables: dict[str, list[pa.Table]] = field(default_factory=lambda: defaultdict(list))
+    totals: Counter[str] = field(default_factory=Counter)
+    kept: dict[str, pa.Table] = field(default_factory=dict)
+
+    def add(self, name: str, table: pa.Table) -> None:
+        if table.num_rows:
+            self.tables[name].append(table)
+
+    def keep(self, name: str, table: pa.Table) -> None:
+        if table.num_rows:
+            self.kept[name] = table
+
+    def filled(self) -> Iterable[tuple[str, pa.Table]]:
+        """The tables that have rows."""
+        return [(name, pa.concat_tables(parts)) for name, parts in self.tables.items() if parts]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Whole computations, as one union, and what several questions need to know of them.
+
+    table       the rows the union was encoded from
+    timestamps  the form in which stamps are asked for, one of TIMESTAMPS
+    """
+
+    computation: Computation
+    table: pa.Table
+    timestamps: str = "full"
+
+    @cached_property
+    def vectors(self) -> Ints:
+        return stamp_computation(self.computation)
+
+    @cached_property
+    def relevant(self) -> Ints:
+        """Whether each event is relevant; where a computation marks none, all of its events are."""
+        c = self.computation
+        owner = c.owner[c.process]
+        marked = np.bincount(owner, c.relevant) > 0
+        relevant: Ints = c.relevant | ~marked[owner]
+        return relevant
+
+    @cached_property
+    def reduction(self) -> tuple[Ints, Ints]:
+        """The edges (effects, causes) of the transitive reduction of the relevant events."""
+        return computation_predecessors(self.computation, self.vectors, self.relevant)
+
+    @cached_property
+    def times(self) -> Times | None:
+        """The times of its events and how far its clocks disagree; None if it has no times."""
+        return times_of(self.computation, self.table["time"])
+
+    def names_of(self, events: Ints) -> list[pa.Array]:
+        """The columns EVENT of these events."""
+        c = self.computation
+        return [*c.names_of(c.process[events]), pa.array(c.seq[events].astype(np.int64))]
+
+
+@dataclass(frozen=True, eq=False)
+class EpochView:
+    """One epoch of a computation that is cut into epochs, as questions see it.
+
+    number     of the epoch, from 0
+    is_slot    of each edge into an event of the epoch: whether it is the first delivery at a destination
+    kept       (process, seq) of the events, in this epoch or before, whose effects come after it
+    chosen     (process, seq) of its relevant events; None: all are
+    sent       (sender, seq, destination) of the epoch's sends, delivered or not
+    slots      (sender, seq, destination, seq of delivery) of what is in flight at some time in the epoch
+    lost       (sender, seq, destination) of everything in the computation that was never delivered
+    timestamps the form in which stamps are asked for
+    """
+
+    computation: str
+    names: tuple[str, ...]
+    number: int
+    epoch: Epoch
+    is_slot: Ints
+    kept: tuple[Ints, Ints]
+    chosen: Ints | None
+    sent: Ints
+    slots: Ints
+    lost: Ints
+    timestamps: str = "full"
+
+    @cached_property
+    def relevant(self) -> Ints:
+        """Whether each event of the epoch is relevant."""
+        relevant = np.full(self.epoch.events, self.chosen is None)
+        if self.chosen is not None:
+            relevant[places(self.epoch, self.chosen[:, 0], self.chosen[:, 1])] = True
+        return relevant
+
+    @cached_property
+    def addressed(self) -> Ints:
+        """`sent`, by sender, seq and destination."""
+        return self.sent[np.lexsort((self.sent[:, 2], self.sent[:, 1], self.sent[:, 0]))]
+
+    def names_of(self, events: Ints) -> list[pa.Array]:
+        """The columns EVENT of these events of the epoch."""
+        epoch = self.epoch
+        return [*self.processes(epoch.process[events]), pa.array(epoch.seq[events])]
+
+    def processes(self, indices: Ints) -> list[pa.Array]:
+        """The computation and the names of processes, as columns."""
+        names = pa.array(self.names, pa.string())
+        return [pa.repeat(self.computation, len(indices)), names.take(pa.array(indices))]
+
+
+class Fold:
+    """A walk over the epochs of one computation, in their order; it carries its state in itself.
+
+    step   answers what it can after the next epoch; its rows are written as a part of their tables
+    end    answers what is left after the last one
+    """
+
+    def step(self, view: EpochView, answers: Answers) -> None:
+        raise NotImplementedError
+
+    def end(self, answers: Answers) -> None:
+        return None
+
+    def absorb(self, other: "Fold") -> bool:
+        """Whether this walk now answers for the other one too, which need not be made then."""
+        return False
+
+
+class Question:
+    """Subclasses fill in the class variables and at least `whole`, and one of `stamped`, `fold` or a step of
+    the Spark room's own (spark.steps), so that computations cut into epochs are answered for too.
+
+    name       of the command
+    help       what it answers, in a line
+    tables     that it fills, with their schemas
+    totals     that go into its summary
+    """
+
+    name: ClassVar[str]
+    help: ClassVar[str]
+    tables: ClassVar[Mapping[str, pa.Schema]]
+    totals: ClassVar[tuple[str, ...]] = ()
+
+    def whole(self, subject: Subject, answers: Answers) -> None:
+        """Answer for whole computations."""
+        raise NotImplementedError
+
+    @property
+    def needs_stamps(self) -> bool:
+        """Whether `stamped` is to be called for every epoch."""
+        return type(self).stamped is not Question.stamped
+
+    def stamped(self, view: EpochView, stamped: Stamped, frontier: Frontier, answers: Answers) -> None:
+        """Answer for one epoch that was stamped from its entering frontier; the order of epochs is any."""
+
+    def fold(self, timestamps: str, processes: int) -> Fold | None:
+        """A walk over the epochs of a computation of so many processes, if the question needs one."""
+        return None
+
+    def summarise(self, totals: Mapping[str, int]) -> dict[str, Any]:
+        """Its part of the summary."""
+        return {name: totals.get(name, 0) for name in self.totals}

@@ -1,0 +1,19 @@
+"""The delivery orders that a protocol can promise."""
+
+from enum import StrEnum
+
+
+class Order(StrEnum):
+    NONE = "none"
+    FIFO = "fifo"
+    CAUSAL = "causal"
+    TOTAL = "total"
+    CAUSAL_TOTAL = "causal-total"
+
+    @property
+    def is_causal(self) -> bool:
+        return self in (Order.CAUSAL, Order.CAUSAL_TOTAL)
+
+    @property
+    def is_total(self) -> bool:
+        return self in (Order.TOTAL, Order.CAUSAL_TOTAL)

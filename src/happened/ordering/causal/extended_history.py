@@ -1,0 +1,235 @@
+"""An extended causal history, after Rodrigues & Veríssimo (ICDCS 1995 and its report, chapter 4).
+
+A part of a machine, not a parent of it: what it knows of messages that precede its next one (the causal
+history H), to whom each of them was reported (the carbon-copy history C), and what was delivered here (the
+delivery history D, by R5 the clock of the last message of each sender).
+
+Invariant  r is in C(n) only if r sent n, or our causal past has a message to r (or by r) whose delivery at r
+           comes after that of n there. A message leaves H once that holds for everybody it was sent to (R8).
+
+The rules are those of the report with the corrections of docs/papers.md: *is-in* compares clocks of
+the same sender, a sender has its own messages at once, the same-sender inference of R6.3 runs over all of H,
+and R9 asks that the *other* members of a separator were told.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ...core.destinations import unpack
+from ...core.lanes import CLOCK_LIMIT
+from ...core.places import Separator
+from ..machine import MessageKey, Unit
+from ..messages import Application
+from ..parking import Want
+from ..process import Process, refusal
+
+
+class Entry(NamedTuple):
+    """A message of a causal history, as a timestamp carries it."""
+
+    sender: int
+    clock: int
+    dests: int  # bit set A
+    copied: int = 0  # bit set C; zero where carbon copies do not travel (R6.1)
+
+
+class History:
+    __slots__ = ("_delivered", "_entries", "_gone", "_known", "_me")
+
+    def __init__(self, me: int) -> None:
+        self._me = 1 << me
+        self._entries: dict[int, dict[int, tuple[int, int]]] = {}  # sender -> clock -> (A, C)
+        self._delivered: dict[int, int] = {}
+        self._gone = 0  # bit set: those who have left need no report
+        self._known: frozenset[MessageKey] = frozenset()  # what was in H when Δ last passed
+
+    def __iter__(self) -> Iterator[Entry]:
+        for sender, row in sorted(self._entries.items()):
+            for clock, (dests, copied) in sorted(row.items()):
+                yield Entry(sender, clock, dests, copied)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._entries.values()))
+
+    def last(self, sender: int) -> int:
+        """The clock of the last message of this sender that was delivered here; zero if there is none."""
+        return self._delivered.get(sender, 0)
+
+    def stamp(
+        self, to: int, separators: Sequence[Separator], *, redundancy: bool, extended: bool
+    ) -> tuple[Entry, ...]:
+        """The timestamp of a message to this set: R2, R9, with `redundancy` R7, if `extended` R6.1.
+
+        Whether a message is needed is asked for each recipient by itself, which merges R7 and R9.
+        """
+        return tuple(
+            entry if extended else entry._replace(copied=0)
+            for entry in self
+            if self._wanted(entry, to & ~entry.copied if redundancy else to, separators)
+        )
+
+    def _wanted(self, entry: Entry, recipients: int, separators: Sequence[Separator]) -> bool:
+        for separator in separators:
+            if not recipients:
+                return False
+            if self._filters(entry, separator):
+                recipients &= ~_beyond(entry, separator)
+        return bool(recipients)
+
+    def _filters(self, entry: Entry, separator: Separator) -> bool:
+        """Whether R9 may be applied here: all other members of the separator were told."""
+        return not separator.members & ~self._me & ~entry.copied
+
+    def sent(self, clock: int, to: int) -> None:
+        """We sent a message to this set; its timestamp was made before (R4, R6.2)."""
+        reported = to | self._me
+        for row in self._entries.values():
+            for key, (dests, copied) in row.items():
+                row[key] = dests, copied | reported
+        me = self._me.bit_length() - 1
+        self._entries.setdefault(me, {})[clock] = to, self._me
+        self._delivered[me] = clock
+        self._sweep()
+
+    def lacks(self, entries: Iterable[Entry]) -> Want | None:
+        """The first message that one with this timestamp must wait for (R3)."""
+        return next(self.missing(entries), None)
+
+    def missing(self, entries: Iterable[Entry]) -> Iterator[Want]:
+        for sender, clock, dests, _ in entries:
+            if dests & self._me and not self._is_in(sender, clock):
+                yield sender, clock
+
+    def _is_in(self, sender: int, clock: int) -> bool:
+        return self._delivered.get(sender, 0) >= clock
+
+    def deliver(self, sender: int, clock: int, to: int, entries: Iterable[Entry]) -> None:
+        """A message with this timestamp is delivered here (R4, R5, R6.3, R8)."""
+        self._delivered[sender] = clock
+        reported = to | 1 << sender
+        for entry in entries:
+            self._add(entry, entry.copied | reported)
+        self._add(Entry(sender, clock, to), 1 << sender | self._me)
+        self._infer({sender, *(entry.sender for entry in entries)})
+        self._sweep()
+
+    def _add(self, entry: Entry, copied: int) -> None:
+        row = self._entries.setdefault(entry.sender, {})
+        _, known = row.get(entry.clock, (0, 0))
+        row[entry.clock] = entry.dests, known | copied
+
+    def _infer(self, senders: Iterable[int]) -> None:
+        """Whoever gets a later message of the same sender gets the earlier ones before it."""
+        for sender in senders:
+            row, later = self._entries[sender], 0
+            for clock in sorted(row, reverse=True):
+                dests, copied = row[clock]
+                row[clock] = dests, copied | later
+                later |= dests
+
+    def _sweep(self) -> None:
+        """R8: what was reported to everybody concerned is needed no more."""
+        entries: dict[int, dict[int, tuple[int, int]]] = {}
+        for sender, row in self._entries.items():
+            kept = {c: (dests, copied) for c, (dests, copied) in row.items() if dests & ~copied & ~self._gone}
+            if kept:
+                entries[sender] = kept
+        self._entries = entries
+
+    def adopt(self, entries: Iterable[Entry]) -> None:
+        """Take another process's causal and carbon-copy histories over, as if its past were ours too.
+
+        The same messages stay undelivered here: what was sent to the other process was not sent to us.
+        """
+        senders = set()
+        for entry in entries:
+            self._add(entry, entry.copied)
+            senders.add(entry.sender)
+        self._infer(senders)
+        self._sweep()
+
+    def leave(self, process: int) -> None:
+        self._gone |= 1 << process
+        self._sweep()
+
+    def expire(self) -> None:
+        """§4.5: at least Δ has passed since the last call, so what was known then is delivered everywhere."""
+        for sender, clock in self._known:
+            self._entries.get(sender, {}).pop(clock, None)
+        self._sweep()
+        self._known = frozenset((entry.sender, entry.clock) for entry in self)
+
+    def units(self) -> frozenset[Unit]:
+        return units_of(self)
+
+    def state(self) -> tuple[Any, ...]:
+        delivered = tuple(sorted(self._delivered.items()))
+        return tuple(map(tuple, self)), delivered, self._gone, tuple(sorted(self._known))
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        entries, delivered, gone, known = state
+        self._entries = {}
+        for sender, clock, dests, copied in entries:
+            self._entries.setdefault(sender, {})[clock] = dests, copied
+        self._delivered, self._gone = dict(delivered), gone
+        self._known = frozenset((sender, clock) for sender, clock in known)
+
+
+def _beyond(entry: Entry, separator: Separator) -> int:
+    """The processes on sides of the separator that the message was not sent to."""
+    outside, sides = entry.dests & ~separator.members, 0
+    for component in separator.components:
+        if component & outside:
+            outside &= ~component
+        else:
+            sides |= component
+    return 0 if outside else sides  # sent to somebody on no known side: anything may be beside it
+
+
+class Timestamped(Application):
+    """A part of messages that have the field `entries`: their timestamp."""
+
+    __slots__ = ()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        raise NotImplementedError
+
+    def units(self) -> frozenset[Unit]:
+        return units_of(self.entries)
+
+    def size(self) -> tuple[int, int]:
+        return size_of(self.entries)
+
+    def model_bytes(self) -> int:
+        return model_bytes_of(self.entries)
+
+
+def units_of(entries: Iterable[Entry]) -> frozenset[Unit]:
+    return frozenset((e.sender, e.clock, d) for e in entries for d in unpack(e.dests))
+
+
+def size_of(entries: Sequence[Entry]) -> tuple[int, int]:
+    return len(entries), sum(entry.dests.bit_count() for entry in entries)
+
+
+def model_bytes_of(entries: Sequence[Entry]) -> int:
+    """A sender, a clock and the destinations of each; two bytes more for each carbon copy that travels."""
+    return sum(6 + 2 * (entry.dests.bit_count() + entry.copied.bit_count()) for entry in entries)
+
+
+def read_entries(fields: Iterable[Any]) -> tuple[Entry, ...]:
+    """Entries from the tuples that a snapshot has."""
+    return tuple(Entry(*entry) for entry in fields)
+
+
+def check_entries(message: Any, entries: Iterable[Entry], name: MessageKey, process: Process) -> None:
+    """Refuse a timestamp that no correct peer gives the message of this name; the state is as it was."""
+    sender, clock = name
+    for s, c, dests, copied in entries:
+        if not 0 <= s < process.n or not 0 < c < CLOCK_LIMIT or not dests or (dests | copied) >> process.n:
+            raise refusal(message, f"follows M({s}, {c}), which nobody can have sent")
+        if s == sender and c >= clock:
+            raise refusal(message, f"follows M({s}, {c}), which its sender had not sent yet")
+        if s == process.me:
+            process.check_known(message, c)

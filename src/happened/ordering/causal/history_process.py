@@ -1,0 +1,99 @@
+"""A process that keeps an extended causal history and stands at a place of a communication graph: what
+`histories` and `topological` share."""
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from ...core.errors import LocalProtocolError
+from ...core.places import Place
+from ..facts import Option
+from ..holding import HoldingProcess
+from ..machine import MessageKey
+from ..parking import Want
+from ..process import State
+from .extended_history import Entry, History, size_of
+from .placed import PLACE, PlacedProcess
+
+OPTIONS = (
+    PLACE,
+    Option("timestamp_redundancy", "whether identifiers that a recipient was told of are left out (R7)"),
+    Option("extended", "whether the carbon copies travel along (R6.1)"),
+)
+
+M = TypeVar("M", bound=Any)
+
+
+class HistoryProcess(PlacedProcess, HoldingProcess[M]):
+    """The messages that it holds have `entries`: their timestamp."""
+
+    def __init__(
+        self,
+        me: int,
+        n: int,
+        *,
+        place: Place | None = None,
+        timestamp_redundancy: bool = True,
+        extended: bool = False,
+    ) -> None:
+        super().__init__(me, n, place=place)
+        self._history = History(me)
+        self._timestamp_redundancy = timestamp_redundancy
+        self._extended = extended
+
+    def timestamp(self, to: int) -> tuple[Entry, ...]:
+        """What a message from here to this set of neighbours says of those before it."""
+        separators = self.place.separators if self._has_topology else ()
+        return self._history.stamp(
+            to, separators, redundancy=self._timestamp_redundancy, extended=self._extended
+        )
+
+    def delivered(self, sender: int) -> int:
+        return self._history.last(sender)
+
+    def lacks(self, message: M) -> Want | None:
+        return self._history.lacks(message.entries)
+
+    def missing(self, message: M) -> Iterable[MessageKey]:
+        return self._history.missing(message.entries)
+
+    def learn(self, message: M) -> None:
+        self._history.deliver(message.sender, message.clock, message.dests, message.entries)
+
+    def history(self) -> tuple[Entry, ...]:
+        """The messages that precede the next one to be sent, with their carbon copies."""
+        return tuple(self._history)
+
+    def log_size(self) -> tuple[int, int]:
+        return size_of(self.history())
+
+    def awaits(self, entries: Iterable[Entry]) -> tuple[MessageKey, ...]:
+        """The messages of another process's history that were sent to us and have not been delivered yet."""
+        return tuple(self._history.missing(entries))
+
+    def adopt(self, entries: Iterable[Entry]) -> None:
+        """Take over the history of another process, for a new place in the graph.
+
+        Like a timestamp, it can be taken only when what it names and was sent to us has been delivered.
+        """
+        entries = tuple(entries)
+        if missing := self.awaits(entries):
+            names = ", ".join(f"M{name}" for name in missing)
+            raise LocalProtocolError(f"process {self.me} must deliver {names} before it adopts this history")
+        self._history.adopt(entries)
+
+    def expire(self) -> None:
+        """To be called when a time Δ in which every message is delivered has passed since the last call."""
+        self._history.expire()
+
+    def leave(self, process: int) -> None:
+        super().leave(process)
+        self._history.leave(process)
+
+    def save(self) -> State:
+        return super().save() | {"history": self._history.state()}
+
+    def load(self, state: State) -> None:
+        history = type(self._history)(self.me)
+        history.restore(state["history"])
+        super().load(state)
+        self._history = history

@@ -1,0 +1,61 @@
+"""A process that stands at a place of a communication graph (see core/places), which it can change.
+
+Without a topology everybody is a neighbour of everybody, and so is whoever joins.
+"""
+
+from collections.abc import Iterable
+
+from ...core.destinations import unpack
+from ...core.errors import LocalProtocolError
+from ...core.places import Place, alone, check, reach, restored
+from ..facts import Option
+from ..process import Process, State
+
+PLACE = Option("place", "where the process stands in the communication graph; next to everybody by default")
+
+
+class PlacedProcess(Process):
+    _place: Place | None  # None: next to everybody, and nobody has asked for that place yet
+
+    def __init__(self, me: int, n: int, *, place: Place | None = None) -> None:
+        super().__init__(me, n)
+        if place is not None:
+            check(place, me, n)
+        self.stand(place)
+
+    @property
+    def place(self) -> Place:
+        if self._place is None:
+            self._place = alone(self.me, self.n)  # made when it is needed: it grows with n
+        return self._place
+
+    def move(self, place: Place) -> None:
+        """Stand at this place of the communication graph from now on."""
+        check(place, self.me, self.n)
+        self.stand(place)
+
+    def stand(self, place: Place | None) -> None:
+        """Take a place that has been checked, or None: next to everybody. A refusal changes nothing."""
+        self._has_topology = place is not None
+        self._place = place
+        self._reached = 1 << self.me | reach(place) if place is not None else (1 << self.n) - 1
+
+    def routed(self, to: Iterable[int], payload: bytes) -> int:
+        """The set a multicast is for, if there is a way to all of it."""
+        dests = self.destinations(to, payload)
+        if lost := dests & ~self._reached:
+            names = ", ".join(map(str, unpack(lost)))
+            raise LocalProtocolError(f"process {self.me} has no route to {names}: move() it to a new place")
+        return dests
+
+    def join(self, process: int) -> None:
+        """Without a topology, the new process is next to us; otherwise it has no route until we `move`."""
+        super().join(process)
+        if not self._has_topology:
+            self.stand(None)
+
+    def save(self) -> State:
+        return {"place": self._place if self._has_topology else None}
+
+    def load(self, state: State) -> None:
+        self.stand(None if state["place"] is None else restored(state["place"]))

@@ -1,0 +1,118 @@
+"""What a protocol says of itself, in its own file: all that users and drivers must know of it.
+
+Drivers iterate over the registry and ask these facts; they never name a protocol.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ..core.errors import LocalProtocolError
+from ..core.orders import Order
+
+FEW_PROCESSES = 1024
+"""The widest system of a protocol whose messages may carry a vector or a row about everybody."""
+
+MANY_PROCESSES = 65_536
+"""The widest system of one whose messages carry entries about the few that matter: zones, separators."""
+
+UNICAST, BROADCAST, MULTICAST = "unicast", "broadcast", "multicast"
+ANY_CAST = frozenset({UNICAST, BROADCAST, MULTICAST})
+
+THIRD_PARTY_NUMBERS = range(128, 255)
+"""Wire numbers that this package will never use: for protocols registered by others."""
+
+
+class Relays(Enum):
+    """Which processes pass on what others have sent."""
+
+    NOBODY = "nobody"
+    COORDINATOR = "the coordinator"  # one at a time
+    ROUTERS = "routers and gateways"
+    EVERYBODY = "everybody"
+
+    def __bool__(self) -> bool:
+        return self is not Relays.NOBODY
+
+
+class Names(Enum):
+    """How the value of an option names processes, so that a driver can turn names into indices."""
+
+    NONE = "none"
+    ONE = "a process"
+    SETS = "sets of processes"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A keyword argument of a protocol's machine."""
+
+    name: str
+    help: str
+    names: Names = Names.NONE
+
+    def numbered(self, value: Any, index: Callable[[str], int]) -> Any:
+        """The value with indices where it has names of processes; what is an index already stays."""
+
+        def one(process: Any) -> Any:
+            return index(process) if isinstance(process, str) else process
+
+        if self.names is Names.ONE:
+            return one(value)
+        if self.names is Names.SETS and not isinstance(value, str):  # a word stands for some usual sets
+            return [[one(process) for process in each] for each in value]
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class WireFormat:
+    """The number that frames of a protocol carry, and the module that encodes and decodes them.
+
+    The module is named, not imported: the room `wire` stands on this one.
+    """
+
+    number: int  # part of the format: never reused, never changed
+    codec: str  # dotted name of a module with MESSAGES, encode and decode; see wire/__init__.py
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    name: str
+    description: str
+    paper: str
+    order: Order
+    wire: WireFormat | None = None  # None: its messages never leave one address space
+    casts: frozenset[str] = ANY_CAST
+    fifo_links: bool = False  # whether it needs links that keep the order of each sender
+    optimal: bool = False  # every message carries exactly the necessary units
+    longest_chain: int | None = None  # causal order is kept along chains of this many messages only
+    relays: Relays = Relays.NOBODY
+    waits_only_for_past: bool = False
+    """A held message waits only for messages of its causal past, each of which comes straight from its
+    sender. Then a causally first one among those not yet delivered is the next on its link and is not held:
+    reading only the links that have nothing held makes progress, whatever has been held back."""
+    names_missing: bool = True  # `pending` names the very messages that a held one waits for
+    waits_at_sender: bool = False  # a multicast may stay with its sender until earlier ones are through
+    joins: bool = True  # processes may join a running system
+    departures: bool = True  # processes may leave a running system
+    fixed_groups: bool = False  # it sends to whole groups, which everybody is told alike (option `groups`)
+    serialized: bool = False  # sends must be totally ordered by happened-before; see `follow` and `latest`
+    most_processes: int = FEW_PROCESSES
+    entries: Callable[[int], int] | None = None  # of every message, where the number of processes decides it
+    options: tuple[Option, ...] = ()
+
+    def takes(self, option: str) -> bool:
+        return any(option == known.name for known in self.options)
+
+    def check_options(self, given: Iterable[str]) -> None:
+        unknown = sorted(name for name in given if not self.takes(name))
+        if unknown:
+            known = ", ".join(option.name for option in self.options) or "none"
+            raise LocalProtocolError(f"{self.name} has no option {unknown[0]!r}; its options: {known}")
+
+    def numbered(self, options: dict[str, Any], index: Callable[[str], int]) -> dict[str, Any]:
+        """Options as a person writes them, with names of processes, as the machine takes them."""
+        self.check_options(options)
+        given = (option for option in self.options if option.name in options)
+        return {option.name: option.numbered(options[option.name], index) for option in given}

@@ -1,0 +1,136 @@
+"""A process that holds a message back until what it waits for has been delivered.
+
+The protocol supplies what it stamps, what a message lacks and what a delivery teaches:
+
+    stamp(clock, dests, payload)   the effects that send the new message M(me, clock)
+    delivered(sender)              the clock up to which every message of a sender to us has been delivered
+    missing(message)               the (sender, clock) of every message it waits for
+    lacks(message)                 the first want of a message that is not met, None if it can be delivered;
+                                   by default the first of those missing
+    learn(message)                 what its delivery teaches
+
+and, where the usual does not do, `address` (who may be sent to), `checked` (what to refuse), `told` (the
+clock of our newest event that a message depends on), `reached` (which lane a delivery moves), `written` and
+`read` (a held message in a snapshot).
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar, Generic, TypeVar
+
+from ..core.effects import Deliver
+from .machine import Effect, Held, MessageKey, Multicast
+from .messages import Application
+from .parking import Parking, Want
+from .process import Process, State
+
+M = TypeVar("M", bound=Any)
+
+
+class HoldingProcess(Process, Generic[M]):
+    message_type: ClassVar[type[Application]]
+
+    def __init__(self, me: int, n: int) -> None:
+        super().__init__(me, n)
+        self._parking: Parking[M] = Parking()
+
+    @abstractmethod
+    def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]: ...
+
+    def delivered(self, sender: int) -> int:
+        raise NotImplementedError("a protocol says how far it is with a sender, or what a duplicate is")
+
+    @abstractmethod
+    def missing(self, message: M) -> Iterable[MessageKey]: ...
+
+    @abstractmethod
+    def learn(self, message: M) -> None: ...
+
+    def lacks(self, message: M) -> Want | None:
+        return next(iter(self.missing(message)), None)
+
+    def address(self, to: Iterable[int], payload: bytes) -> int:
+        """The set a multicast is for, or a refusal."""
+        return self.destinations(to, payload)
+
+    def told(self, message: M) -> int:
+        return 0
+
+    def checked(self, message: M) -> M:
+        """The message as a system of our size sees it, or a refusal."""
+        self.check(message, self.message_type)
+        if message.n < self.n:
+            message = message.known_to(self.n)
+        self.check_known(message, self.told(message))
+        return message
+
+    def reached(self, message: M) -> Want:
+        """The lane that the delivery of a message has moved, and how far."""
+        return message.sender, message.clock
+
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
+        dests = self.address(to, payload)
+        clock = self.next_clock()
+        return Multicast(clock, self.stamp(clock, dests, payload))
+
+    def receive(self, message: M) -> list[Effect]:
+        message = self.checked(message)
+        self.events += 1
+        if self.is_duplicate(message):
+            return []
+        want = self.lacks(message)
+        if want is not None:
+            self.hold(message, want)
+            return []
+        if self._parking.held:
+            return self._deliver(message)
+        self.learn(message)  # as `take` does, which need not wake anybody
+        self.events += 1
+        return [Deliver(message.sender, message.clock, message.payload)]
+
+    def hold(self, message: M, want: Want) -> None:
+        """Keep a message that has just arrived until this want is met."""
+        self._parking.hold(message, want, self.events)
+
+    def is_duplicate(self, message: M) -> bool:
+        """Whether the network has brought it before."""
+        return message.clock <= self.delivered(message.sender) or message in self._parking
+
+    def pending(self) -> list[Held]:
+        return [Held(message, tuple(self.missing(message)), since) for message, since in self._parking]
+
+    def _deliver(self, message: M) -> list[Effect]:
+        """Deliver a message whose causes are here, then every held one that this releases."""
+        effects = self.take(message)
+        parking = self._parking
+        for key in parking.woken():
+            held = parking[key]
+            want = self.lacks(held)
+            if want is not None:
+                parking.park(key, want)
+            else:
+                del parking[key]
+                effects += self.take(held)
+        return effects
+
+    def take(self, message: M) -> list[Effect]:
+        """Let the application have a message that lacks nothing."""
+        self.learn(message)
+        self._parking.reached(*self.reached(message))
+        self.events += 1
+        return [Deliver(message.sender, message.clock, message.payload)]
+
+    def written(self, message: M) -> tuple[Any, ...]:
+        return tuple(message)
+
+    def read(self, fields: tuple[Any, ...]) -> M:
+        return self.message_type(*fields)  # type: ignore[return-value]
+
+    def _saved(self) -> State:
+        held = tuple((*self.written(message), since) for message, since in self._parking)
+        return self.save() | {"held": held}
+
+    def _loaded(self, state: State) -> None:
+        held = [(self.read(fields), since) for *fields, since in state["held"]]
+        self.load(state)
+        self._parking.refill(held, self.lacks)

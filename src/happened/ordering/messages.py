@@ -1,0 +1,92 @@
+"""What the messages of all protocols have in common, as parts to mix into their fields.
+
+A message is a named tuple, for speed: `class RstMessage(_Fields, Application)`, fields first, so that a field
+takes precedence over what is said here.
+"""
+
+from typing import Self
+
+from ..core.destinations import unpack
+from .machine import Unit
+
+ENTRY_BYTES = 4 + 2
+"""The papers' model: the clock and the sender of the message that an entry speaks of."""
+
+UNIT_BYTES = 2
+"""The same for each destination that an entry names."""
+
+NOBODY: frozenset[int] = frozenset()
+NO_UNITS: frozenset[Unit] = frozenset()
+
+
+class Application:
+    """A message for an application: a part of those that have the fields sender, clock, n, dests, payload."""
+
+    __slots__ = ()
+
+    @property
+    def sender(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def dests(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def to(self) -> frozenset[int]:
+        return frozenset(unpack(self.dests))
+
+    @property
+    def via(self) -> int | None:
+        return self.sender
+
+    @property
+    def receiver(self) -> int | None:
+        """The one process that this copy was made for, where copies differ."""
+        return None
+
+    def units(self) -> frozenset[Unit]:
+        return NO_UNITS
+
+    def size(self) -> tuple[int, int]:
+        return 0, 0
+
+    def model_bytes(self) -> int:
+        entries, units = self.size()
+        return ENTRY_BYTES * entries + UNIT_BYTES * units
+
+    def known_to(self, n: int) -> Self:
+        """The same message as a larger system of n processes sees it."""
+        return self
+
+
+class Control:
+    """A message of the protocol to itself: a part of those that have a sender and a clock."""
+
+    __slots__ = ()
+
+    @property
+    def clock(self) -> int:
+        return 0
+
+    @property
+    def dests(self) -> int:
+        return 0
+
+    @property
+    def to(self) -> frozenset[int]:
+        return NOBODY
+
+    @property
+    def payload(self) -> bytes:
+        return b""
+
+    @property
+    def via(self) -> int | None:
+        return None
+
+    def units(self) -> frozenset[Unit]:
+        return NO_UNITS
+
+    def size(self) -> tuple[int, int]:
+        return 1, 0

@@ -1,0 +1,135 @@
+"""Every protocol by name: those of this package, those that other packages announce, and those that
+a program registers.
+
+Another package announces a machine class under the entry point group `happened.protocols`:
+
+    [project.entry-points."happened.protocols"]
+    my-protocol = "my_package.my_protocol:MyProcess"
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from ..core.errors import LocalProtocolError
+from .causal import (
+    acknowledged,
+    bss,
+    bss_groups,
+    cbcast,
+    chain_two,
+    flooding,
+    histories,
+    kim,
+    ks,
+    phased,
+    prs,
+    pruning,
+    psync,
+    rst,
+    serialized_broadcast,
+    serialized_multicast,
+    ses,
+    topological,
+    zoned_ks,
+)
+from .causal.incomplete import labelled, managed, priorities
+from .facts import THIRD_PARTY_NUMBERS, Facts
+from .machine import Machine
+from .total import agreed, causal_total, sequencer
+
+ENTRY_POINTS = "happened.protocols"
+
+DEFAULT = ks.FACTS.name
+
+_OURS: tuple[type[Machine], ...] = (
+    ks.KshemkalyaniSinghal,
+    bss.BirmanSchiperStephenson,
+    bss_groups.GroupVectors,
+    chain_two.AdelsteinSinghal,
+    kim.KimKim,
+    prs.PrakashRaynalSinghal,
+    pruning.Pruning,
+    rst.RaynalSchiperToueg,
+    serialized_broadcast.SerializedBroadcasts,
+    serialized_multicast.SerializedMulticasts,
+    ses.SchiperEggliSandoz,
+    histories.Histories,
+    topological.Topological,
+    zoned_ks.ZonedKs,
+    acknowledged.AcknowledgedUnicast,
+    agreed.AgreedTotalOrder,
+    causal_total.CausalTotalOrder,
+    cbcast.CarryingMulticast,
+    flooding.FloodingBroadcast,
+    phased.PhasedMulticast,
+    psync.ContextGraph,
+    sequencer.SequencerTotalOrder,
+)
+# Incomplete orders take more than destinations and a payload, so drivers cannot create them by name.
+_UNNAMED = (labelled.FACTS, managed.FACTS, priorities.FACTS)
+
+_machines: dict[str, type[Machine]] = {machine.facts.name: machine for machine in _OURS}
+
+
+def register(machine: type[Machine]) -> None:
+    """Make a protocol known under the name that its facts give."""
+    facts = machine.facts
+    if facts.name in _machines:
+        raise LocalProtocolError(f"there is a protocol called {facts.name!r} already")
+    if facts.wire is not None and facts.wire.number not in THIRD_PARTY_NUMBERS:
+        numbers = f"{THIRD_PARTY_NUMBERS[0]} to {THIRD_PARTY_NUMBERS[-1]}"
+        raise LocalProtocolError(f"{facts.name} has wire number {facts.wire.number}; take one of {numbers}")
+    for known in (machine.facts for machine in _machines.values()):
+        if known.wire and facts.wire and known.wire.number == facts.wire.number and known.wire != facts.wire:
+            raise LocalProtocolError(
+                f"{facts.name} has wire number {facts.wire.number}, which is that of {known.name}"
+            )
+    _machines[facts.name] = machine
+
+
+def unregister(name: str) -> None:
+    """Forget a protocol that was registered."""
+    if name not in _machines or any(machine.facts.name == name for machine in _OURS):
+        raise LocalProtocolError(f"no protocol called {name!r} was registered")
+    del _machines[name]
+
+
+def protocols() -> Mapping[str, Facts]:
+    """Every protocol by name, with what it promises and assumes."""
+    _announced()
+    return MappingProxyType({name: machine.facts for name, machine in _machines.items()})
+
+
+def declared() -> list[Facts]:
+    """The facts of every protocol, of those too that cannot be created by name: all that `wire` must know."""
+    return [*protocols().values(), *_UNNAMED]
+
+
+def create(name: str, me: int, n: int, **options: Any) -> Machine:
+    """A fresh machine of protocol `name` for process `me` of `n`; options are the protocol's own."""
+    machine = _machines.get(name)
+    if machine is None:
+        _announced()
+        machine = _machines.get(name)
+    if machine is None:
+        known = ", ".join(sorted(_machines))
+        raise LocalProtocolError(f"no ordering protocol is called {name!r}; there are: {known}")
+    machine.facts.check_options(options)
+    make: Callable[..., Machine] = machine
+    return make(me, n, **options)
+
+
+@cache
+def _announced() -> None:
+    """Register what installed packages announce; looking for it takes time and is done once."""
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            register(entry.load())
+        except Exception as error:
+            raise LocalProtocolError(
+                f"the protocol {entry.name!r} that {entry.value} announces cannot be used: {error}"
+            ) from error

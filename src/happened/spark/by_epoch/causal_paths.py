@@ -1,0 +1,87 @@
+"""The causal path between two events of one large computation, across its epochs.
+
+In    a stamped Layout: the edges of each epoch and the frontier that enters it
+Out   events from the first to the last, each after the one before it on the same process or told by it
+Cost  per process on the path: log(epochs) frontiers read, and one epoch stamped again
+
+As causality.witness.causal_path: the earliest event of a process that knows of the first one learnt of it
+from elsewhere. Its epoch is found among the frontiers, the event itself within the epoch.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from ...causality.epochs import Frontier, Stamped, stamp_epoch
+from ..tasks import on_tasks
+from .consistent_cuts import epoch_of
+from .epoch_layout import Layout
+from .stamping import load_frontier
+
+Step = tuple[int, int]
+"""A process and a seq."""
+
+
+def causal_paths(spark: SparkSession, layout: Layout, ends: list[tuple[Step, Step]]) -> list[list[Step]]:
+    """For each (first, last), the first having happened before the last."""
+    tasks = min(len(ends), 2 * spark.sparkContext.defaultParallelism)
+
+    def walk(number: int) -> list[list[Step]]:
+        walker = Walker(layout)
+        return [walker.path(*pair) for pair in ends[number::tasks]]
+
+    found = on_tasks(spark, tasks, walk)
+    return [[tuple(step) for step in found[i % tasks][i // tasks]] for i in range(len(ends))]
+
+
+class Walker:
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._frontier = lru_cache(8)(lambda k: load_frontier(layout, k))
+        self._epoch = lru_cache(2)(self._stamp)
+
+    def path(self, first: Step, last: Step) -> list[Step]:
+        path = [last]
+        while path[-1][0] != first[0]:
+            learnt, informant = self._learnt(path[-1], first)
+            if learnt != path[-1]:
+                path.append(learnt)
+            path.append(informant)
+        if path[-1] != first:
+            path.append(first)
+        return path[::-1]
+
+    def _learnt(self, by: Step, of: Step) -> tuple[Step, Step]:
+        """The earliest event of `by`'s process that knows of `of`, and the event it has it from."""
+        process = by[0]
+        low, high = 0, int(epoch_of(self._layout.cuts, np.array([process]), np.array([by[1]]))[0])
+        while low < high:
+            middle = (low + high) // 2
+            if self._knows(middle + 1, process, of):
+                high = middle
+            else:
+                low = middle + 1
+        frontier, stamped = self._epoch(low)
+        mine = np.flatnonzero(stamped.epoch.process == process)
+        known = stamped.vectors[stamped.arranged.row_of[mine], of[0]]
+        e = int(mine[np.searchsorted(known, of[1])])
+        epoch = stamped.epoch
+        edges = slice(epoch.edge_offsets[e], epoch.edge_offsets[e + 1])
+        sources, seqs = epoch.edge_process[edges], epoch.edge_seq[edges]
+        rows = stamped.rows(frontier, sources, seqs)
+        k = int(np.argmax(stamped.vectors[rows, of[0]] >= of[1]))
+        return (process, int(epoch.seq[e])), (int(sources[k]), int(seqs[k]))
+
+    def _knows(self, epoch: int, process: int, of: Step) -> bool:
+        """Whether the process's last event before this epoch has `of` in its past."""
+        frontier = self._frontier(epoch)
+        if not frontier.last[process]:
+            return False
+        (row,) = frontier.rows(np.array([process]), frontier.last[[process]])
+        return bool(frontier.vectors[row, of[0]] >= of[1])
+
+    def _stamp(self, k: int) -> tuple[Frontier, Stamped]:
+        frontier = self._frontier(k)
+        epoch, _ = self._layout.epoch(k, self._layout.share(k)["edges"])
+        return frontier, stamp_epoch(epoch, frontier)

@@ -1,0 +1,45 @@
+"""Questions that go through the epochs of one large computation one after the other.
+
+In    a Layout, and the questions
+Out   their tables as parts under `out`, and their totals
+Cost  each walk is one task, its memory one epoch and one frontier; side by side
+
+The states of such walks compose only through n² numbers per row (see causality.units), more than the events
+they would save going through twice; so they go through once, in order.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from ...causality.questions import Answers, Fold, Question
+from ..tasks import on_tasks
+from .epoch_layout import Layout
+from .stamping import write_answers
+
+
+def walk(
+    spark: SparkSession, layout: Layout, out: Path, questions: Sequence[Question], timestamps: str
+) -> Counter[str]:
+    folds: list[Fold] = []
+    for question in questions:
+        fold = question.fold(timestamps, len(layout.names))
+        if fold is not None and not any(other.absorb(fold) for other in folds):
+            folds.append(fold)
+    totals = on_tasks(spark, len(folds), lambda number: _walk(layout, out, folds[number], number, timestamps))
+    return sum(map(Counter, totals), Counter())
+
+
+def _walk(layout: Layout, out: Path, fold: Fold, number: int, timestamps: str) -> Counter[str]:
+    totals: Counter[str] = Counter()
+    for k in range(layout.epochs):
+        answers = Answers()
+        fold.step(layout.view(k, timestamps), answers)
+        write_answers(layout, out, answers, f"walk-{number}-{k:06d}")
+        totals += answers.totals
+    answers = Answers()
+    fold.end(answers)
+    write_answers(layout, out, answers, f"walk-{number}-end")
+    return totals + answers.totals

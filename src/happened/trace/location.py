@@ -1,0 +1,101 @@
+"""Where a trace lies: the one answer for every reader, whether in one process or on Spark.
+
+A path is a trace if it is
+
+    one file of JSON lines    .jsonl, .ndjson or .json, compressed if .gz follows
+    one Parquet file          .parquet
+    a directory of parts      .parquet files at its top, or in directories column=value as Spark partitions a
+                              table; names that begin with "." or "_" are unfinished or hidden and no parts
+    a run                     a directory with such a directory `trace` inside, as `happened simulate`,
+                              `happened import` and `happened node` leave it
+
+A directory that has parts of its own and a `trace` inside is refused: either could be meant.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from ..core.errors import TraceFormatError
+
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+ACCEPTED = "a directory of .parquet parts, one .parquet file, or JSON lines (.jsonl, .ndjson, .json, or .gz)"
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """`parts` are the Parquet files in the order of their names, none where `root` is JSON lines."""
+
+    root: Path
+    parts: tuple[Path, ...]
+
+    @property
+    def is_json(self) -> bool:
+        return not self.parts
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run that left the trace said that it has everything that happened.
+
+        `happened simulate` writes that to summary.json beside trace/; of any other trace it is not known.
+        """
+        if self.root.name != "trace":
+            return False
+        try:
+            summary = json.loads((self.root.parent / "summary.json").read_bytes())
+        except (OSError, ValueError):
+            return False
+        return isinstance(summary, dict) and summary.get("complete") is True
+
+    def partition(self, part: Path) -> dict[str, str | None]:
+        """The columns that a part does not hold because the names of its directories do."""
+        folders = part.relative_to(self.root).parts[:-1] if part != self.root else ()
+        pairs = (folder.partition("=") for folder in folders)
+        return {name: None if value == NULL_PARTITION else unquote(value) for name, _, value in pairs}
+
+
+def locate(path: str | os.PathLike[str]) -> Location:
+    """TraceFormatError if there is no trace at the path."""
+    path = Path(path)
+    if path.is_file():
+        if is_json(path):
+            return Location(path, ())
+        if path.suffix != ".parquet":
+            raise TraceFormatError(f"not a kind of trace I know; give {ACCEPTED}", file=str(path))
+        return Location(path, (path,))
+    if not path.is_dir():
+        raise TraceFormatError(
+            f"no such file or directory; give {ACCEPTED}, or make one with "
+            "`happened simulate --processes 5 --messages 1000 --out DIR`",
+            file=str(path),
+        )
+    found = [Location(root, parts) for root in (path, path / "trace") if (parts := _parts(root))]
+    if len(found) > 1:
+        raise TraceFormatError(
+            f"holds .parquet parts and a trace/ with others; say which: {path / 'trace'}, or move one away",
+            file=str(path),
+        )
+    if not found:
+        raise TraceFormatError(
+            f"no trace here: it holds no .parquet part, nor does a trace/ in it; give {ACCEPTED}; "
+            "`happened import` makes one from other systems' logs",
+            file=str(path),
+        )
+    return found[0]
+
+
+def is_json(path: Path) -> bool:
+    """Whether the name is one of JSON lines."""
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix in JSON_SUFFIXES
+
+
+def _parts(root: Path) -> tuple[Path, ...]:
+    return tuple(sorted(part for part in root.rglob("*.parquet") if _is_part(part.relative_to(root))))
+
+
+def _is_part(inside: Path) -> bool:
+    hidden = any(name.startswith((".", "_")) for name in inside.parts)
+    return not hidden and all("=" in folder for folder in inside.parts[:-1])

@@ -1,0 +1,131 @@
+"""Every registered protocol keeps the contract; what it promises and assumes, its Facts say."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from contract.checks import CHECKS, applies, name_of
+from contract.drive import Dice, System
+from contract.runs import LANE_WIDTH_CHANGES, check_simulated
+from happened.core.errors import LocalProtocolError
+from happened.ordering import DEFAULT, create, protocols
+
+every_protocol = pytest.mark.parametrize("name", protocols())
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        pytest.param(name, check, id=f"{name}: {name_of(check)}")
+        for name, facts in protocols().items()
+        for check in CHECKS
+        if applies(check, facts)
+    ],
+)
+def test_a_protocol_keeps_the_contract(name, check, seed):
+    check(protocols()[name], seed)
+
+
+@every_protocol
+def test_a_simulated_run_keeps_its_promise_as_judged_from_its_trace(name, tmp_path, seed):
+    if protocols()[name].serialized:
+        pytest.skip("the simulator hands no right to send over")
+    check_simulated(protocols()[name], seed, tmp_path)
+
+
+class Drawn:
+    """Choices that Hypothesis makes and shrinks."""
+
+    def __init__(self, data):
+        self._draw = data.draw
+
+    def one(self, of):
+        return self._draw(st.sampled_from(list(of)))
+
+    def some(self, of, most):
+        return self._draw(st.sets(st.sampled_from(list(of)), min_size=1, max_size=min(most, 4)))
+
+    def flip(self):
+        return self._draw(st.booleans())
+
+
+class AnyInterleaving(RuleBasedStateMachine):
+    """The same as `contract.drive.walk`, with counterexamples that are as short as can be."""
+
+    name = ""
+    system = None
+
+    @initialize(n=st.integers(1, 4), near_the_lane_width=st.booleans())
+    def start(self, n, near_the_lane_width):
+        facts = protocols()[self.name]
+        wide = near_the_lane_width and facts.joins
+        self.system = System(facts, n + LANE_WIDTH_CHANGES if wide else n, act=n)
+
+    @rule(data=st.data())
+    def multicast(self, data):
+        self.system.multicast(Drawn(data))
+
+    @precondition(lambda self: self.system.in_flight)
+    @rule(data=st.data(), duplicate=st.booleans())
+    def the_network_hands_over_a_packet(self, data, duplicate):
+        self.system.arrive(Drawn(data), duplicate=duplicate)
+
+    @precondition(lambda self: self.system.facts.joins and len(self.system.active) < 6)
+    @rule()
+    def a_process_joins(self):
+        self.system.join()
+
+    @precondition(lambda self: self.system.facts.departures and len(self.system.active) > 2)
+    @rule(data=st.data())
+    def a_process_leaves(self, data):
+        self.system.leave(Drawn(data).one(self.system.active))
+
+    @precondition(lambda self: self.system.hands_over)
+    @rule(data=st.data())
+    def the_coordinator_hands_over(self, data):
+        self.system.hand_over(Drawn(data))
+
+    @rule(data=st.data())
+    def a_process_restarts_from_its_snapshot(self, data):
+        self.system.restart(Drawn(data).one(self.system.active))
+
+    @rule(data=st.data())
+    def a_clock_advances_on_its_own(self, data):
+        self.system.tick(Drawn(data).one(self.system.active))
+
+    @invariant()
+    def what_is_held_says_what_it_waits_for(self):
+        if self.system is not None:
+            self.system.check_held()
+
+    def teardown(self):
+        if self.system is not None:
+            self.system.drain(Dice(1))
+
+
+@every_protocol
+def test_any_interleaving_with_duplicates_restarts_joins_and_departures(name):
+    run_state_machine_as_test(
+        type("AnyInterleavingOf", (AnyInterleaving,), {"name": name}),
+        settings=settings(
+            max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
+
+
+def test_the_default_is_among_them_and_an_unknown_name_is_refused_with_the_known_ones():
+    facts = protocols()[DEFAULT]
+    assert DEFAULT == "ks"
+    assert (facts.order, facts.fifo_links, facts.optimal) == ("causal", False, True)
+    assert facts.casts == {"unicast", "broadcast", "multicast"}
+    assert "Kshemkalyani" in facts.paper
+    with pytest.raises(LocalProtocolError, match=r"'kss'.*ks"):
+        create("kss", 0, 3)

@@ -1,0 +1,57 @@
+"""The README says of every protocol what its facts say."""
+
+from pathlib import Path
+
+import pytest
+
+from happened.core.orders import Order
+from happened.ordering import protocols
+from happened.ordering.facts import BROADCAST, UNICAST, Relays
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+HEAD = "| name | what it is | order | assumes | bytes | paper |"
+ORDERS = {
+    Order.FIFO: "FIFO; causal over chains of two",
+    Order.CAUSAL: "causal",
+    Order.TOTAL: "total",
+    Order.CAUSAL_TOTAL: "causal and total",
+}
+
+
+def rows():
+    lines = README.read_text().splitlines()
+    start = lines.index(HEAD) + 2
+    table = [line.strip("| ").split(" | ") for line in lines[start : lines.index("", start)]]
+    return {name.strip("`"): cells for name, *cells in table}
+
+
+def test_the_table_has_every_protocol_in_the_order_of_the_registry():
+    assert list(rows()) == list(protocols())
+
+
+@pytest.mark.parametrize("name", protocols())
+def test_a_row_says_what_the_facts_say(name):
+    facts = protocols()[name]
+    what, order, _, cost, paper = rows()[name]
+    assert (what, order, paper) == (facts.description, ORDERS[facts.order], facts.paper)
+    assert cost.split()[0].isdigit() or "entry" in cost
+
+
+@pytest.mark.parametrize("name", protocols())
+def test_a_row_says_what_the_protocol_assumes(name):
+    assumed, words = rows()[name][2], must_say(protocols()[name])
+    assert all(word in assumed for word in words)
+    assert (assumed == "–") == (not words)
+
+
+def must_say(facts):
+    words = {
+        "broadcast": facts.casts == {BROADCAST} and not facts.fixed_groups,
+        "unicast": facts.casts == {UNICAST},
+        "groups": facts.fixed_groups,
+        "fixed": not facts.joins,
+        "FIFO": facts.fifo_links,
+        "one process": facts.serialized,
+        " ": facts.relays is Relays.ROUTERS,  # where they stand, in the protocol's own words
+    }
+    return [word for word, says in words.items() if says]
