@@ -57,7 +57,7 @@ def name_faults_of_order(of: Laid) -> Counter[str]:
     spark = of.events.sparkSession
     of.write(name_violations(of.events, of.layout), "violations")
     totals: Counter[str] = Counter()
-    if of.layout.totals["lost"]:
+    if of.layout.totals.get("lost"):
         lost = name_lost_causes(of.events, of.layout).persist()
         of.write(lost, "lost_causes")
         counts = {row["order"]: row["count"] for row in lost.groupBy("order").count().collect()}
