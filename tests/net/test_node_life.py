@@ -110,7 +110,7 @@ def test_options_that_no_protocol_has_leave_no_journal_behind(tmp_path):
     async def scenario():
         journal = tmp_path / "a.journal"
         wrong = make_node("a", ["a", "b"], journal=journal, options={"speed": 11})
-        with pytest.raises(LocalProtocolError, match="these are no options of 'ks'"):
+        with pytest.raises(LocalProtocolError, match="has no option 'speed'"):
             await wrong.start()
         assert not journal.exists()
         async with make_node("a", ["a", "b"], journal=journal):
