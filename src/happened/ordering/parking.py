@@ -61,9 +61,10 @@ class Parking(Generic[M]):
         del self.held[key]
 
     def hold(self, message: M, want: Want, since: int) -> None:
+        lane, level = want
         key = (message.sender, message.clock)
         self.held[key] = Parked(message, since)
-        self.park(key, want)
+        heappush(self._lanes.setdefault(lane, []), (level, key))
 
     def park(self, key: MessageKey, want: Want) -> None:
         lane, level = want

@@ -101,7 +101,7 @@ class Process:
 
     def next_clock(self, after: int = 0) -> int:
         """The clock of a new event; beyond `after` too, where clocks follow Lamport's rule."""
-        clock = max(self.clock, after) + 1
+        clock = (self.clock if self.clock >= after else after) + 1
         if clock >= CLOCK_LIMIT:
             raise LocalProtocolError("the clock has reached its limit of 2^63 events")
         self.clock = clock

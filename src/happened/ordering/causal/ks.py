@@ -30,7 +30,7 @@ from ..parking import Want
 from ..process import State
 from . import dependency_log
 from .dependency_log import DependencyLog
-from .lane_process import LaneProcess
+from .lane_process import LaneProcess, new
 
 FACTS = Facts(
     name="ks",
@@ -131,7 +131,8 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         if self._hardware_multicast:
             message = KsMessage(me, clock, dests, before, None, 0, payload)
             return [Send(d, message) for d in unpack(dests)]
-        return [Send(d, KsMessage(me, clock, dests, log, d, waits.get(d, 0), payload)) for d in unpack(dests)]
+        made = [new(KsMessage, (me, clock, dests, log, d, waits.get(d, 0), payload)) for d in unpack(dests)]
+        return [new(Send, (message.receiver, message)) for message in made]
 
     def checked(self, message: KsMessage) -> KsMessage:
         # An arrival costs little more than its checks: a usual one passes them all at once.
@@ -143,7 +144,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
             and 0 <= message.sender < n
             and 0 < message.clock < CLOCK_LIMIT
             and message.dests >> me & 1
-            and self._lanes.get(message.log.clocks, me) <= clock  # own entry included, so it is ours if it says so
+            and self._lanes.get(message.log.clocks, me) <= clock  # its own entry too
         ):
             return message
         message = super().checked(message)
@@ -156,7 +157,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         return message.wait_for
 
     def hold(self, message: KsMessage, want: Want) -> None:
-        super().hold(message, want)
+        self._parking.hold(message, want, self.events)
         if self._lookahead:
             self._merge_delivered()
             self._log = dependency_log.merge(self._log, message.log)
@@ -179,7 +180,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         for message in ready:  # grows while we go
             self.learn(message)
             self.events += 1
-            effects.append(Deliver(message.sender, message.clock, message.payload))
+            effects.append(new(Deliver, (message.sender, message.clock, message.payload)))
             if parking.reached(message.sender, message.clock):
                 for key in parking.woken():
                     held = parking[key]

@@ -17,6 +17,9 @@ from ..process import State
 
 M = TypeVar("M", bound=Any)
 
+new = tuple.__new__
+"""Makes a named tuple in a third of the time that its own constructor, which is Python code, takes."""
+
 
 class LaneProcess(HoldingProcess[M]):
     def __init__(self, me: int, n: int) -> None:
@@ -46,7 +49,7 @@ class LaneProcess(HoldingProcess[M]):
             return self._deliver(message)
         self.learn(message)
         self.events += 1
-        return [Deliver(sender, clock, message.payload)]
+        return [new(Deliver, (sender, clock, message.payload))]
 
     def told(self, message: M) -> int:
         return self._lanes.get(self.wanted(message), self.me)
