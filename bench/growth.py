@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from happened.experiments.chart import Line, Point, draw
-from happened.experiments.growth import FORMULAS, ZONED, Growth, mean_hops, measure
+from happened.experiments.growth import Growth, has_zones, mean_hops, measure
+from happened.ordering import protocols
 
 ZONE = 10
 MILLION = 1_000_000
@@ -46,9 +47,10 @@ def main() -> None:
 
 
 def extrapolated(last: Growth) -> str:
-    if last.protocol in FORMULAS:
-        return f"{FORMULAS[last.protocol](MILLION):,} entries, by formula"
-    if last.protocol in ZONED:
+    facts = protocols()[last.protocol]
+    if facts.entries is not None:
+        return f"{facts.entries(MILLION):,} entries, by formula"
+    if has_zones(facts):
         hops = mean_hops(MILLION, ZONE)
         return f"{last.per_hop:,.1f} entries a hop, {hops:.2f} hops: {last.per_hop * hops:,.1f} a message"
     return f"{last.per_hop * MILLION / last.processes:,.0f} entries, in proportion"

@@ -99,18 +99,15 @@ def throughput(n, pattern, messages, contestants, repetitions, seed=1):
 class RescanningKs(KshemkalyaniSinghal):
     """The same machine, looking at everything it holds after each delivery."""
 
-    def __init__(self, me, n):
-        super().__init__(me, n)
-        self._parked = [[True]] * n  # always something to look at
-
-    def _park(self, message, lacking):
-        pass
-
-    def _released(self, sender, clock):
-        for key, (message, _) in list(self._held.items()):
-            if not self._lacking(message):
-                del self._held[key]
-                yield message
+    def _deliver(self, message):
+        effects, parking = self.take(message), self._parking
+        released = True
+        while released:
+            released = [held for held, _ in parking if self.lacks(held) is None]
+            for held in released:
+                del parking[held.sender, held.clock]
+                effects += self.take(held)
+        return effects
 
 
 def parking(held, make, others=2000):

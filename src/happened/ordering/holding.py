@@ -82,11 +82,7 @@ class HoldingProcess(Process, Generic[M]):
         if want is not None:
             self.hold(message, want)
             return []
-        if self._parking.held:
-            return self._deliver(message)
-        self.learn(message)  # as `take` does, which need not wake anybody
-        self.events += 1
-        return [Deliver(message.sender, message.clock, message.payload)]
+        return self._deliver(message) if self._parking.held else self.take(message)
 
     def hold(self, message: M, want: Want) -> None:
         """Keep a message that has just arrived until this want is met."""

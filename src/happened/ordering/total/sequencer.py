@@ -95,7 +95,7 @@ class SequencerTotalOrder(Process):
         office, self._office = self._office, None
         self._epoch += 1
         self._coordinator = successor
-        early = tuple(request for _, (request, _) in sorted(office.early.items()))
+        early = tuple(request for request, _ in office.early.values())
         taken, tails = tuple(sorted(office.taken.items())), tuple(sorted(office.tails.items()))
         others = self.present & ~(1 << self.me | 1 << successor)
         return [
