@@ -4,8 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# loadgroup: the tests on Spark stay together in one worker, with one JVM (tests/conftest.py).
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest -n 2
 PURE := $(addprefix tests/,core contract ordering tracking wire topology)
 
 export PYSPARK_PYTHON := $(abspath $(BIN)/python)

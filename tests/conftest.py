@@ -25,12 +25,27 @@ def pytest_configure(config):
         settings.load_profile("fast")
 
 
+ON_SPARK = ("spark/", "shared/test_real_traces_on_spark.py", "golden/test_golden_tables.py")
+"""Tests on Spark, by how their paths below tests/ begin."""
+
+
 def pytest_collection_modifyitems(items):
-    """All tests on Spark run in one worker (`--dist loadgroup`): a second JVM would be started and warmed up
-    for nothing, and would take the processors from the first."""
     for item in items:
-        if "spark" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        if "spark" in item.fixturenames and not item.nodeid.removeprefix("tests/").startswith(ON_SPARK):
+            raise pytest.UsageError(f"{item.nodeid} uses Spark: name its file in ON_SPARK, tests/conftest.py")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """All tests on Spark run in one worker: a second JVM would be started and warmed up for nothing, and
+    would take the processors from the first. They come first; the others are dealt out one by one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class SparkTogether(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return "on Spark" if nodeid.removeprefix("tests/").startswith(ON_SPARK) else nodeid
+
+    return SparkTogether(config, log)
 
 
 @pytest.fixture(scope="session")
