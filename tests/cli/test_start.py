@@ -141,15 +141,11 @@ def test_exit_codes_are_printed_with_their_meanings():
     assert set(MEANINGS) == set(ExitCode)
 
 
-TO_BE_CHANGED = {"analyze", "chat", "check", "jobs", "node"}
-"""Commands that still write their exit codes as numbers."""
-
-
 def test_commands_return_exit_codes_by_name():
     folder = Path(happened.cli.__file__).parent
     number = re.compile(r"return \d+( if .*)?$|^[A-Z, _]+ = \d, \d", re.M)
     bare = {path.stem for path in folder.glob("*.py") if number.search(path.read_text())}
-    assert bare <= TO_BE_CHANGED
+    assert not bare
 
 
 def test_an_interrupt_is_said_in_one_line(monkeypatch, capsys, tmp_path):

@@ -12,6 +12,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from contract import frames, runs
 from contract.checks import CHECKS, applies, name_of
 from contract.drive import Dice, System
 from contract.runs import LANE_WIDTH_CHANGES, check_simulated
@@ -19,12 +20,15 @@ from happened.core.errors import LocalProtocolError
 from happened.ordering import DEFAULT, create, protocols
 
 every_protocol = pytest.mark.parametrize("name", protocols())
+LONG = {runs.check_explored, runs.check_interleavings, frames.check_frames, frames.check_damaged_frames}
 
 
 @pytest.mark.parametrize(
     ("name", "check"),
     [
-        pytest.param(name, check, id=f"{name}: {name_of(check)}")
+        pytest.param(
+            name, check, id=f"{name}: {name_of(check)}", marks=pytest.mark.long if check in LONG else ()
+        )
         for name, facts in protocols().items()
         for check in CHECKS
         if applies(check, facts)
@@ -110,6 +114,7 @@ class AnyInterleaving(RuleBasedStateMachine):
             self.system.drain(Dice(1))
 
 
+@pytest.mark.long
 @every_protocol
 def test_any_interleaving_with_duplicates_restarts_joins_and_departures(name):
     run_state_machine_as_test(

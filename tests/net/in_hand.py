@@ -43,7 +43,8 @@ class InHand:
 
 def make_node(name, names, protocol="ks", **more):
     peers = dict.fromkeys(names, "in hand")
-    return Node(name, peers=peers, members=names, protocol=protocol, transport=InHand(), **more)
+    more.setdefault("transport", InHand())
+    return Node(name, peers=peers, members=names, protocol=protocol, **more)
 
 
 def carry(sender, receiver, most=1 << 30):

@@ -5,8 +5,9 @@ from random import Random
 
 import pytest
 from in_hand import carry, make_node
-from test_engine_replay import NAMES, SERIALIZED, options_of, to_whom
+from test_engine_replay import NAMES, to_whom
 
+from contract.drive import options
 from happened.ordering import protocols
 
 NEVER_HOLDS = {"acknowledged", "cbcast", "flooding", "sequencer"}
@@ -22,7 +23,8 @@ def held_numbers(nodes):
 
 async def busy(protocol, dice, steps):
     """Multicast and carry single frames at random; the most that was held anywhere at one time."""
-    nodes = [make_node(name, NAMES, protocol, options=options_of(protocol)) for name in NAMES]
+    facts = protocols()[protocol]
+    nodes = [make_node(name, NAMES, protocol, options=options(facts, len(NAMES))) for name in NAMES]
     for node in nodes:
         await node.start()
     most, token = 0, None
@@ -33,7 +35,7 @@ async def busy(protocol, dice, steps):
             if token is not None:
                 machine.follow(token)
             sender.multicast_nowait([NAMES[p] for p in to_whom(protocol, dice, machine.me)], b"x")
-            if protocol in SERIALIZED:
+            if facts.serialized:
                 token = machine.latest
         else:
             carry(*dice.sample(nodes, 2), most=1)

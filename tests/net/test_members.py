@@ -7,6 +7,7 @@ from happened.net import Limits, PeerRefused
 from happened.net.engine import Engine
 from happened.net.membership import InitialMembers, Membership, Peer
 from happened.net.transport import Hello
+from happened.ordering import protocols
 
 WHERE = {"a": "here:1", "b": "here:2", "c": "here:3"}
 
@@ -57,10 +58,18 @@ def test_members_are_all_names_sorted_unless_they_are_given():
     assert initial(members=["c", "b", "a", "d"]).members == ("c", "b", "a", "d")
 
 
-def test_names_in_options_become_indices_however_deep():
-    options = {"coordinator": "c", "groups": [{"a"}, ("b", "c")], "mode": "fast", "size": 3}
-    numbered = {"coordinator": 2, "groups": [[0], [1, 2]], "mode": "fast", "size": 3}
-    assert initial().numbered(options) == numbered
+@pytest.mark.parametrize(
+    "protocol, options, numbered",
+    [
+        ("sequencer", {"coordinator": "c"}, {"coordinator": 2}),
+        ("bss-groups", {"groups": [{"a"}, ("b", "c")]}, {"groups": [[0], [1, 2]]}),
+    ],
+)
+def test_names_in_options_become_indices(protocol, options, numbered):
+    facts = protocols()[protocol]
+    assert facts.numbered(options, initial().index) == numbered
+    with pytest.raises(LocalProtocolError, match="'c' is no member; members: a, b"):
+        facts.numbered(options, initial(peers={"b": "here:2"}).index)
 
 
 def test_destinations_are_members_and_groups_each_once_and_without_who_has_left():

@@ -57,6 +57,7 @@ def test_the_worked_example_of_figure_4_1():
 OPTIONS = [{}, {"extended": True}, {"timestamp_redundancy": False}]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", OPTIONS[1:], ids=["R6.1", "without R7"])
 def test_three_processes_and_three_messages_are_safe_and_live_in_every_interleaving(options):
     result = explore(partial(create, "histories", **options), 3, 3)

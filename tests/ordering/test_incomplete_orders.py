@@ -38,6 +38,7 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "large-systems.md"
 # --- histories that the application manages -------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_every_application_of_three_messages_is_ordered_as_its_histories_say():
     count = states = 0
     for sends in applications(3):

@@ -9,6 +9,7 @@ from oracles.network import Network
 from oracles.published import RuleEightPruning
 
 
+@pytest.mark.long
 def test_rule_8_never_fires():
     result = explore(RuleEightPruning, 3, 3, optimal=False)
     assert result.programs == 598 and result.violations == ()

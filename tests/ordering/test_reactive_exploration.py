@@ -62,6 +62,7 @@ def test_flooding_needs_its_fifo_links():
     assert result.counts()["safety"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("coordinator", [1, 2])
 def test_sequencer_is_safe_live_and_agreed(coordinator):
     result = explore(partial(create, "sequencer", coordinator=coordinator), 3, 3, order="causal-total")

@@ -42,6 +42,7 @@ class HandsOverAtOnce(HandsOverAfter):
         return Multicast(clock, [*early, *effects])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("machine", [HandsOverAfter, HandsOverAtOnce])
 def test_handing_over_twice_is_safe_live_and_agreed_in_every_interleaving(machine):
     result = explore(machine, 3, 2, order="causal-total", renamed=True)

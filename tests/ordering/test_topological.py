@@ -105,6 +105,7 @@ def test_filtering_at_more_separators_makes_timestamps_smaller(dice):
     assert means[2] < means[1] < means[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WORLDS)
 @pytest.mark.parametrize(
     "options", [{}, {"extended": True}, {"timestamp_redundancy": False}], ids=["R7", "R6.1", "without R7"]

@@ -121,6 +121,7 @@ def test_random_walks_across_two_failures_in_a_row(options, seed):
     rows(seed, 60, TWO_ZONES, options, 2, FAILURES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("world", [TWO_ZONES, THREE_ZONES], ids=["two zones", "three zones"])
 def test_random_walks_across_failures_departures_and_joins(world, options, seed):

@@ -125,7 +125,7 @@ def test_a_run_without_order_shows_everything(show, tmp_path, seed, view):
     page = show(table, **view)
     for title, selector in HEADINGS.items():
         assert page.evaluate(f"{UNDER_HEADING}({title!r}, {selector!r})"), title
-    assert page.evaluate("document.querySelector('.verdict').textContent").startswith("✗ Causal order is vio")
+    assert page.evaluate("document.querySelector('.verdict').textContent").startswith("✗ causal order VIO")
     assert page.evaluate("document.querySelectorAll('svg.diagram').length") == 8
     assert page.evaluate("document.querySelectorAll('svg.matrix .cell').length") == 64
     assert page.evaluate(CONTRAST) >= 4.5
@@ -142,7 +142,7 @@ def test_dark_and_light_are_the_readers_choice(show, tmp_path, seed):
 
 def test_a_clean_run_has_verdicts_and_no_witnesses(show, tmp_path, seed):
     page = show(simulated(tmp_path, partial(create, "ks"), seed))
-    assert page.evaluate("document.querySelector('.verdict').textContent").startswith("✓ Causal order holds")
+    assert page.evaluate("document.querySelector('.verdict').textContent").startswith("✓ causal order holds")
     assert page.evaluate("document.querySelectorAll('.violated, svg.diagram').length") == 0
     assert page.evaluate("document.querySelectorAll('svg.matrix').length") == 1
 
@@ -183,7 +183,7 @@ def test_names_from_anywhere_stay_text_and_stay_in_their_place(show):
 
 
 @pytest.mark.parametrize("count", [1, 30])
-def test_what_was_set_aside_is_listed(show, count):
+def test_what_is_quarantined_is_listed(show, count):
     cause = {"process": "p", "seq": 1}
     rows = [
         {"computation": f"c{i}", "process": "p", "seq": 1, "kind": "internal", "causes": [cause]}

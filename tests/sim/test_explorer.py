@@ -149,12 +149,19 @@ def test_the_states_of_two_unicasts_counted_by_hand():
     assert (result.programs, result.states) == (2, 6 + 13)
 
 
-@pytest.mark.parametrize("fifo", [False, True])
+@pytest.mark.parametrize("fifo", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_ks_is_safe_live_and_optimal_with_three_processes_and_three_multicasts(fifo):
     result = explore("ks", 3, 3, fifo=fifo)
     assert result.programs == 598
     assert result.violations == ()
     assert result.states > 50_000
+
+
+def test_ks_is_safe_live_and_optimal_over_fifo_links_too():
+    result = explore("ks", 3, 3, fifo=True, self_addressed=False)
+    assert result.programs == 48
+    assert result.violations == ()
+    assert result.states > 3_000
 
 
 class Gossiping(Unordered):

@@ -10,8 +10,9 @@ from happened.causality.analysis import EVERYTHING, TABLES, analyse
 from happened.spark.events import read_events
 from happened.spark.log_import import run as import_on_spark
 from happened.spark.pieces import pieces_of
-from happened.spark.storage import whole_directory, write_part
+from happened.spark.storage import write_part
 from happened.spark.whole import MOST_CELLS, Sizes, Whole
+from happened.trace.atomic import whole_directory
 from spark.test_analyze import wild_rows, write
 
 

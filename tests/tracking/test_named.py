@@ -111,6 +111,7 @@ def test_arbitrary_bytes_are_no_timestamp(data):
         Stamp.from_bytes(data)
 
 
+@pytest.mark.long
 @given(
     st.recursive(st.none() | st.integers() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=2))
 )

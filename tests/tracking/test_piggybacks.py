@@ -49,6 +49,7 @@ def test_a_few_entries_of_many_are_listed(seed):
     assert max(piggyback.bits for piggyback in made.sent) < 9 + 50
 
 
+@pytest.mark.long
 @settings(max_examples=1500)
 @given(st.binary(max_size=60), st.integers(1, 80), st.booleans())
 def test_arbitrary_bytes_are_refused_or_are_a_piggyback(data, n, columns):
@@ -65,6 +66,7 @@ GENUINE = {
 }
 
 
+@pytest.mark.long
 @settings(max_examples=1500)
 @given(st.sampled_from(TRACKERS), st.data())
 def test_a_damaged_piggyback_is_refused_with_nothing_changed_or_survived(name, data):
@@ -106,6 +108,7 @@ def test_columns_that_say_their_sender_lacks_its_own_values_are_refused():
         tracker.on_receive(2, genuine._replace(columns=genuine.columns | genuine.present << 2))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", protocols())
 def test_a_snapshot_restores_everything(name, seed):
     dice = random.Random(seed)

@@ -13,6 +13,7 @@ TRACKERS = [name for name in protocols() if name not in ("direct", "lamport")]
 TRACKERS += ["p2:2", "p2:3", "p2-prime:3"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TRACKERS)
 def test_timestamps_equal_what_networkx_finds(name, dice):
     facts = protocols()[name.partition(":")[0]]
@@ -60,6 +61,7 @@ def as_literal(piggyback, primed):
     return carried
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [2, 5, 63, 64, 70])
 @pytest.mark.parametrize("name", NAMED)
 def test_packed_columns_do_what_the_rules_say(name, n, seed):

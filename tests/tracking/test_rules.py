@@ -82,6 +82,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "fault"), WRONG)
 def test_without_this_rule_the_explorer_finds_a_failure(name, fault):
     found = violation(NAMED[name], fault)
@@ -123,6 +124,7 @@ def entries_sent(make, seed, n=6, steps=2500):
     return sent
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "fault"), SAVINGS)
 def test_without_this_rule_messages_carry_more_and_stay_exact(name, fault, seed):
     assert violation(NAMED[name], fault) is None
@@ -130,6 +132,7 @@ def test_without_this_rule_messages_carry_more_and_stay_exact(name, fault, seed)
     assert entries_sent(Rules(**NAMED[name], faults=frozenset({fault})), seed) > with_rule > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rules", [P1, P1_PRIME, P2], ids=["p1", "p1-prime", "p2"])
 def test_footnote_2_is_redundant_without_fifo(rules, seed):
     """The own column stays as the first event left it: nobody tells a process of its own entry."""
@@ -142,11 +145,13 @@ def test_footnote_2_is_redundant_without_fifo(rules, seed):
         )
 
 
+@pytest.mark.long
 def test_our_own_row_may_be_taken_for_it_is_never_asked():
     """R3′ leaves row i alone; taking it too tells others that we lack what we got: no error, but entries."""
     assert violation(P1_PRIME, "take our own row") is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rules", [P1 | FIFO, P2 | FIFO, P3_REDUCED | FIFO], ids=["p1", "p2", "p3-reduced"])
 def test_fifo_marks_may_stay_in_the_matrix_where_no_columns_are_sent(rules):
     assert violation(rules, "fifo marks in m") is None

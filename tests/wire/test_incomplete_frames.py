@@ -47,6 +47,7 @@ def test_a_frame_comes_back_as_it_went_and_says_where_it_ends(kind, n, seed):
 GENUINE = [(kind, wire.encode(message)) for kind in (Labelled, Priorities) for message in traffic(kind, 5)]
 
 
+@pytest.mark.long
 @settings(max_examples=1500, deadline=None)
 @given(st.sampled_from(GENUINE), st.data())
 def test_a_damaged_frame_is_refused_or_still_a_message_a_machine_survives(genuine, data):

@@ -61,6 +61,7 @@ def test_a_log_that_may_be_the_square_of_them_is_refused():
     Engine("p0", [f"p{i}" for i in range(1025)], "histories")
 
 
+@pytest.mark.long
 def test_sets_of_nearly_everybody_do_not_fill_the_memory():
     """Three bytes each on the wire, 8 KB in memory."""
     n = MANY_PROCESSES

@@ -34,6 +34,7 @@ def is_plain(frame):
         return False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [2, 3, 5, 9, 40, 150])
 def test_both_ways_agree_on_frames_and_on_damaged_ones(n, dice: Random):
     machines, in_flight, plain, frames = [create("ks", me, n) for me in range(n)], [], 0, 0

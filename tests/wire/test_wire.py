@@ -30,6 +30,7 @@ def messages(seed, n, sends=40, **options):
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [1, 2, 5, 14, 50, 63, 64, 200, 300])
 @pytest.mark.parametrize("hardware", [False, True], ids=["per destination", "hardware multicast"])
 def test_a_frame_comes_back_as_it_went_and_says_where_it_ends(n, hardware, seed):
@@ -77,6 +78,7 @@ def test_a_set_costs_as_little_as_its_complement():
     assert sizes[0] == sizes[1] < n // 8
 
 
+@pytest.mark.long
 @settings(max_examples=2000)
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_refused_or_are_a_message(data):
@@ -91,6 +93,7 @@ def test_arbitrary_bytes_are_refused_or_are_a_message(data):
 GENUINE = [wire.encode(message) for n in (3, 10, 70) for message in messages(5, n)]
 
 
+@pytest.mark.long
 @settings(max_examples=3000)
 @given(st.sampled_from(GENUINE), st.data())
 def test_a_damaged_frame_is_refused_or_still_a_message_a_machine_survives(frame, data):

@@ -23,14 +23,14 @@ EVERYTHING = tuple(QUESTIONS)
 
 class Analysis(Answers):
     def table(self, name: str) -> pa.Table:
-        """All rows of a table, if only none."""
+        """All rows of a table. It has its schema even where it has no rows."""
         return pa.concat_tables([TABLES[name].empty_table(), *self.tables[name]])
 
 
 def analyse(
     table: pa.Table, *, timestamps: str = "full", questions: Sequence[str | Question] | None = None
 ) -> Analysis:
-    """Ask questions, by name or themselves; all there are if None."""
+    """Ask the questions given, by name or as objects, of every sound computation; all questions if None."""
     analysis = Analysis()
     wanted = asked(questions)
     for part, unions in sound(table, analysis):

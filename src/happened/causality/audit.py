@@ -142,7 +142,7 @@ def _slots(c: Computation, messages: Ints, processes: Ints) -> Ints:
 
 
 def _words(texts: pa.Array) -> tuple[pa.DictionaryArray, Ints]:
-    """The words of all texts, and which text each is from."""
+    """Split all texts into words; returns the words and, for each, the number of its text."""
     lists = pc.split_pattern(texts.cast(pa.string()), " ")
     words, owners = pc.list_flatten(lists), pc.list_parent_indices(lists)
     written = pc.not_equal(words, "")

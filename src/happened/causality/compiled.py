@@ -28,7 +28,7 @@ class ArchiveCacheLocator(caching.UserWideCacheLocator):
     """In the user's cache, for functions of a package that lies in an archive."""
 
     def __init__(self, kernel: Any, file: str) -> None:
-        super().__init__(kernel, file)
+        super().__init__(kernel, file)  # type: ignore[no-untyped-call]
         archive = next(parent for parent in Path(file).parents if parent.is_file())
         with zipfile.ZipFile(archive) as opened:
             source = opened.read(Path(file).relative_to(archive).as_posix())
@@ -44,7 +44,7 @@ class ArchiveCacheLocator(caching.UserWideCacheLocator):
             return None
         locator = cls(kernel, file)
         try:
-            locator.ensure_cache_path()
+            locator.ensure_cache_path()  # type: ignore[no-untyped-call]
         except OSError:
             return None
         return locator
@@ -52,4 +52,5 @@ class ArchiveCacheLocator(caching.UserWideCacheLocator):
 
 if not os.path.exists(__file__):
     usual = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator"
-    config.CACHE_LOCATOR_CLASSES = f"{usual},{__name__}.ArchiveCacheLocator"
+    classes = f"{usual},{__name__}.ArchiveCacheLocator"
+    config.CACHE_LOCATOR_CLASSES = classes  # type: ignore[attr-defined]

@@ -88,7 +88,7 @@ class Computation:
 
     @property
     def name(self) -> str:
-        """Of a computation that is no union."""
+        """The one computation's name. ValueError if this is a union of several."""
         (name,) = self.computation_names
         return name
 
@@ -129,7 +129,7 @@ class Computation:
 
 
 Trace: TypeAlias = pa.Table | Sequence[Computation]
-"""What every question of this room can be asked about; encode once to ask several."""
+"""A table of events, or the computations that `encode` made of it: encode once to ask several questions."""
 
 
 def encode(trace: Trace) -> Sequence[Computation]:

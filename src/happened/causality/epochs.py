@@ -61,7 +61,7 @@ class Epoch:
 
 
 def places(epoch: Epoch, process: Ints, seq: Ints) -> Ints:
-    """Where these events of the epoch stand in it."""
+    """The index in the epoch of each of these events, all of which lie in it."""
     if not len(process):
         return np.empty(0, np.int64)
     first = np.searchsorted(epoch.process, np.arange(epoch.processes))
@@ -87,7 +87,7 @@ class Frontier:
         return cls(np.zeros(processes, np.int64), none, none, np.empty((0, processes), np.int32))
 
     def rows(self, process: Ints, seq: Ints) -> Ints:
-        """Where these old events are; -1 for those that were not kept."""
+        """The row of each of these old events in the frontier; -1 for those it did not keep."""
         if not self.process.size:
             return np.full(len(process), -1, np.int64)
         keys, wanted = event_keys(self.process, self.seq), event_keys(process, seq)
@@ -154,12 +154,12 @@ class Stamped:
         return self.vectors[self.arranged.row_of]
 
     def rows(self, frontier: Frontier, process: Ints, seq: Ints) -> Ints:
-        """Where these events are, old or new; -1 for old ones that were not kept."""
+        """The row in `vectors` of each of these events, old or new; -1 for old ones that were not kept."""
         return _rows(self.epoch, frontier, self.arranged.row_of, process, seq)
 
 
 def stamp_epoch(epoch: Epoch, frontier: Frontier) -> Stamped:
-    """Exact vectors, if the frontier's are exact."""
+    """Stamp every event of the epoch. The vectors are exact if those of the entering frontier are."""
     a = arrange(epoch, frontier)
     n, entering = epoch.processes, frontier.process.size
     vectors = np.empty((entering + epoch.events, n), np.int32)

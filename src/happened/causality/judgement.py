@@ -60,7 +60,7 @@ class Judgement:
 
     @property
     def witnesses(self) -> tuple[Witness | LostCause, ...]:
-        """Of violations of the order, and then of lost causes, as many as were asked for."""
+        """The witnesses of violations of the order, then those of lost causes; as many as were asked for."""
         return (*self.verdict.witnesses, *self.verdict.lost_witnesses)
 
     def __str__(self) -> str:
@@ -160,7 +160,7 @@ def check_path(
     complete: bool | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Checked:
-    """As `check`, for those who tell more of it than the judgement."""
+    """Judge the trace at a path as `check` does, and return what the judgement rests on as well."""
     table = traces.read(path, validate_rows)
     table, computations, answers = _sound_computations(table)
     verdict = check_order(computations, order, limit=limit)

@@ -168,6 +168,8 @@ def first_to_follow(
     their sender; lost slots by destination, sender, seq of the send and the sender's entry in vectors.
     """
     found = np.full(lost_dest.size, -1, np.int64)
+    if not found.size:
+        return found
     at = np.flatnonzero(np.isin(dest, lost_dest))  # deliveries elsewhere can show nothing
     if not at.size:
         return found

@@ -1,4 +1,4 @@
-"""Computations that are none, and causes that are no events: told apart from the sound ones, with reasons.
+"""Tell computations that can be analysed from those that cannot, which are quarantined with their reasons.
 
 A computation whose rows break the contract of a trace, or whose happened-before has a cycle, is quarantined
 whole: nothing that could be said of it would be about something that happened. A cause that is not in the
@@ -17,7 +17,7 @@ from .questions import QUARANTINE, Answers
 
 
 def sound(table: pa.Table, answers: Answers) -> Iterator[tuple[pa.Table, list[Computation]]]:
-    """The computations that are computations, as rows and as unions; the others go to the quarantine.
+    """Yield the rows of the sound computations, and the same as unions; quarantine the others in `answers`.
 
     Where one is broken, it is found by halving.
     """
@@ -50,7 +50,7 @@ def _quarantine(answers: Answers, reasons: list[tuple[str, str]], rows: int) -> 
 
 
 def _quarantine_absent_causes(table: pa.Table, answers: Answers) -> pa.Table:
-    """The rows with those of their causes that are events."""
+    """Return the rows without the causes that are not in the table; those are quarantined one by one."""
     known = set(zip(*(table[name].to_pylist() for name in ("computation", "process", "seq")), strict=True))
     rows = table.select(["computation", "process", "seq", "causes"]).to_pylist()
     absent = []

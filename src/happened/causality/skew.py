@@ -40,7 +40,8 @@ class Skew:
 
     def ahead(self, process: Ints, since: Ints) -> Ints:
         """How far a clock is ahead when it shows this time since the origin."""
-        return self.offsets[process] + np.rint(self.drifts[process] * since).astype(np.int64)
+        ahead: Ints = self.offsets[process] + np.rint(self.drifts[process] * since).astype(np.int64)
+        return ahead
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +116,10 @@ def correct(owner: Ints, source: Ints, target: Ints, gap: Ints) -> Skew:
 
 
 def estimate(owner: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> Skew:
-    """Offsets, and drifts where offsets alone do not do, from edges sent at a time since their origin."""
+    """Estimate offsets, and drifts where offsets alone leave messages that arrive before they are sent.
+
+    `sent` is counted from the earliest time of the edge's computation.
+    """
     skew = correct(owner, *tightest(source, target, gap))
     for computation in np.unique(owner[~skew.feasible]):
         processes = np.flatnonzero(owner == computation)
@@ -146,14 +150,19 @@ def window_of(sent: Ints, last: int) -> Ints:
 
 
 def window_width(last: int) -> int:
-    """Such that `last` is in the last window; times are never multiplied, for they may need all 64 bits."""
+    """The width of WINDOWS equal windows, the last of which holds the time `last`.
+
+    Times are never multiplied, for they may need all 64 bits.
+    """
     return int(last) // WINDOWS + 1
 
 
 def removed(drifts: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> Ints:
     """What drift alone adds to each gap."""
     there = np.rint(drifts[target] * (sent + gap)).astype(np.int64)
-    return there - np.rint(drifts[source] * sent).astype(np.int64)
+    here = np.rint(drifts[source] * sent).astype(np.int64)
+    added: Ints = there - here
+    return added
 
 
 def window_gaps(source: Ints, target: Ints, window: Ints, gap: Ints) -> tuple[Ints, Ints, Ints, Ints]:

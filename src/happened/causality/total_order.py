@@ -20,7 +20,7 @@ import numpy as np
 from .compiled import compiled
 from .computation import Computation
 from .linearization import Ints
-from .verdict import Cycle, Disagreement, Verdict
+from .verdict import Cycle, Disagreement, Verdict, Witness
 
 MOST_STEPS = 50_000_000
 """Of a search for the shortest cycle of one component. Where that is not enough, the cycle shown is the
@@ -252,7 +252,7 @@ def total_order(c: Computation, limit: int) -> Verdict:
         return Verdict("total", None, judged, 0, ())
     count, pairs, marked = of.disagreements(c.first, np.arange(c.processes), limit)
     cycles = of.cycles(marked)
-    witnesses = [_disagreement(c, slots, *pair) for pair in pairs]
+    witnesses: list[Witness] = [_disagreement(c, slots, *pair) for pair in pairs]
     witnesses += [_cycle(c, slots, legs) for legs in cycles[: max(0, limit - len(witnesses))]]
     violations = count + len(cycles)
     return Verdict("total", violations == 0, judged, violations, tuple(witnesses))

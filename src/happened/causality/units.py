@@ -19,12 +19,13 @@ from .epochs import Epoch, Frontier, arrange, event_keys, split_keys
 from .linearization import Ints
 
 MOST_PROCESSES = 128
-"""Beyond this a row of n² numbers for every message in flight is no longer small."""
+"""With more processes, n² numbers for every message in flight would not fit into a task."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitState:
-    """Marks n x n of each process now, and of the kept events, by process and seq."""
+    """The marks (n x n) that each process has now, and those of the kept events, which are named by
+    process and seq."""
 
     last: Ints
     current: Ints  # processes x n x n
@@ -92,7 +93,7 @@ def _old_rows(state: UnitState) -> Frontier:
 
 @compiled
 def most_open(entering, events, edge_offsets, edges, uses):  # type: ignore[no-untyped-def]
-    """How many events of the epoch have, at some moment, effects still to come."""
+    """The largest number of the epoch's events that have, at one moment, effects still to come."""
     left = uses.copy()
     count = most = 0
     for e in range(events):

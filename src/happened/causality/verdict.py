@@ -1,4 +1,4 @@
-"""What a judgement says, and the witnesses it rests on: values that read well when printed."""
+"""Verdicts on an order, and the witnesses that prove a violation: values that read well when printed."""
 
 from dataclasses import dataclass
 

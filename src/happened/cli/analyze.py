@@ -59,7 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def refuse_early(given: Path, out: Path) -> None:
     """What can be said before Spark is started, which takes a while."""
-    from ..spark.storage import refuse_existing
+    from ..trace.atomic import refuse_existing
 
     if not given.exists():
         raise TraceFormatError("no such file or directory", file=str(given))
@@ -108,6 +108,7 @@ NAMED = {"total_violations": "disagree on one total order"}
 def show_totals(summary: dict[str, Any]) -> None:
     for name, value in summary.items():
         shown = "-" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+        shown = ("no", "yes")[value] if isinstance(value, bool) else shown
         print(f"  {NAMED.get(name, name.replace('_', ' ')):34}{shown:>16}")
 
 

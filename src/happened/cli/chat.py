@@ -14,7 +14,8 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import CausalityError, LocalProtocolError
+from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
 from ..net import Message, Node, Pending, Plaintext, identity
 from ..net.transport import Guard, Transport
 from ..ordering import DEFAULT, protocols
@@ -136,11 +137,8 @@ async def _chat(node: Node, peers: list[str]) -> int:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for task in done:
-            if isinstance(error := task.exception(), CausalityError):
-                note(str(error))
-                return 1
             task.result()
-    return 0
+    return ExitCode.HOLDS
 
 
 class Screen:

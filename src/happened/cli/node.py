@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CausalityError
+from ..core.exit_codes import ExitCode
 from .terminal import stdin_lines
 
 if TYPE_CHECKING:  # `happened --help` does not need the runtime
@@ -112,7 +113,7 @@ class _Session:
                 raise node.failure
             for job in done:
                 job.result()
-        return 0
+        return ExitCode.HOLDS
 
     async def _metrics(self, config: dict[str, Any]) -> asyncio.Server | None:
         if "metrics" not in config:

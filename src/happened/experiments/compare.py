@@ -16,13 +16,14 @@ from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 from time import process_time_ns
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..core.errors import LocalProtocolError, ProtocolError
 from ..ordering import Effect, Machine, Multicast, create
+from ..sim.automaton import Factory
 from ..sim.ledger import Ledger
 from ..sim.network import Network
 from ..sim.run import Parameters
@@ -147,7 +148,7 @@ class Timed:
 
 def _measured(parameters: Parameters, progress: Callable[[int], object]) -> Row:
     simulation = Simulation(
-        partial(Timed, parameters.protocol),
+        cast(Factory, partial(Timed, parameters.protocol)),
         parameters.processes,
         parameters.messages,
         seed=parameters.seed,

@@ -149,12 +149,12 @@ class Commits:
             try:
                 self._recorder.flush()
             except NodeError as error:
-                log.error("trace", extra={"node": self._engine.name, "error": str(error)})
+                log.error("trace not written", extra={"node": self._engine.name, "error": str(error)})
         if self._journal is not None:
             try:
                 self._journal.close()
             except JournalError as error:
-                log.error("journal", extra={"node": self._engine.name, "error": str(error)})
+                log.error("journal not closed", extra={"node": self._engine.name, "error": str(error)})
 
     # One batch.
 

@@ -223,8 +223,8 @@ class Engine:
         return self.machine.pending()
 
     def held_count(self) -> int:
-        """How many messages `pending` lists, without listing them where they are counted anyway."""
-        return sum(self.held_on_link.values()) if self._counts_held else len(self.machine.pending())
+        """How many messages `pending` lists."""
+        return self.machine.pending_count
 
     def cut(self) -> Batch:
         """End the current batch and return it: everything since the last cut."""

@@ -16,7 +16,7 @@ class Flow:
 
     def __init__(self, limits: Limits, *, relays: bool) -> None:
         self._limits = limits
-        self._relays = relays
+        self.relays = relays
 
     def has_room(self, staged: int, outbox_bytes: Iterable[int]) -> bool:
         """Whether the application may multicast: neither the journal nor a present peer is too far behind."""
@@ -42,7 +42,7 @@ class Flow:
             undelivered > limits.undelivered
             or undelivered_bytes > limits.undelivered_bytes
             or staged > limits.staged
-            or (self._relays and self._relays_too_much(outbox_bytes))
+            or (self.relays and self._relays_too_much(outbox_bytes))
         ):
             return set(held_on_link)
         if sum(held_on_link.values()) > limits.held:

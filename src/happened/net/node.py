@@ -582,7 +582,7 @@ class Node:
             undelivered=len(engine.unacknowledged),
             undelivered_bytes=engine.unacknowledged_bytes,
             staged=engine.staged,
-            outbox_bytes=self._outbox_bytes(),
+            outbox_bytes=self._outbox_bytes() if self._flow.relays else (),
             held_on_link=engine.held_on_link,
         )
         if wanted != self._paused:

@@ -95,6 +95,10 @@ class Machine(Protocol):
     def pending(self) -> list[Held]:
         """The messages that have arrived and wait, in order of arrival unless the protocol says otherwise."""
 
+    @property
+    def pending_count(self) -> int:
+        """How many `pending` lists, in time linear in that."""
+
     def tick(self) -> int:
         """Advance the clock for an event that is neither a send nor an arrival; returns the new clock."""
 

@@ -44,6 +44,10 @@ class Process:
     def pending(self) -> list[Held]:
         return []
 
+    @property
+    def pending_count(self) -> int:
+        return len(self.pending())
+
     def log_size(self) -> tuple[int, int] | None:
         return None
 

@@ -125,6 +125,8 @@ def _totals(summary: dict[str, Any]) -> str:
 
 
 def _number(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return "–" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
 
@@ -147,7 +149,10 @@ def _quarantine(folder: Path, summary: dict[str, Any]) -> str:
 def _rows(folder: Path, table: str, most: int, where: pc.Expression | None = None) -> list[dict[str, Any]]:
     if not any((folder / table).glob("*.parquet")):
         return []
-    return ds.dataset(folder / table, format="parquet").head(most, filter=where).to_pylist()
+    rows: list[dict[str, Any]] = (
+        ds.dataset(folder / table, format="parquet").head(most, filter=where).to_pylist()
+    )
+    return rows
 
 
 def _largest(folder: Path, where: pc.Expression) -> str | None:

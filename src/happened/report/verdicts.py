@@ -43,7 +43,7 @@ def rows_were(count: int) -> str:
 
 
 def _total(violations: int) -> Verdict:
-    """Not a fault where it is broken: causal order leaves concurrent messages in any order."""
+    """A broken total order is no fault: causal order leaves concurrent messages in any order."""
     if violations:
         found = f"{violations:,} disagreements between processes"
         return Verdict(None, f"Total order is not kept: {found}; causal order allows that.")

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..core.effects import Deliver, Send
 from ..core.errors import LocalProtocolError
-from ..ordering import Machine
+from ..ordering import Machine, Message
 from ..tracking import Timestamp
 from ..wire import control_sizes
 from .automaton import Factory
@@ -201,7 +201,7 @@ class Simulation:
             entries += self._put_on_link(process, send, size)
         return entries, sum(sizes)
 
-    def _put_on_link(self, process: int, send: Send[Any], size: int) -> int:
+    def _put_on_link(self, process: int, send: Send[Message], size: int) -> int:
         to, message = send
         entries, units = message.size()
         due = self._due[to].get((message.sender, message.clock)) if message.sender == process else None

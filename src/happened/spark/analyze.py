@@ -25,12 +25,15 @@ from ..causality.questions import QUARANTINE, Question, asked
 from ..causality.questions.stamp import TIMESTAMPS
 from ..core.errors import CausalityError, TraceFormatError
 from ..trace import locate
+from ..trace.atomic import whole_directory
 from .by_epoch.job import WHOLE_EVENTS, LargeComputation, Progress
 from .events import fault, local_files, read_events
-from .storage import whole_directory, write_part, write_rows
+from .storage import write_part, write_rows
 from .whole import Sizes, Whole, analyse_whole
 
-ALWAYS = ("events", "processes", "computations", "quarantined", "complete")
+COUNTED = ("events", "processes", "computations", "quarantined")
+ALWAYS = (*COUNTED, "complete")
+"""What every summary has, whatever was asked."""
 
 
 def analyze(
@@ -76,7 +79,7 @@ def analyze(
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Damage inside a file shows only when it is read."""
+    """Turn Spark's error about a damaged file into one that names it: damage shows only in a task."""
     try:
         yield
     except Py4JJavaError as error:
@@ -128,9 +131,9 @@ def analyze_events(
 
 
 def _finish(folder: Path, totals: Counter[str], questions: Sequence[Question]) -> dict[str, Any]:
-    """A table for each answer, if only an empty one; the summary."""
+    """Write an empty table wherever no task wrote a part, and return the summary."""
     tables = {"quarantine": QUARANTINE}
-    summary: dict[str, Any] = {name: totals[name] for name in ALWAYS}
+    summary: dict[str, Any] = {name: totals[name] for name in COUNTED}
     for question in questions:
         tables |= question.tables
         summary |= question.summarise(totals)
@@ -141,7 +144,7 @@ def _finish(folder: Path, totals: Counter[str], questions: Sequence[Question]) -
 
 
 def _quarantine(rows: DataFrame, folder: Path) -> int:
-    """Rows that are no events go to the quarantine with their reason."""
+    """Write rows that are no events to the table `quarantine` with their reasons; returns how many."""
     named = rows.select(
         F.coalesce("computation", F.lit("")).alias("computation"),
         F.concat_ws(

@@ -10,9 +10,7 @@ some 2 KB per event. What reaches the driver is a few numbers per piece. Files r
 by records only: what else readers count needs a file whole.
 """
 
-import os
 import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -28,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..core.errors import TraceFormatError
+from ..trace.atomic import whole_directory, whole_file
 from ..trace.importing import (
     AUTO,
     EXAMPLES,
@@ -44,7 +43,6 @@ from ..trace.schema import SCHEMA
 from ..trace.writer import table_from_rows
 from .linked_traces import join_linked_traces
 from .schemas import TRACE, spark_schema
-from .storage import whole_directory
 
 PIECE_BYTES = 32 << 20
 BATCH_ROWS = 20_000
@@ -126,7 +124,7 @@ def _count_lines(piece: Piece) -> int:
 
 
 def _each(spark: SparkSession, pieces: list[Piece], task: Callable[[Piece], Any]) -> list[Any]:
-    """One small result per piece, in their order."""
+    """Run a task for each piece and return their small results, in the order of the pieces."""
     if not pieces:
         return []
     results = spark.sparkContext.parallelize(pieces, len(pieces)).map(task).collect()
@@ -137,7 +135,8 @@ def _each(spark: SparkSession, pieces: list[Piece], task: Callable[[Piece], Any]
 
 
 def _parse(name: str, options: Options, work: Path, quarantine: Path, piece: Piece) -> Any:
-    """Write a piece's drafts and leftovers as parts of their own; says what was in it."""
+    """Write the drafts and the quarantined records of one piece as parts; returns its counts, or the error
+    that no task can mend."""
     reader = FORMATS[name]
     source = _source(piece, reader.header)
     of_whole: list[Draft] = []
@@ -194,7 +193,8 @@ def _assemble_all(drafts: DataFrame, name: str, options: Options, folder: Path) 
 def _assemble(
     name: str, options: Options, folder: Path, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """One computation after another; rows and leftovers go to parts named after the partition."""
+    """Assemble the computations of one partition, one after another, and write their rows and what is
+    quarantined to parts that are named after the partition."""
     context = TaskContext.get()
     assert context is not None
     part = f"part-{context.partitionId():06d}.parquet"
@@ -221,13 +221,8 @@ def _assemble(
 def _parquet(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
     """Write a part table by table; it has its name only when it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.unfinished")
-    try:
-        with pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
-            yield writer.write_table
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with whole_file(path) as unfinished, pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:
+        yield writer.write_table
 
 
 def _summarise(spark: SparkSession, folder: Path) -> tuple[dict[str, Any], list[Quarantined]]:
@@ -255,7 +250,7 @@ def _summarise(spark: SparkSession, folder: Path) -> tuple[dict[str, Any], list[
 
 
 def _by_file(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Pieces of one file added up."""
+    """Add up the counts of all pieces of each file."""
     files: dict[str, dict[str, Any]] = {}
     for of_piece in told:
         of_file = files.setdefault(of_piece["file"], of_piece)

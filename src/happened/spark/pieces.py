@@ -20,7 +20,7 @@ class Piece(NamedTuple):
     groups: list[int]
 
     def read(self) -> pa.Table:
-        """Its rows by trace.SCHEMA."""
+        """Read its rows, with the columns of trace.SCHEMA."""
         return read_part(Path(self.path), self.groups)
 
     def computations(self) -> pa.ChunkedArray:

@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..core.errors import TraceFormatError
+from ..trace.atomic import whole_directory
 from .analyze import analyze_events
 from .by_epoch.job import WHOLE_EVENTS, Progress
 from .schemas import TRACE
-from .storage import whole_directory
 
 EVENT = ["computation", "process", "seq"]
 

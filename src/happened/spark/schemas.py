@@ -1,6 +1,7 @@
-"""Arrow schemas as Spark's."""
+"""Arrow schemas as Spark's, and the one row of an aggregate."""
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -9,6 +10,13 @@ from ..trace import SCHEMA
 
 def spark_schema(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema)
+
+
+def only_row(aggregate: DataFrame) -> Row:
+    """The row of an aggregate over all rows, which there always is."""
+    row = aggregate.first()
+    assert row is not None
+    return row
 
 
 TRACE = spark_schema(SCHEMA)

@@ -46,7 +46,7 @@ def session(master: str | None = None, *, memory: str = "2g") -> SparkSession:
         raise
     # Two tasks a core: the default of 200 would cost more in starting tasks than most traces take.
     spark.conf.set("spark.sql.shuffle.partitions", str(max(4, 2 * spark.sparkContext.defaultParallelism)))
-    if not ROOT.is_dir() or not spark.sparkContext.master.startswith("local"):
+    if not ROOT.is_dir() or not (spark.sparkContext.master or "").startswith("local"):
         spark.sparkContext.addPyFile(str(package_zip()))
     return spark
 

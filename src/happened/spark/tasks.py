@@ -1,4 +1,4 @@
-"""Work that is told apart by a number, spread over Spark: tasks that read and write files themselves."""
+"""Run work(0) … work(n - 1) as Spark tasks that read and write files themselves, and return their results."""
 
 import json
 import threading

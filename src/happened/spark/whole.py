@@ -1,4 +1,4 @@
-"""Many computations that each fit into a task, many to a task.
+"""Analyse the computations that each fit into a task, many of them to a task.
 
 In    events; the files that hold them, if any do; the questions
 Out   their tables, as parts under `out`; the totals
@@ -24,6 +24,7 @@ from ..causality.analysis import analyse
 from ..causality.questions import Question
 from ..trace import SCHEMA
 from .pieces import Piece, pieces_of
+from .schemas import only_row
 from .storage import write_part
 from .tasks import on_tasks
 
@@ -42,7 +43,10 @@ class Whole:
     questions: Sequence[str | Question]
 
     def analyse(self, table: pa.Table, part: str) -> Counter[str]:
-        """`part` is the same whenever a task runs again: what it wrote before is replaced, not doubled."""
+        """Write the answers for a table as the part `part` of each table; returns the totals.
+
+        A task that runs again gives the same `part`, so that it replaces what it wrote before.
+        """
         analysis = analyse(table, timestamps=self.timestamps, questions=self.questions)
         for name, rows in analysis.filled():
             write_part(self.out / name, part, rows)
@@ -132,11 +136,11 @@ class Sizes:
         return [row["computation"] for row in rows]
 
     def crossing(self) -> DataFrame:
-        """The small computations that lie in several pieces."""
+        """The names and sizes of the small computations whose rows lie in several pieces."""
         return self._sizes.where(~self._is_large & (F.col("pieces") > 1))
 
     def not_in_place(self) -> Path:
-        """A file that names what cannot be taken whole from one piece."""
+        """Write the names of the computations that cannot be taken whole from one piece; returns the path."""
         path = self._store / "elsewhere"
         rows = self._sizes.where(self._is_large | (F.col("pieces") > 1))
         rows.select("computation").coalesce(1).write.mode("overwrite").parquet(str(path))
@@ -147,13 +151,13 @@ class Sizes:
 
 
 def analyse_whole(events: DataFrame, sizes: Sizes, whole: Whole) -> Counter[str]:
-    """Every computation that is not large."""
+    """Analyse every computation that is not large; returns the totals."""
     spark = events.sparkSession
     totals: Counter[str] = Counter()
     if sizes.pieces:
         totals += whole.in_place(spark, sizes.pieces, sizes.not_in_place())
     crossing = sizes.crossing()
-    count = crossing.agg(F.sum("events")).first()[0]
+    count = only_row(crossing.agg(F.sum("events")))[0]
     if count:
         theirs = events.join(crossing.select("computation"), "computation", "left_semi")
         totals += whole.shuffled(theirs, partitions_for(count, spark.sparkContext.defaultParallelism))

@@ -5,9 +5,6 @@ once or not at all: it is made beside its final place and renamed.
 """
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from ..core.errors import TraceFormatError
+from .atomic import whole_directory
 from .readers import FORMATS, Assembly, Draft, Format, Options, Quarantined, open_source
 from .readers.detection import detect
 from .readers.draft import storable, table_of
@@ -150,29 +148,15 @@ def _totals(assembly: Assembly, quarantined: Sequence[Quarantined]) -> dict[str,
 def _write(
     out: Path, assembly: Assembly, quarantined: Sequence[Quarantined], summary: dict[str, Any]
 ) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}.unfinished-", dir=out.parent))
-    try:
-        with TraceWriter(unfinished / "trace") as writer:
+    with whole_directory(out) as folder:
+        with TraceWriter(folder / "trace") as writer:
             for row in assembly.rows:
                 writer.append(row)
-        (unfinished / "quarantine").mkdir()
-        pq.write_table(table_of(quarantined), unfinished / "quarantine" / "part-000000.parquet")
-        write_summary(unfinished, summary)
-        unfinished.chmod(0o777 & ~_umask())
-        unfinished.rename(out)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+        (folder / "quarantine").mkdir()
+        pq.write_table(table_of(quarantined), folder / "quarantine" / "part-000000.parquet")
+        write_summary(folder, summary)
 
 
 def write_summary(directory: Path, summary: dict[str, Any]) -> None:
     text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
     (directory / "import.json").write_text(text, encoding="utf-8")
-
-
-def _umask() -> int:
-    """mkdtemp makes private directories; the trace should be as readable as any other file made here."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

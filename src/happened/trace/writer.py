@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..core.errors import TraceFormatError
+from .atomic import whole_file
 from .schema import REQUIRED, SCHEMA
 from .validation import validate_rows
 
@@ -82,9 +83,8 @@ class TraceWriter:
 
     def _write(self, table: pa.Table) -> None:
         name = f"{self._prefix}-{self._parts:06d}.parquet"
-        temporary = self._directory / f".{name}.unfinished"
-        pq.write_table(table, temporary, compression="zstd")
-        temporary.replace(self._directory / name)
+        with whole_file(self._directory / name) as unfinished:
+            pq.write_table(table, unfinished, compression="zstd")
         self._parts += 1
 
 

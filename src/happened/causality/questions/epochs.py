@@ -64,17 +64,16 @@ class Epochs(Question):
         answers.totals["times_backwards"] += int(backwards.sum())
         told = np.flatnonzero(np.isin(c.owner, c.owner[c.process[times.timed]]))
         skew = times.skew.of(told)
-        answers.add("skew", skew_table(*c.names_of(told), skew, times.origin[told], backwards[told]))
+        answers.add("skew", skew_table(c.names_of(told), skew, times.origin[told], backwards[told]))
         events = np.flatnonzero(times.timed)
         columns = [*subject.names_of(events), times.time[events], times.corrected[events]]
         answers.add("times", pa.table(columns, schema=TIMES))
 
 
-def skew_table(
-    computations: pa.Array, processes: pa.Array, skew: Skew, origin: Ints, backwards: Ints
-) -> pa.Table:
+def skew_table(names: list[pa.Array], skew: Skew, origin: Ints, backwards: Ints) -> pa.Table:
+    """`names` has the computation and the name of each process."""
     told = [skew.offsets, skew.drifts, origin, pa.array(skew.feasible), backwards]
-    return pa.table([computations, processes, *told], schema=SKEW)
+    return pa.table([*names, *told], schema=SKEW)
 
 
 QUESTION = Epochs()

@@ -228,6 +228,10 @@ class ThreePhase(Process):
                 yield self.delivery(head.message)
             heappop(self._heap)
 
+    @property
+    def pending_count(self) -> int:
+        return len(self._queue)  # listing what each waits for takes time and memory in the square of that
+
     def pending(self) -> list[Held]:
         """A message waits for those at or before its place that lack a final timestamp; if it is one of them,
         for itself."""

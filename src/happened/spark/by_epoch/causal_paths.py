@@ -24,7 +24,7 @@ Step = tuple[int, int]
 
 
 def causal_paths(spark: SparkSession, layout: Layout, ends: list[tuple[Step, Step]]) -> list[list[Step]]:
-    """For each (first, last), the first having happened before the last."""
+    """Find a causal path for each pair (first, last); the first must have happened before the last."""
     tasks = min(len(ends), 2 * spark.sparkContext.defaultParallelism)
 
     def walk(number: int) -> list[list[Step]]:

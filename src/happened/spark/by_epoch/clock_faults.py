@@ -1,7 +1,7 @@
 """Logged vector clocks against recomputed ones.
 
 In    events with a logged clock; full stamps of the same computation
-Out   rows of causality.analysis.CLOCKS: mismatch, regression, impossible, as causality.logged_clocks says
+Out   rows of CLOCKS (causality.questions.verify_clocks), with the faults of causality.logged_clocks
 Cost  one join by event, and one window by process
 """
 

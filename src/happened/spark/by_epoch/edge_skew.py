@@ -1,4 +1,4 @@
-"""How far the clocks of one large computation disagree, and its times put right.
+"""Estimate how far the clocks of one large computation disagree, and correct its times.
 
 In    the edges between its processes (see edges), with their gaps and sending times
 Out   offsets and drifts as causality.skew estimates them; the gaps and times corrected by them
@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from ...causality.linearization import Ints
 from ...causality.skew import Skew, correct, solve_drifts, window_width
+from ..schemas import only_row
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,10 @@ class Clocks:
 
 
 def estimate(edges: DataFrame, n: int, origin: int) -> Clocks:
-    """`edges` are those that lead somewhere. As causality.skew.estimate, but for where the data is."""
+    """Estimate the clocks of n processes as causality.skew.estimate does, but by aggregations on Spark.
+
+    edges   those that have both ends
+    """
     timed = edges.where("gap is not null").withColumn("since", F.col("sent") - origin)
     skew = _offsets(timed, n, F.col("gap"))
     if skew.feasible.all():
@@ -46,10 +50,11 @@ def _offsets(edges: DataFrame, n: int, gap: Column) -> Skew:
 
 
 def _drifts(edges: DataFrame, n: int) -> Ints | None:
-    last = edges.agg(F.max("since")).first()[0]
-    window = F.expr(f"since div {window_width(last)}").alias("window")
-    least = edges.groupBy("source", "target", window).agg(F.min("gap").alias("gap")).collect()
-    return solve_drifts(n, *_columns(least, "source", "target", "window", "gap"), window_width(last))
+    last = only_row(edges.agg(F.max("since")))[0]
+    of_window = F.expr(f"since div {window_width(last)}").alias("window")
+    least = edges.groupBy("source", "target", of_window).agg(F.min("gap").alias("gap")).collect()
+    source, target, window, gap = _columns(least, "source", "target", "window", "gap")
+    return solve_drifts(n, source, target, window, gap, window_width(last))
 
 
 def _backwards(edges: DataFrame, skew: Skew) -> int:
@@ -83,7 +88,7 @@ def backwards(events: DataFrame) -> dict[str, int]:
 
 
 def corrected_times(events: DataFrame, skew: DataFrame) -> DataFrame:
-    """Rows of causality.analysis.TIMES, from the events of one computation and its rows of SKEW."""
+    """Rows of TIMES (causality.questions.epochs), from the events of one computation and its rows of SKEW."""
     known = F.broadcast(skew.drop("feasible", "backwards"))
     ahead = F.col("offset") + F.rint(F.col("drift") * (F.col("time") - F.col("origin"))).cast("long")
     return (

@@ -11,7 +11,7 @@ Cost  one shuffle join of the sends' destinations with the first deliveries, by 
 Deliveries are `deliver` rows, or `receive` rows where the computation records no deliveries at all.
 """
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 
@@ -46,7 +46,7 @@ def deliveries(events: DataFrame, names: DataFrame, kind: str) -> DataFrame:
     met = addressed.withColumn("addressed", F.lit(True)).join(first, ["message", "target"], "full_outer")
     strays = met.where(F.col("addressed").isNull()).drop("source", "source_seq", "source_time")
     strays = strays.join(sends.drop("to"), "message", "left")
-    columns = [
+    columns: list[Column | str] = [
         "message",
         "source",
         "source_seq",
@@ -61,7 +61,7 @@ def deliveries(events: DataFrame, names: DataFrame, kind: str) -> DataFrame:
 
 
 def fates(met: DataFrame, messages: DataFrame) -> DataFrame:
-    def count(condition: object) -> object:
+    def count(condition: Column) -> Column:
         return F.count(F.when(condition, 1))
 
     sent, given = F.col("source").isNotNull(), F.col("target_seq").isNotNull()

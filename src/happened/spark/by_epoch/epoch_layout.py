@@ -27,6 +27,7 @@ from ...causality.epochs import Epoch
 from ...causality.linearization import Ints
 from ...causality.questions import EpochView
 from ...core.errors import TraceFormatError
+from ..schemas import only_row
 from ..storage import read_arrays, write_arrays
 from ..tasks import on_tasks
 from .consistent_cuts import backward, epoch_of, make_consistent, propose
@@ -39,7 +40,7 @@ FINE_SLOTS = 400_000
 
 
 MOST_UNEVEN = 4
-"""An epoch by time may be so many times larger than asked for; else cuts by seq are tried."""
+"""If an epoch cut by time is so many times larger than asked for, cuts by seq are tried."""
 
 MOST_NAMED = 1000
 """Causes that are no events; more are only counted."""
@@ -50,7 +51,7 @@ SHARES = {"edges": 5, "kept": 2, "slots": 4, "addressed": 3, "relevant": 2}
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a computation is laid out, and all that is small about it."""
+    """The directory that a computation is laid out in, and what of it is small enough for the driver."""
 
     store: Path
     computation: str
@@ -71,7 +72,7 @@ class Layout:
         return self.cuts[epoch - 1] if epoch else np.zeros(len(self.names), np.int64)
 
     def share(self, epoch: int) -> dict[str, Ints]:
-        """What was laid out for an epoch, all shares together."""
+        """Read what all tasks laid out for an epoch, as one array for each of SHARES."""
         shares = [read_arrays(path) for path in sorted(_folder(self.store, epoch).glob("share-*.npz"))]
         return {
             name: np.concatenate([np.empty((0, width), np.int64), *(s[name] for s in shares if name in s)])
@@ -129,7 +130,11 @@ def lay_out(
     per_epoch: int,
     files: Sequence[str] = (),
 ) -> Layout:
-    """`files` are the Parquet files that hold exactly these events, if any do: they are matched in place."""
+    """Lay out one computation in the directory `store`, in epochs of about `per_epoch` events.
+
+    files   the Parquet files that hold exactly these events; their messages are matched where they lie. None:
+            the events come from elsewhere, and are joined
+    """
     chains = _chains(events, computation)
     names = tuple(sorted(chains))
     counts = np.array([chains[name] for name in names], np.int64)
@@ -140,7 +145,7 @@ def lay_out(
     if totals is None:
         totals = _join(events, index, kind, store)
     quarantined, absent = _quarantine_causes(events, index, counts)
-    earliest = events.agg(F.min("time")).first()[0]
+    earliest = only_row(events.agg(F.min("time")))[0]
     edges = spark.read.parquet(str(store / "edges")).where("target_seq is not null")
     clocks = estimate(edges, len(names), earliest) if earliest is not None else None
     offsets = clocks.skew.offsets if clocks is not None else None
@@ -178,7 +183,7 @@ def lay_out(
 def _join(events: DataFrame, index: DataFrame, kind: str, store: Path) -> dict[str, int]:
     """The edges by a shuffle join, whatever the order of the rows and the faults of the trace."""
     met = deliveries(events, index, kind).persist()
-    totals = fates(met, events.where(F.col("kind") == "send")).first().asDict()
+    totals = only_row(fates(met, events.where(F.col("kind") == "send"))).asDict()
     edges = message_edges(met).union(cause_edges(events, index))
     edges.write.mode("overwrite").parquet(str(store / "edges"))
     met.unpersist()
@@ -289,7 +294,7 @@ def _propose(
     timed = offsets is not None and of.where(F.col("time").isNull()).isEmpty()
     place = F.col("time") - F.col("ahead") if timed else F.col("seq") / F.col("length")
     of = of.select("p", "seq", place.cast("double").alias("place"))
-    low, high = of.agg(F.min("place"), F.max("place")).first()
+    low, high = only_row(of.agg(F.min("place"), F.max("place")))
     slots = max(2 * epochs, min(64 * epochs, FINE_SLOTS // max(len(names), 1)))
     width = (high - low) / slots or 1.0
     slot = F.least(F.floor((F.col("place") - low) / width), F.lit(slots - 1)).cast("int")

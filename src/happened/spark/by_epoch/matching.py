@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from ...causality.linearization import Ints
 from ...trace import SCHEMA
 from ..pieces import Piece, pieces_of
+from ..schemas import only_row
 from ..storage import write_part
 from ..tasks import on_tasks
 
@@ -60,7 +61,10 @@ def match_in_files(
     kind: str,
     store: Path,
 ) -> dict[str, int] | None:
-    """Write store/edges and return the totals of the messages' fates; None: ask the shuffle join."""
+    """Write store/edges and return the totals of the messages' fates.
+
+    Returns None where the files do not suffice (see above); the caller then joins by a shuffle.
+    """
     pieces = pieces_of(files)
 
     def match(number: int) -> dict[str, int]:
@@ -78,11 +82,12 @@ def match_in_files(
     try:
         if not met.where(F.col("source").isNull()).isEmpty():
             return None
-        row = met.agg(
+        counts = met.agg(
             F.count(F.when(F.col("first").isNull(), 1)).alias("lost"),
             F.count("first").alias("deliveries_judged"),
             F.coalesce(F.sum(F.col("copies") - 1), F.lit(0)).alias("duplicated"),
-        ).first()
+        )
+        fates = Counter(only_row(counts).asDict())
         met.select(
             "source",
             "source_seq",
@@ -94,7 +99,7 @@ def match_in_files(
         ).write.mode("append").parquet(str(store / "edges"))
     finally:
         met.unpersist()
-    return dict(totals + Counter(row.asDict()))
+    return dict(totals + fates)
 
 
 class _Part:
@@ -127,7 +132,8 @@ class _Part:
         return pa.nulls(self.table.num_rows, kind)
 
     def _index(self, column: Any) -> Ints:
-        return pc.index_in(column, value_set=self.names).to_numpy().astype(np.int64)
+        index: Ints = pc.index_in(column, value_set=self.names).to_numpy().astype(np.int64)
+        return index
 
     def write(self, store: Path, part: str) -> Counter[str]:
         n = len(self.names)

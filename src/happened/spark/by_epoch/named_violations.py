@@ -102,8 +102,8 @@ def _paths(
 ) -> DataFrame:
     spark = events.sparkSession
     first = rows.orderBy(*key).limit(MOST_PATHS).collect()
-    pairs = [tuple((row[f"{role}_p"], row[f"{role}_sent"]) for role in ends) for row in first]
-    paths = causal_paths(spark, layout, pairs)
+    before, after = ([(row[f"{role}_p"], row[f"{role}_sent"]) for row in first] for role in ends)
+    paths = causal_paths(spark, layout, list(zip(before, after, strict=True)))
     steps = name_steps(events, layout, {step for path in paths for step in path})
     table = [
         (*(row[name] for name in key), [steps[step]._asdict() for step in path])

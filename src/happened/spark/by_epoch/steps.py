@@ -57,7 +57,7 @@ def name_faults_of_order(of: Laid) -> Counter[str]:
     spark = of.events.sparkSession
     of.write(name_violations(of.events, of.layout), "violations")
     totals: Counter[str] = Counter()
-    if of.layout.totals["lost"]:
+    if of.layout.totals.get("lost"):
         lost = name_lost_causes(of.events, of.layout).persist()
         of.write(lost, "lost_causes")
         counts = {row["order"]: row["count"] for row in lost.groupBy("order").count().collect()}
@@ -100,10 +100,10 @@ def tell_cuts_and_times(of: Laid) -> Counter[str]:
     clocks = layout.clocks
     if clocks is None:
         return Counter()
-    names = pa.repeat(layout.computation, n), pa.array(layout.names, pa.string())
+    names = [pa.repeat(layout.computation, n), pa.array(layout.names, pa.string())]
     back = backwards(of.events)
     counts = np.array([back.get(name, 0) for name in layout.names], np.int64)
-    table = skew_table(*names, clocks.skew, np.full(n, clocks.origin), counts)
+    table = skew_table(names, clocks.skew, np.full(n, clocks.origin), counts)
     write_part(of.folder / "skew", of.part, table)
     rows = of.events.sparkSession.createDataFrame(table.to_pandas())
     of.write(corrected_times(of.events, rows), "times")

@@ -41,8 +41,14 @@ def count_disagreements(
     found = on_tasks(spark, tasks, lambda number: _compare(shared, n, number, tasks))
     (cycles,) = on_tasks(spark, 1, lambda number: _cycles(shared, n, tasks))
     told = [legs for _, some in found for legs in some] + cycles
-    legs = [[tuple((p, seq) for p, seq in leg) for leg in each] for each in told[:TOTAL_WITNESSES]]
+    legs = [[_leg(leg) for leg in each] for each in told[:TOTAL_WITNESSES]]
     return sum(count for count, _ in found) + len(cycles), legs
+
+
+def _leg(told: list[list[int]]) -> Leg:
+    """As it was before it went through JSON."""
+    (p, first), (_, second) = told
+    return (p, first), (p, second)
 
 
 def _write_shared(spark: SparkSession, layout: Layout, path: Path) -> None:
@@ -88,7 +94,7 @@ def _compare(path: Path, n: int, number: int, tasks: int) -> tuple[int, list[lis
     write_arrays(_marked(path, number), marked=np.flatnonzero(marked))
     told = []
     for first, second, other in pairs.tolist():
-        there = tuple(shared.place(of.message[d], other) for d in (second, first))
+        there = shared.place(of.message[second], other), shared.place(of.message[first], other)
         told.append(shared.legs([(first, second), there]))
     return count, told
 
