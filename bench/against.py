@@ -2,10 +2,9 @@
 
     python bench/against.py OTHER [--rounds 3] [--only ordering,tracking,net,scale] [--json]
 
-OTHER is a checkout with a .venv of its own (`git worktree add ../before COMMIT; make -C ../before install`). Each
-round runs a benchmark in the other checkout and then in this one. A line gives the medians of both and how
-much faster this one is: 1 is as fast, below 1 slower. For times of one step, the least of the rounds counts
-in place of the median: nothing makes a step faster than it is, and much makes it slower.
+OTHER is a checkout with a .venv of its own, say by `git worktree add ../before COMMIT; make -C ../before install`.
+Each round runs a benchmark in the other checkout and then in this one. A line gives how much faster this one is
+(1 is as fast, below 1 slower), and the medians of both.
 """
 
 import argparse
@@ -44,7 +43,7 @@ def measure(checkout: Path, benchmark: Benchmark) -> dict[str, float]:
 
 
 def figures(value, name=""):
-    """The numbers in a document, each named by the way to it; a list's items by their texts and whole numbers."""
+    """The numbers in a document, each named by the way to it and by the texts and whole numbers beside it."""
     if isinstance(value, dict):
         own = " ".join(str(each) for each in value.values() if isinstance(each, str | int))
         for key, each in value.items():
@@ -71,9 +70,8 @@ def main() -> None:
         rounds = [
             (measure(arguments.other, benchmark), measure(HERE, benchmark)) for _ in range(arguments.rounds)
         ]
-        typical = min if benchmark.is_time else statistics.median
         for name in rounds[0][0]:
-            before, now = (typical(each[side][name] for each in rounds) for side in (0, 1))
+            before, now = (statistics.median(each[side][name] for each in rounds) for side in (0, 1))
             ratio = before / now if benchmark.is_time else now / before
             result[f"{which}: {name}"] = {"before": before, "now": now, "ratio": ratio}
             if not arguments.json:
