@@ -1,6 +1,7 @@
 """Messages as bytes: they come back as they went, and nothing hostile gets past RemoteProtocolError, neither
 in decoding nor in the machine that receives what was decoded."""
 
+from functools import lru_cache
 from importlib import import_module
 
 import pytest
@@ -12,7 +13,7 @@ from happened.core.errors import RemoteProtocolError
 from happened.ordering import protocols
 from happened.wire.primitives import write_number
 
-SIZES = (1, 2, 5, 14, 20, 63, 64, 70)
+SIZES = {1: 40, 2: 40, 5: 40, 14: 40, 63: 20, 64: 20, 70: 20}  # processes: multicasts
 DAMAGED = 400
 
 
@@ -31,10 +32,10 @@ def check_codec(facts, seed):
 
 def check_frames(facts, seed):
     """A stream of frames: each comes back as it went and says where it ends."""
-    for n in SIZES:
-        system = busy(facts, n, Dice(f"{seed}/{n}"))
+    for n, sends in SIZES.items():
+        system = busy(facts, n, Dice(f"{seed}/{n}"), sends=sends)
         made = system.made
-        assert len(made) + sum(map(len, system.history.order.values())) >= 40
+        assert len(made) + sum(map(len, system.history.order.values())) >= sends
         stream = b"".join(map(wire.encode, made))
         for message in made:
             decoded, used = wire.decode(stream)
@@ -58,7 +59,7 @@ def check_one_multicast(facts, seed):
 
 def check_bounds(facts, seed):
     """The caller bounds the number of processes, and with it what a frame may allocate."""
-    made = [message for message in busy(facts, 70, Dice(seed)).made if is_application(message)]
+    made = [message for message in busy(facts, 70, Dice(seed), sends=5).made if is_application(message)]
     big = wire.encode(made[-1])
     with pytest.raises(RemoteProtocolError):
         wire.decode(big, max_processes=69)
@@ -94,8 +95,7 @@ def check_damaged_frames(facts, seed):
     for _ in range(DAMAGED):
         damaged = bytearray(dice.one(genuine))
         for _ in range(dice.randint(1, 4)):
-            # The protocol's number stays: other protocols have their own turn.
-            damaged[dice.randrange(2, len(damaged))] = dice.randrange(256)
+            damaged[dice.randrange(len(damaged))] = dice.randrange(256)
         for hostile in (bytes(damaged), bytes(damaged[: dice.randint(0, len(damaged))])):
             try:
                 message, _ = wire.decode(hostile)
@@ -105,13 +105,26 @@ def check_damaged_frames(facts, seed):
             survive(facts, message, dice)
 
 
+@lru_cache
+def initial(facts, me, n):
+    machine = make(facts, me, n)
+    return machine, machine.snapshot()
+
+
+def fresh(facts, me, n):
+    """A machine that has done nothing yet; making one in a wide system takes longer than this."""
+    machine, snapshot = initial(facts, me, n)
+    machine.restore(snapshot)
+    return machine
+
+
 def survive(facts, message, dice):
     """A fresh machine, and one that has sent something, as the message's first destination or as anybody."""
     n = min(getattr(message, "n", 5), 128)
     for me in {min(message.to, default=0), dice.randrange(n)}:
         if me >= n:
             continue
-        machine = make(facts, me, n)
+        machine = fresh(facts, me, n)
         if dice.flip():
             machine.multicast(some_destinations(facts, n, me), b"")
         for _ in range(2):

@@ -5,7 +5,17 @@ from typing import get_type_hints
 
 import pytest
 
-from contract.drive import Dice, System, arranged, busy, make, some_destinations, takes_groups, widest_cast
+from contract.drive import (
+    Dice,
+    System,
+    arranged,
+    busy,
+    is_application,
+    make,
+    some_destinations,
+    takes_groups,
+    widest_cast,
+)
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.core.orders import Order
@@ -163,6 +173,7 @@ def check_refused_messages(facts, seed):
     for reason, field, value in WRONG:
         if field in message._fields and not (field == "dests" and facts.relays):
             hostile.append((message._replace(**{field: value}), reason))
+    hostile += [(ghost, "ours") for ghost in in_the_name_of_one(facts, message)]
     machine = make(facts, 1, 3)
     before = machine.snapshot()
     for bad, reason in hostile:
@@ -178,7 +189,6 @@ WRONG = (
     ("no sender", "sender", 9),
     (None, "sender", -1),
     ("no clock", "clock", 0),
-    ("ours", "sender", 1),
     ("join", "n", 4),
     ("copy made for process 2|not addressed", "receiver", 2),
 )
@@ -188,6 +198,14 @@ def copy_for_one(facts, n):
     """The first application message that a process 0 of n sends to process 1."""
     effects = make(facts, 0, n).multicast(some_destinations(facts, n), b"").effects
     return next(e.message for e in effects if isinstance(e, Send) and e.to == 1)
+
+
+def in_the_name_of_one(facts, message):
+    """Messages that claim to be process 1's, to process 1, which has never sent any."""
+    effects = make(facts, 1, 3).multicast([1] if widest_cast(facts) == UNICAST else range(3), b"").effects
+    yield from (e.message for e in effects if isinstance(e, Send) and e.to == 1 and is_application(e.message))
+    if "n" in message._fields:  # others carry a log that says, too, who sent them
+        yield message._replace(sender=1)
 
 
 def foreign(facts):
