@@ -8,8 +8,8 @@ from happened.ordering import create
 
 @pytest.mark.xfail(
     strict=True,
-    reason="not live where groups share three members: at 0, M(2,2) and M(1,2) each wait for the sender of the "
-    "other to pass a phase of their own group, which only the other message does; the facts promise broadcasts",
+    reason="not live where groups share three members: at 0, M(2,2) and M(1,2) each wait for the other's "
+    "sender to pass a phase of their own group, which only the other does; the facts promise broadcasts",
 )
 def test_two_groups_with_three_common_members_do_not_wait_for_each_other():
     machines = [create("phased", p, 4, groups=[[0, 1, 2], [0, 1, 2, 3]]) for p in range(4)]
