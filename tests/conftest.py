@@ -35,9 +35,17 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def spark():
-    """One session per run: starting the JVM costs more than most tests."""
+    """One session per run: starting the JVM costs more than most tests.
+
+    The kernels are compiled before, in this process, so that its Python workers find their code on disk
+    instead of compiling them side by side.
+    """
+    from causality import traces
+    from happened.causality.analysis import analyse
     from happened.spark.session import session
 
+    rows = traces.wild(random.Random(1))
+    analyse(traces.table([row | {"time": row["seq"]} for row in rows]))
     spark = session("local[2]")
     yield spark
     spark.stop()

@@ -266,7 +266,7 @@ def frame_of(sender):
 
     members = ("alice", "bob", "mallory")
     machine = create("ks", members.index(sender), 3)
-    return encode(machine.multicast([0], b"forged")[0].message)
+    return encode(machine.multicast([0], b"forged").effects[0].message)
 
 
 def test_the_wrong_shared_key(pki, caplog):

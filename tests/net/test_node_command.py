@@ -158,7 +158,7 @@ def test_with_manual_ack_a_message_comes_again_until_it_is_acknowledged(configs)
         ('name = "a"\nlisten = "127.0.0.1:1²"\n[security]\nplaintext = "loopback"', "is no address"),
         ('name = "a"\n[peers]\nb = "127.0.0.1:1²"\n[security]\nplaintext = "loopback"', "is no address"),
         ('name = "a"\nmetrics = "127.0.0.1:1²"\n[security]\nplaintext = "loopback"', "is no address"),
-        ('name = "a"\n[options]\nx = 1\n[security]\nplaintext = "loopback"', "are no options of 'ks'"),
+        ('name = "a"\n[options]\nx = 1\n[security]\nplaintext = "loopback"', "ks has no option 'x'"),
         (
             'name = "a"\ntrace = "node.toml/t"\n[security]\nplaintext = "loopback"',
             "cannot hold the trace of 'a'",
