@@ -26,7 +26,7 @@ from happened.ordering.machine import Machine, Message
 
 def check_facts(facts, seed):
     assert protocols()[facts.name] is facts and make(facts, 0, 3).facts is facts
-    assert facts.order in tuple(Order)
+    assert facts.order in tuple(Order) and facts.order is not Order.NONE
     assert facts.casts and facts.casts <= ANY_CAST
     assert facts.description and facts.paper
     assert facts.longest_chain is None or facts.order is Order.FIFO

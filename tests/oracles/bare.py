@@ -31,6 +31,3 @@ class BareMessage(Application):
     @property
     def dests(self):
         return pack(self.to)
-
-    def model_bytes(self):
-        return 0

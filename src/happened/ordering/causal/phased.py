@@ -6,6 +6,8 @@ Assumes    fixed groups, known to everybody, whose members alone send to them; l
 Promises   causal order, within a group and across groups; a message carries one number per group.
 Leaves out groups that change. A message waits until everybody in the group has passed the phase before
            its own, which may take a resynchronisation message from each: slower than causal order need be.
+           Progress where two groups share three members: messages of both that are concurrent can wait for
+           each other (tests/ordering/test_phased_groups.py), so the facts promise broadcasts only.
 Invariant  entry g of `_phases` is the last phase of group g in our causal past; the messages of one process
            in one group have growing phases. So once every member has passed phase k, all the messages of
            g up to phase k are here, whatever their number.
