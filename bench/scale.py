@@ -83,7 +83,7 @@ def spark_stamp(spark, trace: Path, work: Path, timestamps: str) -> int:
     from happened.spark.by_epoch.epoch_layout import lay_out
     from happened.spark.by_epoch.job import CELLS_PER_EPOCH, WHOLE_EVENTS
     from happened.spark.by_epoch.stamping import stamp
-    from happened.spark.events import local_files, read_events
+    from happened.spark.event_rows import local_files, read_events
 
     events = read_events(spark, trace)
     processes = events.select("process").distinct().count()

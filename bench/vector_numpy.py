@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from happened.core.errors import RemoteProtocolError
-from happened.tracking import Timestamp, checks
+from happened.tracking import Timestamp, refusals
 
 
 class NumpyPiggyback(NamedTuple):
@@ -32,11 +32,11 @@ class NumpyVector:
         return Timestamp(self._me, int(self._vector[self._me]), tuple(self._vector.tolist()))
 
     def on_send(self, to):
-        checks.peer(to, self._me, self._n)
+        refusals.peer(to, self._me, self._n)
         return NumpyPiggyback(self._n, self._vector.copy())
 
     def on_receive(self, sender, piggyback):
-        checks.peer(sender, self._me, self._n)
+        refusals.peer(sender, self._me, self._n)
         if not isinstance(piggyback, NumpyPiggyback) or piggyback.n != self._n:
             raise RemoteProtocolError("not a piggyback of this protocol")
         if piggyback.values[self._me] > self._vector[self._me]:

@@ -89,3 +89,31 @@ def test_importing_happened_and_its_protocols_needs_no_installed_package():
     )
     # -S: no site-packages, -I: nothing from the environment.
     subprocess.run([sys.executable, "-I", "-S", "-c", code, str(ROOT.parent)], check=True)
+
+
+SAME_MEANING = {
+    "errors": "what a room raises",
+    "registry": "the protocols of a room by name",
+    "membership": "who belongs to a system: the members of a node, and what nodes tell each other of them",
+    "node": "a node, and the command that runs one",
+    "advise": "a study, and the command that prints it",
+    "analyze": "the pipeline, and the command that runs it",
+    "compare": "a study, and the command that prints it",
+    "explore": "the explorer, and the command that runs it",
+}
+"""Names of modules that stand in two rooms and mean the same in both."""
+
+
+def test_a_name_of_a_module_means_one_thing():
+    """A codec is named after its protocol, a question after the kernel that answers it."""
+    names = {}
+    for path in ROOT.rglob("*.py"):
+        where = path.relative_to(ROOT).parent.as_posix()
+        if path.stem not in ("__init__", "__main__") and where not in ("wire", "causality/questions"):
+            names.setdefault(path.stem, []).append(where)
+    assert {name for name, places in names.items() if len(places) > 1} == SAME_MEANING.keys() - {"membership"}
+    codecs = {path.stem for path in (ROOT / "wire").glob("*.py")} & names.keys()
+    told = {place for name in codecs - SAME_MEANING.keys() for place in names[name]}
+    assert told <= {"ordering/causal", "ordering/total"}
+    questions = {path.stem for path in (ROOT / "causality" / "questions").glob("*.py")} & names.keys()
+    assert {place for name in questions - {"__init__"} for place in names[name]} == {"causality"}

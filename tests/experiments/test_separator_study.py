@@ -8,7 +8,7 @@ import pytest
 
 from happened.cli import main
 from happened.core.errors import LocalProtocolError
-from happened.experiments.separators import baselines, cases, figure_7_5, measure, study, table_7_1
+from happened.experiments.separator_study import baselines, cases, figure_7_5, measure, study, table_7_1
 from happened.topology import load, problems
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "topologies"

@@ -25,7 +25,7 @@ from happened.cli import main
 from happened.core.errors import TraceFormatError
 from happened.report.page import write_report
 from happened.spark.analyze import analyze
-from happened.spark.events import read_events
+from happened.spark.event_rows import read_events
 from happened.spark.log_import import run as import_on_spark
 from happened.trace import SCHEMA, read
 from happened.trace.readers import Options

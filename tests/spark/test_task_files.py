@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 from causality import traces
 from happened import trace
 from happened.causality.analysis import EVERYTHING, TABLES, analyse
-from happened.spark.events import read_events
+from happened.spark.event_rows import read_events
 from happened.spark.log_import import run as import_on_spark
 from happened.spark.pieces import pieces_of
 from happened.spark.storage import write_part

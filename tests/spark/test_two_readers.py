@@ -10,7 +10,7 @@ import pytest
 from causality import traces
 from happened.core.errors import TraceFormatError
 from happened.spark.analyze import analyze
-from happened.spark.events import fault, read_events
+from happened.spark.event_rows import fault, read_events
 from happened.trace import SCHEMA, read
 
 ROWS = traces.number(

@@ -7,7 +7,7 @@ from happened.causality.analysis import QUESTIONS, analyse
 from happened.spark.by_epoch.epoch_layout import lay_out
 from happened.spark.by_epoch.named_violations import name_violations
 from happened.spark.by_epoch.stamping import stamp
-from happened.spark.events import read_events
+from happened.spark.event_rows import read_events
 from spark.test_analyze import write
 
 THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"

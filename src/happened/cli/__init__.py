@@ -25,7 +25,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "simulate": Command("simulate", "run a protocol, record what happened"),
-    "import": Command("importing", "make a trace of other systems' logs"),
+    "import": Command("import_logs", "make a trace of other systems' logs"),
     "analyze": Command("analyze", "analyse a trace of any size on Spark"),
     "epochs": Command(
         "jobs", "consistent cuts, how far the clocks disagree, and every event's time corrected (on Spark)"

@@ -15,7 +15,7 @@ from ..core.exit_codes import ExitCode
 from .terminal import print_json, progress
 
 if TYPE_CHECKING:
-    from ..experiments.separators import Row
+    from ..experiments.separator_study import Row
     from ..topology import Routes, Separator, Topology
 
 DESCRIPTION = """\
@@ -174,7 +174,7 @@ def _holds(path: Path, topology: "Topology", routes: "Routes") -> Iterator[str]:
 
 
 def _study(arguments: argparse.Namespace) -> int:
-    from ..experiments.separators import cases, study
+    from ..experiments.separator_study import cases, study
 
     seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
     chosen = cases()
@@ -191,7 +191,7 @@ def _study(arguments: argparse.Namespace) -> int:
 
 
 def _table(rows: "list[Row]") -> Iterator[str]:
-    from ..experiments.separators import baselines
+    from ..experiments.separator_study import baselines
 
     form = "{:<11} {:<15} {:<3} {:<27} {:>6} {:>6} {:>9}  {}".format
     yield form("", "", "R7", "filtering at", "paper", "here", "per copy", "histories")

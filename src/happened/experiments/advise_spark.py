@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from .. import trace
-from ..spark.events import read_events
+from ..spark.event_rows import read_events
 from ..spark.tasks import on_tasks
 from .advise import Advice, Outcome, conclude, replay_all
 from .recording import arrivals, recordings

@@ -27,7 +27,7 @@ from ..core.errors import CausalityError, TraceFormatError
 from ..trace import locate
 from ..trace.atomic import whole_directory
 from .by_epoch.job import WHOLE_EVENTS, LargeComputation, Progress
-from .events import fault, local_files, read_events
+from .event_rows import fault, local_files, read_events
 from .storage import write_part, write_rows
 from .whole import Sizes, Whole, analyse_whole
 

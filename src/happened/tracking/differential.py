@@ -13,10 +13,10 @@ relevant events tick, two receipts may see the same own entry, and steps are the
 from typing import Any
 
 from ..core.lanes import clock_lanes
-from . import checks, snapshots
+from . import refusals, saved_state
 from .piggyback import Piggyback
-from .process import State, TrackingProcess
 from .tracker import Facts, Protocols, Timestamp
+from .tracking_process import State, TrackingProcess
 
 FACTS = Facts(
     "differential",
@@ -39,15 +39,15 @@ class Differential(TrackingProcess):
     def relevant(self) -> Timestamp:
         geometry, me = self._geometry, self.me
         seq = geometry.get(self._vector, me) + 1
-        checks.countable(max(seq, self._step + 1))
+        refusals.countable(max(seq, self._step + 1))
         self._step += 1
         self._vector += 1 << geometry.width * me
         self._updated = geometry.put(self._updated, me, self._step)
         return Timestamp(me, seq, tuple(geometry.unpack(self._vector)))
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self.me, self.n)
-        checks.countable(self._step + 1)
+        refusals.peer(to, self.me, self.n)
+        refusals.countable(self._step + 1)
         geometry = self._geometry
         changed = geometry.at_least(self._updated, geometry.ones * (self._last_sent[to] + 1))
         self._step += 1
@@ -55,12 +55,12 @@ class Differential(TrackingProcess):
         return Piggyback(self._geometry, changed >> geometry.shift, self._vector & geometry.spread(changed))
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.arrival(sender, piggyback, self.me, self._geometry)
-        checks.countable(self._step + 1)
+        refusals.arrival(sender, piggyback, self.me, self._geometry)
+        refusals.countable(self._step + 1)
         geometry, vector, theirs = self._geometry, self._vector, piggyback.values
         newer = geometry.at_least(vector, theirs) ^ geometry.guards
         if newer:
-            checks.own_value(geometry.get(theirs, self.me), geometry.get(vector, self.me))
+            refusals.own_value(geometry.get(theirs, self.me), geometry.get(vector, self.me))
             mask = geometry.spread(newer)
             self._step += 1
             self._vector = vector ^ (vector ^ theirs) & mask
@@ -72,10 +72,10 @@ class Differential(TrackingProcess):
         return vectors | {"last_sent": self._last_sent, "step": self._step}
 
     def load(self, state: State) -> None:
-        vector = snapshots.numbers(state["vector"], self._geometry)
-        updated = snapshots.numbers(state["updated"], self._geometry)
-        last_sent = list(self._geometry.unpack(snapshots.numbers(state["last_sent"], self._geometry)))
-        step = snapshots.number(state["step"])
+        vector = saved_state.numbers(state["vector"], self._geometry)
+        updated = saved_state.numbers(state["updated"], self._geometry)
+        last_sent = list(self._geometry.unpack(saved_state.numbers(state["last_sent"], self._geometry)))
+        step = saved_state.number(state["step"])
         self._vector, self._updated, self._last_sent, self._step = vector, updated, last_sent, step
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.lanes import clock_lanes
-from . import checks, snapshots
+from . import refusals, saved_state
 from .piggyback import Piggyback
-from .process import State, TrackingProcess
 from .tracker import Facts, Protocols, Timestamp
+from .tracking_process import State, TrackingProcess
 
 FACTS = Facts(
     "direct",
@@ -36,13 +36,13 @@ class Direct(TrackingProcess):
 
     def relevant(self) -> Timestamp:
         seq = self._vector[self.me] + 1
-        checks.countable(seq)
+        refusals.countable(seq)
         self._vector[self.me] = seq
         self._untold = False
         return Timestamp(self.me, seq, dependencies=tuple(self._vector))
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self.me, self.n)
+        refusals.peer(to, self.me, self.n)
         if self._untold:
             raise LocalProtocolError(
                 f"process {self.me} has heard of an event since its own last one: produce a relevant event "
@@ -52,7 +52,7 @@ class Direct(TrackingProcess):
         return Piggyback(self._geometry, 1 << place if seq else 0, seq << place)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.arrival(sender, piggyback, self.me, self._geometry)
+        refusals.arrival(sender, piggyback, self.me, self._geometry)
         told = self._geometry.get(piggyback.values, sender)
         if told > self._vector[sender]:
             self._vector[sender] = told
@@ -62,7 +62,7 @@ class Direct(TrackingProcess):
         return {"vector": self._vector, "untold": self._untold}
 
     def load(self, state: State) -> None:
-        vector = list(self._geometry.unpack(snapshots.numbers(state["vector"], self._geometry)))
+        vector = list(self._geometry.unpack(saved_state.numbers(state["vector"], self._geometry)))
         self._vector, self._untold = vector, bool(state["untold"])
 
 

@@ -12,10 +12,10 @@ Invariant  `_pending` is the set of processes (bit 0 of their lanes) whose entry
 from typing import Any
 
 from ..core.lanes import clock_lanes
-from . import checks, snapshots
+from . import refusals, saved_state
 from .piggyback import Piggyback
-from .process import State, TrackingProcess
 from .tracker import Facts, Protocols, Timestamp
+from .tracking_process import State, TrackingProcess
 
 FACTS = Facts(
     "incremental",
@@ -36,23 +36,23 @@ class Incremental(TrackingProcess):
     def relevant(self) -> Timestamp:
         geometry = self._geometry
         seq = geometry.get(self._vector, self.me) + 1
-        checks.countable(seq)
+        refusals.countable(seq)
         own = 1 << geometry.width * self.me
         self._vector += own
         self._pending = own
         return Timestamp(self.me, seq, dependencies=tuple(geometry.unpack(self._vector)))
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self.me, self.n)
+        refusals.peer(to, self.me, self.n)
         pending = self._pending
         return Piggyback(self._geometry, pending, self._vector & (pending << self._geometry.shift) - pending)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.arrival(sender, piggyback, self.me, self._geometry)
+        refusals.arrival(sender, piggyback, self.me, self._geometry)
         geometry, vector, theirs = self._geometry, self._vector, piggyback.values
         newer = geometry.at_least(vector, theirs) ^ geometry.guards
         if newer:
-            checks.own_value(geometry.get(theirs, self.me), geometry.get(vector, self.me))
+            refusals.own_value(geometry.get(theirs, self.me), geometry.get(vector, self.me))
             self._vector = vector ^ (vector ^ theirs) & geometry.spread(newer)
             self._pending |= newer >> geometry.shift
 
@@ -61,8 +61,8 @@ class Incremental(TrackingProcess):
         return {"vector": unpack(self._vector), "pending": unpack(self._pending)}
 
     def load(self, state: State) -> None:
-        vector = snapshots.numbers(state["vector"], self._geometry)
-        pending = snapshots.numbers(state["pending"], self._geometry)
+        vector = saved_state.numbers(state["vector"], self._geometry)
+        pending = saved_state.numbers(state["pending"], self._geometry)
         if pending & ~self._geometry.ones:
             raise ValueError("an entry is pending or it is not")
         self._vector, self._pending = vector, pending

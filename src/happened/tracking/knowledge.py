@@ -19,7 +19,7 @@ from typing import Any
 
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import lanes
-from . import checks, snapshots
+from . import refusals, saved_state
 from .piggyback import Piggyback
 
 
@@ -50,7 +50,7 @@ class Knowledge:
     )
 
     def __init__(self, me: int, n: int, *, primed: bool, fifo: bool, owners_know: bool) -> None:
-        checks.member(me, n)
+        refusals.member(me, n)
         self.me = me
         self.n = n
         self.primed = primed
@@ -103,7 +103,7 @@ class Knowledge:
 
     def on_send(self, to: int) -> Piggyback:
         if to == self.me or not 0 <= to < self.n:
-            checks.peer(to, self.me, self.n)
+            refusals.peer(to, self.me, self.n)
         lacking = self.lacking
         if self._fifo:
             lacking ^= lacking & self.sent
@@ -123,7 +123,7 @@ class Knowledge:
             or sender == self.me
             or not 0 <= sender < self.n
         ):
-            checks.arrival(sender, piggyback, self.me, self.geometry, self.primed)
+            refusals.arrival(sender, piggyback, self.me, self.geometry, self.primed)
         values: int = piggyback.values
         theirs: int | None = piggyback.columns
         guards, shift = self._guards, self._shift
@@ -134,7 +134,7 @@ class Knowledge:
                 raise RemoteProtocolError(f"the columns from {sender} say that it lacks its own values")
             if newer & self._own_guard:
                 # Where owners need not know, an event of ours (odd) may have got a successor (even).
-                checks.own_value(self.geometry.get(values, self.me), self._largest_own())
+                refusals.own_value(self.geometry.get(values, self.me), self._largest_own())
             lowest = newer >> shift
             mask = newer - lowest
             self.vector = vector = vector ^ (vector ^ values) & mask
@@ -160,14 +160,15 @@ class Knowledge:
         geometry = self.geometry
         return {
             "vector": geometry.unpack(self.vector),
-            "lacking": snapshots.sets_to_json(self.lacking, geometry),
-            "sent": snapshots.sets_to_json(self.sent, geometry),
+            "lacking": saved_state.sets_to_json(self.lacking, geometry),
+            "sent": saved_state.sets_to_json(self.sent, geometry),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         geometry = self.geometry
-        vector = snapshots.numbers(state["vector"], geometry)
-        lacking, sent = snapshots.sets(state["lacking"], geometry), snapshots.sets(state["sent"], geometry)
+        vector = saved_state.numbers(state["vector"], geometry)
+        lacking = saved_state.sets(state["lacking"], geometry)
+        sent = saved_state.sets(state["sent"], geometry)
         if lacking >> self.me & geometry.ones:
             raise ValueError("a process lacks nothing of its own vector")
         self.vector, self.lacking, self.sent = vector, lacking, sent

@@ -10,10 +10,10 @@ Invariant  `_time` is the largest scalar in our causal past.
 from typing import Any
 
 from ..core.lanes import clock_lanes
-from . import checks, snapshots
+from . import refusals, saved_state
 from .piggyback import Piggyback
-from .process import State, TrackingProcess
 from .tracker import Facts, Protocols, Timestamp
+from .tracking_process import State, TrackingProcess
 
 FACTS = Facts(
     "lamport",
@@ -32,25 +32,25 @@ class Lamport(TrackingProcess):
         self._seq = 0
 
     def relevant(self) -> Timestamp:
-        checks.countable(self._time + 1)
+        refusals.countable(self._time + 1)
         self._time += 1
         self._seq += 1
         return Timestamp(self.me, self._seq, scalar=self._time)
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self.me, self.n)
+        refusals.peer(to, self.me, self.n)
         place = self._geometry.width * self.me
         return Piggyback(self._geometry, 1 << place, self._time << place)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.arrival(sender, piggyback, self.me, self._geometry)
+        refusals.arrival(sender, piggyback, self.me, self._geometry)
         self._time = max(self._time, self._geometry.get(piggyback.values, sender))
 
     def save(self) -> State:
         return {"time": self._time, "seq": self._seq}
 
     def load(self, state: State) -> None:
-        self._time, self._seq = snapshots.number(state["time"]), snapshots.number(state["seq"])
+        self._time, self._seq = saved_state.number(state["time"]), saved_state.number(state["seq"])
 
 
 PROTOCOLS: Protocols = ((FACTS, Lamport),)

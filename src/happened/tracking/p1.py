@@ -15,10 +15,10 @@ of our own entry. With FIFO marks it would never be sent twice, so the two exclu
 from functools import partial
 
 from ..core.errors import LocalProtocolError
-from . import checks
+from . import refusals
 from .knowledge import Knowledge
-from .process import KnowingProcess
 from .tracker import Facts, Protocols, Timestamp
+from .tracking_process import KnowingProcess
 
 PAPER = "Hélary, Melideo & Raynal, Tracking causality: a suite of efficient protocols, SIROCCO 2000"
 
@@ -36,7 +36,7 @@ class ReducedVector(KnowingProcess):
     def relevant(self) -> Timestamp:
         knowledge = self._knowledge
         seq = knowledge.own() + 1
-        checks.countable(seq)
+        refusals.countable(seq)
         knowledge.set_own(seq)
         if seq == 1 or not self._reset_once:
             knowledge.everyone_lacks_own()

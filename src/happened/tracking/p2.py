@@ -17,12 +17,12 @@ The entries due include our own; the sum and the k ≠ j of the printed test are
 from functools import partial
 
 from ..core.errors import LocalProtocolError
-from . import checks
+from . import refusals
 from .knowledge import Knowledge
 from .p1 import PAPER
 from .piggyback import Piggyback
-from .process import KnowingProcess
 from .tracker import Facts, Protocols, Timestamp
+from .tracking_process import KnowingProcess
 
 
 class BoundedDependencies(KnowingProcess):
@@ -39,14 +39,14 @@ class BoundedDependencies(KnowingProcess):
     def _produce(self, *, null: bool) -> Timestamp:
         knowledge = self._knowledge
         seq = knowledge.own() + 1
-        checks.countable(seq)
+        refusals.countable(seq)
         knowledge.set_own(seq)
         knowledge.everyone_lacks_only_own()
         vector = tuple(self._geometry.unpack(knowledge.vector))
         return Timestamp(self.me, seq, dependencies=vector, null=null)
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self.me, self.n)
+        refusals.peer(to, self.me, self.n)
         knowledge = self._knowledge
         if knowledge.due(to).bit_count() <= self._bound:
             return knowledge.on_send(to)

@@ -15,11 +15,11 @@ timestamp comes first.
 from typing import Any
 
 from ..core.lanes import Lanes, clock_lanes
-from . import checks, snapshots
+from . import refusals, saved_state
 from .p1 import PAPER
 from .piggyback import Piggyback
-from .process import State, TrackingProcess
 from .tracker import EventId, Facts, Protocols, Timestamp
+from .tracking_process import State, TrackingProcess
 
 FACTS = Facts(
     "p3",
@@ -48,30 +48,30 @@ class ImmediatePredecessors(TrackingProcess):
         geometry, me = self._geometry, self.me
         counts, immediate = told(self._weights, self._geometry)
         seq = counts[me] + 1
-        checks.countable(2 * seq)
+        refusals.countable(2 * seq)
         # Our event now lies between every earlier one and what comes next; nothing lies after ours.
         even = self._weights + (self._weights & geometry.ones)
         self._weights = even + (1 << geometry.width * me)
         return Timestamp(me, seq, (*counts[:me], seq, *counts[me + 1 :]), immediate=immediate)
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self.me, self.n)
+        refusals.peer(to, self.me, self.n)
         return Piggyback(self._geometry, self._geometry.ones, self._weights)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.arrival(sender, piggyback, self.me, self._geometry)
+        refusals.arrival(sender, piggyback, self.me, self._geometry)
         geometry, weights, theirs = self._geometry, self._weights, piggyback.values
         newer = geometry.at_least(weights, theirs) ^ geometry.guards
         if newer:
             own = geometry.get(weights, self.me)
-            checks.own_value(geometry.get(theirs, self.me), own + (own & 1))
+            refusals.own_value(geometry.get(theirs, self.me), own + (own & 1))
             self._weights = weights ^ (weights ^ theirs) & geometry.spread(newer)
 
     def save(self) -> State:
         return {"weights": self._geometry.unpack(self._weights)}
 
     def load(self, state: State) -> None:
-        self._weights = snapshots.numbers(state["weights"], self._geometry)
+        self._weights = saved_state.numbers(state["weights"], self._geometry)
 
 
 PROTOCOLS: Protocols = ((FACTS, ImmediatePredecessors),)

@@ -15,11 +15,11 @@ M[k, k] = 1 is set with those and with no others. See docs/tracking.md for the p
 
 from functools import partial
 
-from . import checks
+from . import refusals
 from .knowledge import Knowledge
 from .p3 import told
-from .process import KnowingProcess
 from .tracker import Facts, Protocols, Timestamp
+from .tracking_process import KnowingProcess
 
 OPEN_PROBLEM = "docs/tracking.md; the problem is left open by Hélary, Melideo & Raynal, SIROCCO 2000"
 
@@ -33,7 +33,7 @@ class ReducedPredecessors(KnowingProcess):
         geometry, knowledge, me = self._geometry, self._knowledge, self.me
         counts, immediate = told(knowledge.vector, self._geometry)
         seq = counts[me] + 1
-        checks.countable(2 * seq)
+        refusals.countable(2 * seq)
         odd = knowledge.vector & geometry.ones
         knowledge.raise_entries(odd)
         knowledge.set_own(2 * seq - 1)

@@ -9,10 +9,10 @@ Invariant  lane k of `_vector` is the number of k's relevant events in our causa
 from typing import Any
 
 from ..core.lanes import clock_lanes
-from . import checks, snapshots
+from . import refusals, saved_state
 from .piggyback import Piggyback
-from .process import State, TrackingProcess
 from .tracker import Facts, Protocols, Timestamp
+from .tracking_process import State, TrackingProcess
 
 FACTS = Facts(
     "vector",
@@ -32,27 +32,27 @@ class Vector(TrackingProcess):
     def relevant(self) -> Timestamp:
         geometry = self._geometry
         seq = geometry.get(self._vector, self.me) + 1
-        checks.countable(seq)
+        refusals.countable(seq)
         self._vector += 1 << geometry.width * self.me
         return Timestamp(self.me, seq, tuple(geometry.unpack(self._vector)))
 
     def on_send(self, to: int) -> Piggyback:
-        checks.peer(to, self.me, self.n)
+        refusals.peer(to, self.me, self.n)
         return Piggyback(self._geometry, self._geometry.ones, self._vector)
 
     def on_receive(self, sender: int, piggyback: Any) -> None:
-        checks.arrival(sender, piggyback, self.me, self._geometry)
+        refusals.arrival(sender, piggyback, self.me, self._geometry)
         geometry, vector, theirs = self._geometry, self._vector, piggyback.values
         newer = geometry.at_least(vector, theirs) ^ geometry.guards
         if newer:
-            checks.own_value(geometry.get(theirs, self.me), geometry.get(vector, self.me))
+            refusals.own_value(geometry.get(theirs, self.me), geometry.get(vector, self.me))
             self._vector = vector ^ (vector ^ theirs) & geometry.spread(newer)
 
     def save(self) -> State:
         return {"vector": self._geometry.unpack(self._vector)}
 
     def load(self, state: State) -> None:
-        self._vector = snapshots.numbers(state["vector"], self._geometry)
+        self._vector = saved_state.numbers(state["vector"], self._geometry)
 
 
 PROTOCOLS: Protocols = ((FACTS, Vector),)

@@ -144,7 +144,8 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
             and 0 <= message.sender < n
             and 0 < message.clock < CLOCK_LIMIT
             and message.dests >> me & 1
-            and self._lanes.get(message.log.clocks, me) <= clock  # its own entry too
+            and self._lanes.get(message.log.clocks, me) <= clock
+            and (message.sender != me or message.clock <= clock)
         ):
             return message
         message = super().checked(message)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from . import dag, etcd_raft, jaeger, nezha, otlp, peterson, rows, shiviz, spans, tokens, zipkin
+from . import dag, etcd_raft, jaeger, nezha, otlp, peterson, shiviz, spans, table_rows, tokens, zipkin
 from .draft import QUARANTINE, Assembly, Draft, Options, Parsed, Quarantined
 from .source import Source, open_source
 
@@ -108,9 +108,9 @@ FORMATS: dict[str, Format] = {
     ),
     "jsonl": Format(
         "events by our own field names, one JSON object per line",
-        rows.parse,
-        rows.assemble,
-        rows.counts,
+        table_rows.parse,
+        table_rows.assemble,
+        table_rows.counts,
         line_by_line=True,
         names_computations=True,
     ),

@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from .chains import find_chains
-from .documents import document_or_lines
 from .draft import Assembly, Draft, Options, Parsed, Quarantined, by_computation, excerpt
+from .json_documents import document_or_lines
 from .parentage import Parentage, trace_parents
 from .source import Source
 

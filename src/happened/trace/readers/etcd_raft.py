@@ -13,7 +13,7 @@ from typing import Any
 from .cycles import break_circles
 from .draft import Assembly, Draft, Options, Parsed, Quarantined, by_computation, excerpt
 from .jsonlines import objects
-from .messages import Transmissions, pair
+from .message_matching import Transmissions, pair
 from .source import Source
 
 FACTS = ("role", "log", "state", "conf", "prop")

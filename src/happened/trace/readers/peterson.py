@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from .clocked import assemble_clocked, clock_problem, out_of_file_order
 from .draft import Assembly, Draft, Options, Parsed, Quarantined, by_computation, excerpt
-from .messages import Transmissions, pair
+from .message_matching import Transmissions, pair
 from .source import Source
 
 LINE = re.compile(r"(?P<node>\d+) (?P<clock>\d+(?:,\d+)*) (?P<event>\S+)(?P<args>(?: \S+)*)\s*")

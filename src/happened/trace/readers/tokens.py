@@ -12,7 +12,7 @@ from typing import Any
 from .clocked import assemble_clocked, clock_problem, out_of_file_order
 from .draft import Assembly, Draft, Options, Parsed, Quarantined, by_computation, excerpt
 from .jsonlines import objects
-from .messages import Transmissions, pair
+from .message_matching import Transmissions, pair
 from .source import Source
 
 SEND, RECEIVE = "GenerateTokenTrace", "ReceiveTokenTrace"

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .documents import document_or_lines
 from .draft import Draft, Options, Parsed, Quarantined, excerpt
+from .json_documents import document_or_lines
 from .source import Source
 from .spans import span_id
 

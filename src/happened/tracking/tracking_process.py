@@ -6,7 +6,7 @@ A protocol adds `relevant`, `on_send` and `on_receive`, and `save` and `load` fo
 from typing import Any
 
 from ..core.lanes import Lanes
-from . import checks, snapshots
+from . import refusals, saved_state
 from .knowledge import Knowledge
 from .piggyback import Piggyback, decode
 
@@ -18,7 +18,7 @@ class TrackingProcess:
     """`name` is what snapshots call the protocol, `options` what they must have in common with it."""
 
     def __init__(self, name: str, me: int, n: int, geometry: Lanes, **options: Any) -> None:
-        checks.member(me, n)
+        refusals.member(me, n)
         self.me = me
         self.n = n
         self._name = name
@@ -36,10 +36,10 @@ class TrackingProcess:
         raise NotImplementedError
 
     def snapshot(self) -> bytes:
-        return snapshots.dump(self._name, self.me, self.n, **self._options, **self.save())
+        return saved_state.dump(self._name, self.me, self.n, **self._options, **self.save())
 
     def restore(self, data: bytes) -> None:
-        with snapshots.loading(data, self._name, self.me, self.n, **self._options) as state:
+        with saved_state.loading(data, self._name, self.me, self.n, **self._options) as state:
             self.load(state)
 
 
