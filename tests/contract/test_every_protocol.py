@@ -38,6 +38,16 @@ def test_a_protocol_keeps_the_contract(name, check, seed):
     check(protocols()[name], seed)
 
 
+@pytest.mark.slow
+@every_protocol
+def test_a_protocol_keeps_the_contract_with_other_dice_too(name, seed):
+    facts = protocols()[name]
+    for another in range(seed + 1, seed + 9):
+        for check in CHECKS:
+            if applies(check, facts) and check is not runs.check_explored:  # which throws no dice
+                check(facts, another)
+
+
 # The simulator hands no right to send over.
 @pytest.mark.parametrize("name", [name for name, facts in protocols().items() if not facts.serialized])
 def test_a_simulated_run_keeps_its_promise_as_judged_from_its_trace(name, tmp_path, seed):
@@ -114,13 +124,19 @@ class AnyInterleaving(RuleBasedStateMachine):
             self.system.drain(Dice(1))
 
 
-@pytest.mark.long
+@pytest.mark.parametrize(
+    ("examples", "steps"),
+    [pytest.param(60, 30, marks=pytest.mark.long), pytest.param(200, 50, marks=pytest.mark.slow)],
+)
 @every_protocol
-def test_any_interleaving_with_duplicates_restarts_joins_and_departures(name):
+def test_any_interleaving_with_duplicates_restarts_joins_and_departures(name, examples, steps):
     run_state_machine_as_test(
         type("AnyInterleavingOf", (AnyInterleaving,), {"name": name}),
         settings=settings(
-            max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
         ),
     )
 
