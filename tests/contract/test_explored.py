@@ -36,6 +36,7 @@ def takes_minutes(facts):
     return facts.order.is_total and not facts.relays
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name, facts in protocols().items() if not takes_minutes(facts)])
 def test_three_processes_and_three_messages(name):
     result = check_explored(protocols()[name], seed=None, messages=3)

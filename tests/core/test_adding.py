@@ -79,6 +79,7 @@ question arrives at bob
 """
 
 
+@pytest.mark.long
 def test_a_protocol_is_added_by_touching_five_files(copy):
     machine = source_of("toy").replace('name="toy"', 'name="whole-past"')
     machine = machine.replace(
@@ -150,6 +151,7 @@ def test_a_clock_is_a_cause_and_a_bad_one_is_quarantined(tmp_path):
 """
 
 
+@pytest.mark.long
 def test_a_reader_is_added_by_touching_four_files(copy):
     readers = "src/happened/trace/readers"
     copy.write(f"{readers}/seen.py", READER.lstrip())

@@ -37,6 +37,7 @@ def test_order_is_kept_over_two_messages_and_broken_from_three_on(path, overtake
     assert relay(5, path) is overtakes
 
 
+@pytest.mark.long
 def test_three_processes_and_three_messages_only_violate_along_a_chain_of_three():
     """With three processes it takes a message to oneself: the sender of x is also where x is overtaken."""
     result = explore("chain-two", 3, 3, order="causal")
@@ -47,6 +48,7 @@ def test_three_processes_and_three_messages_only_violate_along_a_chain_of_three(
     assert explore("chain-two", 3, 3, order="causal", self_addressed=False).violations == ()
 
 
+@pytest.mark.long
 def test_four_processes_violate_exactly_along_chains_of_three():
     result = explore("chain-two", 4, 3, order="causal", self_addressed=False)
     assert result.programs == 326

@@ -77,6 +77,7 @@ def test_the_printed_sequencer_needs_fifo_links():
     assert explore(PrintedSequencer, 3, 2, order="causal").counts()["safety"] > 0
 
 
+@pytest.mark.long
 def test_agreed_is_live_and_agreed_on_two_messages_whatever_the_names():
     result = explore("agreed", 3, 2, renamed=True)
     assert result.judged == ("safety", "agreement", "liveness", "error")
@@ -89,6 +90,7 @@ def test_agreed_does_not_keep_the_order_of_one_sender():
     assert explore("agreed", 3, 3, order="causal", fifo=True, stop_at_first=True).counts()["safety"] > 0
 
 
+@pytest.mark.long
 def test_causal_total_is_safe_live_and_agreed_on_two_messages_whatever_the_names():
     result = explore("causal-total", 3, 2, renamed=True)
     assert result.programs == 294 and result.states > 30_000 and result.violations == ()

@@ -20,6 +20,7 @@ def programs(name):
     return [tuple(zip(s, c, strict=True)) for s in product(*sends[0]) for c in product(*sends[1])]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_interleavings_of_arrivals_with_serialized_sends(name, dice):
     """The right to send is handed over; packets arrive in any order. All interleavings of some programs."""

@@ -37,6 +37,7 @@ EXPLORED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", EXPLORED)
 def test_every_program_is_in_order_end_to_end_in_every_interleaving(name):
     messages, programs, states = EXPLORED[name]
@@ -344,6 +345,7 @@ def growing_walk(dice, levels, changes, kind=ZonedKs):
     return walk.hops
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("levels", [1, 2])
 def test_walks_through_nested_zones_that_grow_are_in_order(levels, seed):
     """With two levels of gateways below the top, a message takes up to five hops."""
