@@ -141,7 +141,8 @@ class Verdict:
             return f"{self.order} order undecided: {self.examined}, none that could show it"
         if self.holds:
             return f"{self.order} order holds: {self.examined}, no violation"
-        found = "disagreements between processes" if self.order == "total" else "of them too early"
+        disagreements = f"disagreement{'' if self.violations == 1 else 's'} between processes"
+        found = disagreements if self.order == "total" else "of them too early"
         return f"{self.order} order VIOLATED: {self.examined}, {self.violations:,} {found}"
 
 

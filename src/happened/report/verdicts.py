@@ -45,7 +45,7 @@ def rows_were(count: int) -> str:
 def _total(violations: int) -> Verdict:
     """A broken total order is no fault: causal order leaves concurrent messages in any order."""
     if violations:
-        found = f"{violations:,} disagreements between processes"
+        found = f"{violations:,} disagreement{'' if violations == 1 else 's'} between processes"
         return Verdict(None, f"Total order is not kept: {found}; causal order allows that.")
     return Verdict(True, "One order of all messages fits what every process delivered.")
 
