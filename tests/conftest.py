@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("contract", "oracles")  # so that a failed check says what it saw
+
 settings.register_profile("fast", deadline=None, print_blob=True)
 settings.register_profile("long", deadline=None, print_blob=True, max_examples=2000, stateful_step_count=80)
 

@@ -149,7 +149,7 @@ def test_commands_return_exit_codes_by_name():
 
 
 def test_an_interrupt_is_said_in_one_line(monkeypatch, capsys, tmp_path):
-    def interrupted(path):
+    def interrupted(path, *rest):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("happened.trace.read", interrupted)

@@ -23,6 +23,7 @@ from happened.cli import jobs
 from happened.core.errors import CausalityError
 from happened.report.page import write_report
 from happened.spark.analyze import analyze
+from happened.spark.by_epoch.steps import check_answerable
 
 DOCS = Path(__file__).parents[2] / "docs"
 REACH = pa.schema([*EVENT, pa.field("destinations", pa.int64(), nullable=False)])
@@ -124,3 +125,12 @@ def test_the_documentation_lists_every_question_with_its_tables_and_totals():
     for name, schema in TABLES.items():
         (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` | computation"))
         assert all(column in line for column in schema.names), name
+
+
+def test_a_question_that_would_say_nothing_of_cut_computations_is_refused():
+    class WholeOnly(Reach):
+        fold = Question.fold
+
+    check_answerable(QUESTIONS.values())
+    with pytest.raises(CausalityError, match="'reach' has no answer for computations cut into epochs"):
+        check_answerable([WholeOnly()])

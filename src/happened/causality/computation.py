@@ -133,7 +133,10 @@ Trace: TypeAlias = pa.Table | Sequence[Computation]
 
 
 def encode(trace: Trace) -> Sequence[Computation]:
-    """The computations of a table, by name; TraceFormatError if happened-before has a cycle."""
+    """One Computation for each computation of a table, sorted by name; what is encoded stays as it is.
+
+    TraceFormatError if happened-before has a cycle.
+    """
     if not isinstance(trace, pa.Table):
         return trace
     if not trace.num_rows:
@@ -208,7 +211,7 @@ class _Columns:
         return processes, messages, self.chain_offsets[processes]
 
     def sizes(self) -> tuple[list[int], list[int]]:
-        """Processes and events of each computation."""
+        """For each computation, how many processes it has and, in a second list, how many events."""
         processes, _, events = self.starts()
         return np.diff(processes).tolist(), np.diff(events).tolist()
 

@@ -133,7 +133,7 @@ class Membership:
 
     @property
     def everybody_said_farewell(self) -> bool:
-        """Whether nothing more will come on any link, since we have left."""
+        """Whether every member that is present has confirmed that we left: nothing more will come from it."""
         return self._engine.farewells.issuperset(self._engine.present_links())
 
     def expel(self, name: str) -> None:

@@ -439,7 +439,8 @@ class Node:
         return members
 
     async def leave(self, timeout: float = 30.0) -> None:
-        """Leave the others for good: returns when all they sent us before they knew has arrived."""
+        """Leave for good. Returns once every other member has confirmed it, so that all they had sent us is
+        here; NodeError if that takes longer than `timeout` seconds."""
         self._life.check_running()
         self._commits.stamp()
         self._members.leave()

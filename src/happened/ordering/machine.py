@@ -69,7 +69,7 @@ class Held(NamedTuple):
 
 
 class Multicast(NamedTuple):
-    """What a `multicast` gives: the clock that names the new message, and the effects to perform."""
+    """What `multicast` returns: the clock that names the new message, and the effects to perform."""
 
     clock: int
     effects: list[Effect]

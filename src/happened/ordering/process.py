@@ -24,6 +24,8 @@ class Process:
     facts: ClassVar[Facts]
 
     def __init__(self, me: int, n: int) -> None:
+        if type(me) is not int or type(n) is not int:
+            raise LocalProtocolError(f"processes are numbered from 0 and not named, unlike {me!r} of {n!r}")
         if not 0 <= me < n:
             raise LocalProtocolError(f"process {me} is not among {n} processes numbered from 0")
         self.me = me
@@ -80,7 +82,10 @@ class Process:
 
     def destinations(self, to: Iterable[int], payload: bytes) -> int:
         """The set a multicast is for; it is not counted as an event yet."""
-        members = tuple(to)
+        try:
+            members = tuple(to)
+        except TypeError:
+            raise LocalProtocolError(f"destinations are a list, as in [{to!r}], not {to!r}") from None
         for member in members:
             if not 0 <= member < self.n or self.gone >> member & 1:
                 state = "has left" if 0 <= member < self.n else f"is not among {self.n} processes"

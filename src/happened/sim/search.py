@@ -289,7 +289,10 @@ class Search:
         return self._reached[state] or (state, None)
 
     def _narrate(self, state: State, action: Action | None, told: int | None) -> Iterator[str]:
-        """The events up to and including `action`, of whose deliveries only the first `told` are told."""
+        """The events on the way to `state` and then those of `action`, a line each.
+
+        Of the last step only the first `told` deliveries are told; None: all of them.
+        """
         steps = [] if action is None else [(state, action)]
         while (previous := self._reached[state]) is not None:
             steps.append(previous)

@@ -27,6 +27,7 @@ from ..core.errors import CausalityError, TraceFormatError
 from ..trace import locate
 from ..trace.atomic import whole_directory
 from .by_epoch.job import WHOLE_EVENTS, LargeComputation, Progress
+from .by_epoch.steps import check_answerable
 from .event_rows import fault, local_files, read_events
 from .storage import write_part, write_rows
 from .whole import Sizes, Whole, analyse_whole
@@ -102,6 +103,7 @@ def analyze_events(
     progress: Progress = lambda what: None,
 ) -> dict[str, Any]:
     wanted = asked(questions)
+    check_answerable(wanted)
     totals: Counter[str] = Counter()
     totals["quarantined"] += _quarantine(rows.where(fault(rows).isNotNull()), folder)
     events = rows.where(fault(rows).isNull())

@@ -64,7 +64,11 @@ def locate(path: str | os.PathLike[str]) -> Location:
         if is_json(path):
             return Location(path, ())
         if path.suffix != ".parquet":
-            raise TraceFormatError(f"not a kind of trace I know; give {ACCEPTED}", file=str(path))
+            raise TraceFormatError(
+                f"not a kind of trace I know; give {ACCEPTED}. If it is a log of another system, make a trace "
+                f"of it first: `happened import {path} --out DIR`",
+                file=str(path),
+            )
         return Location(path, (path,))
     if not path.is_dir():
         raise TraceFormatError(

@@ -81,7 +81,7 @@ def open_part(path: Path) -> pq.ParquetFile:
 
 
 def _unreadable(path: Path, error: Exception) -> TraceFormatError:
-    reason = f"not a readable Parquet file ({error}); remove it to read the other parts"
+    reason = f"not a readable Parquet file ({error}); write it again, or remove it if there are other parts"
     return TraceFormatError(reason, file=str(path))
 
 

@@ -165,7 +165,7 @@ class Fold:
 
 class Question:
     """Subclasses fill in the class variables and at least `whole`, and one of `stamped`, `fold` or a step of
-    the Spark room's own (spark.steps), so that computations cut into epochs are answered for too.
+    the Spark room's own (spark.by_epoch.steps), so that computations cut into epochs are answered for too.
 
     name       of the command
     help       what it answers, in a line

@@ -126,7 +126,10 @@ class Topological(HistoryProcess[Any]):
         return [*arrived, *self._pass_on(message.carried)]
 
     def _pass_on(self, carried: Carried, hop: int | None = None) -> list[Effect]:
-        """Send an application message to whoever is next on its way."""
+        """Send an application message to the neighbours next on its way, with copies to witnesses.
+
+        `hop` is the clock of this hop; None: the clock advances by one.
+        """
         following = self._onward(self.place.branches, carried)
         if not following:
             return []

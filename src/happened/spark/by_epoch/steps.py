@@ -6,7 +6,7 @@ registered by the question's name in STEPS, and runs after all of that. Most que
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ...causality.measures import measure_rows
+from ...causality.questions import Question
 from ...causality.questions.epochs import EPOCHS, skew_table
 from ...causality.questions.stamp import QUESTION as STAMP
 from ...causality.questions.verify_clocks import CLOCK_TOTALS
+from ...core.errors import CausalityError
 from ..storage import write_part, write_rows
 from .clock_faults import clock_faults
 from .edge_skew import backwards, corrected_times
@@ -124,6 +126,18 @@ def measure_traffic(of: Laid) -> Counter[str]:
         rows.append(measure_rows(layout.computation, measure, values, *ends))
     write_part(of.folder / "measures", of.part, pa.concat_tables(rows))
     return Counter()
+
+
+def check_answerable(questions: Iterable[Question]) -> None:
+    """Refuse a question that would say nothing of computations cut into epochs."""
+    for question in questions:
+        kind = type(question)
+        has_fold = kind.fold is not Question.fold
+        if not question.needs_stamps and not has_fold and question.name not in STEPS:
+            raise CausalityError(
+                f"the question {question.name!r} has no answer for computations cut into epochs: give it "
+                "`stamped` or `fold`, or a step in spark/by_epoch/steps.py"
+            )
 
 
 STEPS: dict[str, Step] = {

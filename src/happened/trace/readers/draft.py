@@ -62,7 +62,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """Something that was left out, where and why; if `imported`, its event is in the trace without it."""
+    """Something that was left out of the trace, with its place and the reason.
+
+    If `imported` is set, only a part of a record was left out (a cause, say), and its event is in the trace.
+    """
 
     file: str
     line: int | None
