@@ -65,8 +65,8 @@ def locate(path: str | os.PathLike[str]) -> Location:
             return Location(path, ())
         if path.suffix != ".parquet":
             raise TraceFormatError(
-                f"not a kind of trace I know; give {ACCEPTED}. If it is a log of another system, make a trace "
-                f"of it first: `happened import {path} --out DIR`",
+                f"not a kind of trace I know; give {ACCEPTED}. If it is a log of another system, make a "
+                f"trace of it first: `happened import {path} --out DIR`",
                 file=str(path),
             )
         return Location(path, (path,))
