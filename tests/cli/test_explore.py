@@ -6,13 +6,24 @@ import pytest
 
 from happened import ordering
 from happened.cli import main
+from happened.core.orders import Order
 from oracles.unordered import Unordered
 
 
 @pytest.fixture
-def unordered(monkeypatch):
-    facts = ordering.Facts("causal", frozenset({"multicast", "unicast"}), False, "no order at all", "nobody")
-    monkeypatch.setitem(ordering._MACHINES, "unordered", (facts, Unordered))
+def unordered():
+    class Named(Unordered):
+        facts = ordering.Facts(
+            name="unordered",
+            order=Order.CAUSAL,
+            casts=frozenset({"multicast", "unicast"}),
+            description="no order at all",
+            paper="nobody",
+        )
+
+    ordering.register(Named)
+    yield
+    ordering.unregister("unordered")
 
 
 def test_ks_holds(capsys):

@@ -6,6 +6,7 @@ import pytest
 
 from happened import ordering
 from happened.cli import main
+from happened.core.orders import Order
 from happened.sim.simulation import Simulation
 from oracles.unordered import Unordered
 
@@ -93,13 +94,17 @@ def test_help_shows_an_example_and_the_forms_of_every_text(capsys):
         assert piece in text
 
 
-def test_a_protocol_that_delivers_nothing_exits_with_1_and_says_what_is_missing(monkeypatch, capsys):
+def test_a_protocol_that_delivers_nothing_exits_with_1_and_says_what_is_missing(request, monkeypatch, capsys):
     class Deaf(Unordered):
+        facts = ordering.Facts(
+            name="deaf", order=Order.CAUSAL, description="delivers nothing", paper="nobody"
+        )
+
         def receive(self, message):
             return []
 
-    facts = ordering.Facts("causal", frozenset({"multicast"}), False, "delivers nothing", "nobody")
-    monkeypatch.setitem(ordering._MACHINES, "deaf", (facts, Deaf))
+    ordering.register(Deaf)
+    request.addfinalizer(lambda: ordering.unregister("deaf"))
     monkeypatch.setitem(
         Simulation.__init__.__kwdefaults__, "control_sizes", lambda messages: [0] * len(messages)
     )  # no wire format for it

@@ -110,15 +110,13 @@ class GroupVectors(HoldingProcess[GroupsMessage]):
         for members, past in zip(self._groups, message.pasts, strict=True):
             if any(not members >> s & 1 for s, _ in lanes(self.n).items(past)):
                 raise refusal(message, "names a message to a group by someone outside it")
+        if not all(vector.has_sent(message.pasts[group]) for group, vector in self._ours.items()):
+            raise refusal(message, "depends on a message we never sent")
         if message.group not in self._ours or not self._groups[message.group] >> message.sender & 1:
             raise refusal(message, f"is for group {message.group}, which is not ours and its sender's")
         if not self._ours[message.group].is_expected(message.sender, message.clock):
             raise refusal(message, "claims to be ours, and we never sent it to ourselves")
         return message
-
-    def told(self, message: GroupsMessage) -> int:
-        vector = lanes(self.n)
-        return max(vector.get(past, self.me) for past in message.pasts)
 
     def is_duplicate(self, message: GroupsMessage) -> bool:
         progress = self._ours[message.group].progress(message.sender)

@@ -51,6 +51,10 @@ class GroupVector:
         """Whether M(sender, clock) may still come: nobody else sends in our name."""
         return sender != self._me or clock in self._returning or clock <= self.progress(sender)
 
+    def has_sent(self, past: int) -> bool:
+        """Whether what `past` names of ourselves is a broadcast we have made, or came before one."""
+        return self._lanes.get(past, self._me) <= self._lanes.get(self.known, self._me)
+
     def lacks(self, past: int) -> Want | None:
         """The first (sender, clock) among `past` that we have not reached."""
         sender = self._lanes.beyond(past, self.reached)
@@ -99,12 +103,11 @@ class GroupProcess(HoldingProcess[M]):
         message = super().checked(message)
         if message.n != self.n:
             raise refusal(message, f"comes from a group of {message.n} and ours has {self.n}")
+        if not self._vector.has_sent(self.past(message)):
+            raise refusal(message, "depends on a message we never sent")
         if not self._vector.is_expected(message.sender, message.clock):
             raise refusal(message, "claims to be ours, and we never sent it to ourselves")
         return message
-
-    def told(self, message: M) -> int:
-        return lanes(self.n).get(self.past(message), self.me)
 
     def delivered(self, sender: int) -> int:
         return self._vector.progress(sender)
