@@ -35,7 +35,7 @@ test: $(STAMP) lint
 	$(PYTEST)
 
 test-slow: $(STAMP)
-	$(PYTEST) -m slow
+	HAPPENED_TESTS=thorough $(PYTEST) -m 'slow or sampled'
 
 demo: $(STAMP)
 	@$(BIN)/python scripts/demo.py

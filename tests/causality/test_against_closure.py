@@ -8,11 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causality.traces import table, wild
+from effort import samples
 from happened import causality
 from happened.causality.verdict import Disagreement
 from oracles.closure import by_computation
 
-TRACES = 400
+pytestmark = pytest.mark.sampled
+
+TRACES = samples(400)
 
 
 def traces(seed):

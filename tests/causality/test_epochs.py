@@ -8,6 +8,7 @@ from hypothesis import given, settings, target
 from hypothesis import strategies as st
 
 from causality import traces
+from effort import samples
 from happened.causality import encode
 from happened.causality.computation import SEND
 from happened.causality.epochs import Frontier, complete, stamp, stamp_epoch
@@ -19,6 +20,8 @@ from happened.causality.units import UnitState, count_units
 from happened.core.errors import TraceFormatError
 from oracles import epochs as cutting
 
+pytestmark = pytest.mark.sampled
+
 
 def computations(dice):
     try:
@@ -27,7 +30,7 @@ def computations(dice):
         return []
 
 
-@settings(max_examples=400)
+@settings(max_examples=samples(400))
 @given(st.randoms(use_true_random=False))
 def test_a_frontier_is_all_that_the_future_needs(dice):
     for c in computations(dice):
@@ -40,7 +43,7 @@ def test_a_frontier_is_all_that_the_future_needs(dice):
             assert np.array_equal(stamped.event_vectors(), whole[events])
 
 
-@settings(max_examples=400)
+@settings(max_examples=samples(400))
 @given(st.randoms(use_true_random=False))
 def test_summaries_made_apart_compose_to_the_exact_frontiers(dice):
     """Two passes and no iteration: nothing is stamped before the scan, and nothing in the scan is."""
@@ -60,7 +63,7 @@ def test_summaries_made_apart_compose_to_the_exact_frontiers(dice):
             frontier = complete(summary, frontier)
 
 
-@settings(max_examples=300)
+@settings(max_examples=samples(300))
 @given(st.randoms(use_true_random=False))
 def test_marks_fold_to_the_transitive_reduction_of_the_relevant_events(dice):
     for c in computations(dice):
@@ -107,7 +110,7 @@ def test_an_event_out_of_place_or_forgotten_is_refused():
             stamp_epoch(last, frontier)
 
 
-@settings(max_examples=300)
+@settings(max_examples=samples(300))
 @given(st.randoms(use_true_random=False))
 def test_units_fold_to_the_necessary_information_of_every_edge(dice):
     seen = 0

@@ -7,11 +7,14 @@ from random import Random
 import pytest
 
 from causality.traces import number, table, wild
+from effort import samples
 from happened import causality
 from happened.causality.judgement import Outcome, judge
 from oracles.closure import by_computation
 
-TRACES = 2000
+pytestmark = pytest.mark.sampled
+
+TRACES = samples(2000)
 
 
 def lost_causes(closure, order):

@@ -7,12 +7,15 @@ from random import Random
 import pytest
 
 from causality.traces import causal, number, table
+from effort import samples
 from happened import causality
 from happened.core.errors import TraceFormatError
 from oracles.closure import Closure
 
-SWAPS = 1000
-DROPS = 300
+pytestmark = pytest.mark.sampled
+
+SWAPS = samples(1000)
+DROPS = samples(300)
 SEED = 2
 
 

@@ -8,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causality.traces import number, table, wild
+from effort import samples
 from happened import causality
 from oracles.closure import by_computation
+
+pytestmark = pytest.mark.sampled
 
 
 def rows_with_relevance(seed):
@@ -38,14 +41,14 @@ def reduction(rows, names):
     return expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=samples(300))
 @given(st.integers(0, 2**32).map(rows_with_relevance))
 def test_the_reduction_of_the_relevant_events(rows):
     relevant = {(row["computation"], row["process"], row["seq"]) for row in rows if row["relevant"]}
     assert edges(causality.predecessors(table(rows))) == reduction(rows, relevant)
 
 
-@settings(max_examples=300)
+@settings(max_examples=samples(300))
 @given(st.integers(0, 2**32).map(rows_with_relevance))
 def test_the_reduction_of_all_events(rows):
     everything = {(row["computation"], row["process"], row["seq"]) for row in rows}

@@ -7,12 +7,15 @@ import networkx as nx
 import pytest
 
 from causality.traces import number, table, wild
+from effort import samples
 from happened import causality
 from happened.causality import total_order
 from happened.causality.verdict import Cycle, Disagreement
 from oracles.closure import by_computation
 
-TRACES = 2000
+pytestmark = pytest.mark.sampled
+
+TRACES = samples(2000)
 
 
 def send(message, *to):
@@ -108,7 +111,7 @@ def test_cycles_by_definition(make, seed):
         together = causality.check_order(computations, "total", limit=10**6)
         alone = [causality.check_order([c], "total") for c in computations]
         assert together.violations == sum(each.violations for each in alone), batch
-    assert make is wild or longer > 20
+    assert make is wild or longer > TRACES // 100
 
 
 def same(verdict, closure, trial):
