@@ -1,6 +1,6 @@
 """Has anything become slower than in another checkout? The same benchmarks in both, taking turns.
 
-    python bench/against.py OTHER [--rounds 3] [--only ordering,tracking,net,scale] [--json]
+    python bench/against.py OTHER [--rounds 3] [--only ordering,tracking,net,scale] [--quick] [--json]
 
 OTHER is a checkout with a .venv of its own: `git worktree add ../before COMMIT; make -C ../before install`.
 Each round runs a benchmark in the other checkout and then in this one. A line gives how much faster this one
@@ -33,8 +33,9 @@ BENCHMARKS = {
 }
 
 
-def measure(checkout: Path, benchmark: Benchmark) -> dict[str, float]:
-    command = [checkout / ".venv" / "bin" / "python", *benchmark.command]
+def measure(checkout: Path, benchmark: Benchmark, quick: bool) -> dict[str, float]:
+    shorter = ["--quick"] if quick and "--json" in benchmark.command else []
+    command = [checkout / ".venv" / "bin" / "python", *benchmark.command, *shorter]
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{checkout}: {' '.join(benchmark.command)} failed:\n{done.stderr[-2000:]}")
@@ -62,13 +63,15 @@ def main() -> None:
     parser.add_argument("other", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(BENCHMARKS))
+    parser.add_argument("--quick", action="store_true", help="short forms of those that have one")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     result = {}
     for which in arguments.only.split(","):
         benchmark = BENCHMARKS[which]
         rounds = [
-            (measure(arguments.other, benchmark), measure(HERE, benchmark)) for _ in range(arguments.rounds)
+            tuple(measure(checkout, benchmark, arguments.quick) for checkout in (arguments.other, HERE))
+            for _ in range(arguments.rounds)
         ]
         for name in rounds[0][0]:
             before, now = (statistics.median(each[side][name] for each in rounds) for side in (0, 1))
