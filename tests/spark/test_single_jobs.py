@@ -52,7 +52,13 @@ def test_every_question_has_a_command_and_every_table_a_question():
     assert sorted([*answered, "quarantine"]) == sorted(TABLES)
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize(
+    "question",
+    [
+        name if name in ("epochs", "order") else pytest.param(name, marks=pytest.mark.slow)
+        for name in QUESTIONS
+    ],
+)
 def test_one_question_has_its_tables_and_the_same_rows(spark, everything, tmp_path, question):
     folder, everything_said = everything
     said = analyze(spark, folder / "trace", tmp_path / "out", questions=[question], **CUT)
