@@ -15,7 +15,7 @@ clock of our newest event that a message depends on), `reached` (which lane a de
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ..core.effects import Deliver
@@ -98,6 +98,12 @@ class HoldingProcess(Process, Generic[M]):
     def _deliver(self, message: M) -> list[Effect]:
         """Deliver a message whose causes are here, then every held one that this releases."""
         effects = self.take(message)
+        for held in self.released():
+            effects += self.take(held)
+        return effects
+
+    def released(self) -> Iterator[M]:
+        """The held messages that were woken and lack nothing more; the others that were woken park again."""
         parking = self._parking
         for key in parking.woken():
             held = parking[key]
@@ -106,8 +112,7 @@ class HoldingProcess(Process, Generic[M]):
                 parking.park(key, want)
             else:
                 del parking[key]
-                effects += self.take(held)
-        return effects
+                yield held
 
     def take(self, message: M) -> list[Effect]:
         """Let the application have a message that lacks nothing."""

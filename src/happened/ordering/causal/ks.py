@@ -183,14 +183,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
             self.events += 1
             effects.append(new(Deliver, (message.sender, message.clock, message.payload)))
             if parking.reached(message.sender, message.clock):
-                for key in parking.woken():
-                    held = parking[key]
-                    want = self.lacks(held)
-                    if want is not None:
-                        parking.park(key, want)
-                    else:
-                        del parking[key]
-                        ready.append(held)
+                ready += self.released()
         return effects
 
     def _merge_delivered(self) -> None:
