@@ -32,8 +32,8 @@ class LaneProcess(HoldingProcess[M]):
         """Lanes: per sender the clock of its message that we must deliver first, 0 for none."""
 
     def receive(self, message: M) -> list[Effect]:
-        # What HoldingProcess does, without a call for each step: a fifth less for `ks` (bench/ordering.py). So
-        # no protocol on lanes may override `is_duplicate`, `lacks` or `take`: an arrival would not ask them.
+        # What HoldingProcess does, without a call for each step: a fifth less for `ks` (bench/ordering.py).
+        # So no protocol on lanes may override `is_duplicate`, `lacks` or `take`: no arrival asks them.
         message = self.checked(message)
         self.events += 1
         sender, clock = message.sender, message.clock
