@@ -11,8 +11,10 @@ import pytest
 from contract import runs
 from contract.checks import CHECKS, applies, name_of
 from contract.faults import FAULTY
+from contract.faulty_codecs import LOSSY, LostMessage
 from contract.toy import FACTS, WholePast
-from happened.core.errors import LocalProtocolError
+from happened import wire
+from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.ordering import protocols, register, unregister
 from happened.ordering.facts import WireFormat
 
@@ -65,3 +67,18 @@ def test_a_third_party_takes_a_free_name_and_a_number_that_is_not_ours():
             register(stranger)
     with pytest.raises(LocalProtocolError, match="'rst' was registered"):
         unregister("rst")
+
+
+def test_frames_of_a_forgotten_protocol_are_unknown_and_its_number_is_free():
+    """Codecs are kept once loaded; those of a protocol that is gone must not read the frames of the next."""
+    with registered(WholePast) as facts:
+        _, (effect, *_) = WholePast(0, 2).multicast([1], b"x")
+        frame = wire.encode(effect.message)
+        assert frame[1] == facts.wire.number and wire.decode(frame)[0] == effect.message
+    with pytest.raises(RemoteProtocolError, match=f"unknown protocol, number {facts.wire.number}"):
+        wire.decode(frame)
+    with pytest.raises(LocalProtocolError, match="no wire format"):
+        wire.encode(effect.message)
+    other = replace(FACTS, name="other", wire=WireFormat(facts.wire.number, LOSSY))
+    with registered(type("Other", (WholePast,), {"facts": other})):
+        assert type(wire.decode(frame)[0]) is LostMessage

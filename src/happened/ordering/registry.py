@@ -71,6 +71,7 @@ _OURS: tuple[type[Machine], ...] = (
 _UNNAMED = (labelled.FACTS, managed.FACTS, priorities.FACTS)
 
 _machines: dict[str, type[Machine]] = {machine.facts.name: machine for machine in _OURS}
+_listeners: list[Callable[[Facts], object]] = []
 
 
 def register(machine: type[Machine]) -> None:
@@ -93,7 +94,14 @@ def unregister(name: str) -> None:
     """Forget a protocol that was registered."""
     if name not in _machines or any(machine.facts.name == name for machine in _OURS):
         raise LocalProtocolError(f"no protocol called {name!r} was registered")
-    del _machines[name]
+    facts = _machines.pop(name).facts
+    for listener in _listeners:
+        listener(facts)
+
+
+def when_unregistered(listener: Callable[[Facts], object]) -> None:
+    """Call `listener` with the facts of each protocol that is forgotten; what it derived from them goes."""
+    _listeners.append(listener)
 
 
 def protocols() -> Mapping[str, Facts]:

@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..ordering import declared
+from ..ordering.facts import Facts
+from ..ordering.registry import when_unregistered
 from .primitives import Encoded, Reader, write_number
 
 __all__ = [
@@ -60,6 +62,16 @@ def codecs() -> dict[int, Codec]:
             _codecs[facts.wire.number] = codec
             _number_of.update(dict.fromkeys(codec.messages, facts.wire.number))
     return _codecs
+
+
+def _forget(facts: Facts) -> None:
+    """Its number may be another protocol's next, and frames that bear it are unknown until then."""
+    codec = _codecs.pop(facts.wire.number, None) if facts.wire is not None else None
+    for kind in codec.messages if codec is not None else ():
+        del _number_of[kind]
+
+
+when_unregistered(_forget)
 
 
 def _codec(number: int) -> Codec:
