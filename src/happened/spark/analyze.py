@@ -29,8 +29,9 @@ from ..trace.atomic import whole_directory
 from .by_epoch.job import WHOLE_EVENTS, LargeComputation, Progress
 from .by_epoch.steps import check_answerable
 from .event_rows import fault, local_files, read_events
+from .splits import splits_of
 from .storage import write_part, write_rows
-from .whole import Sizes, Whole, analyse_whole
+from .whole import Sizes, Whole, analyse_alone, analyse_whole
 
 COUNTED = ("events", "processes", "computations", "quarantined")
 ALWAYS = (*COUNTED, "complete")
@@ -59,20 +60,25 @@ def analyze(
     if timestamps not in TIMESTAMPS:
         raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {timestamps!r}")
     progress("reading")
-    rows = read_events(spark, trace)
-    known = locate(trace).is_complete if complete is None else complete
+    at = locate(trace)
+    wanted = asked(questions)
+    check_answerable(wanted)
     with whole_directory(out) as folder, _readable():
-        summary = analyze_events(
-            spark,
-            rows,
-            folder,
-            timestamps=timestamps,
-            questions=questions,
-            whole_events=whole_events,
-            epoch_events=epoch_events,
-            progress=progress,
-        )
-        summary["complete"] = known
+        alone = analyse_alone(spark, splits_of(at), Whole(folder, timestamps, wanted), whole_events)
+        if alone is not None:
+            summary = _finish(folder, alone, wanted)
+        else:
+            summary = analyze_events(
+                spark,
+                read_events(spark, trace),
+                folder,
+                timestamps=timestamps,
+                questions=wanted,
+                whole_events=whole_events,
+                epoch_events=epoch_events,
+                progress=progress,
+            )
+        summary["complete"] = at.is_complete if complete is None else complete
         (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
         finish(folder, summary)
     return summary

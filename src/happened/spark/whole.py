@@ -25,6 +25,7 @@ from ..causality.questions import Question
 from ..trace import SCHEMA
 from .pieces import Piece, pieces_of
 from .schemas import only_row
+from .splits import Split
 from .storage import write_part
 from .tasks import on_tasks
 
@@ -76,6 +77,37 @@ class Whole:
             return self.analyse(mine, f"whole-{number:06d}")
 
         return sum(map(Counter, on_tasks(spark, len(pieces), run)), Counter())
+
+
+def analyse_alone(
+    spark: SparkSession, splits: Sequence[Split], whole: Whole, most_events: int
+) -> Counter[str] | None:
+    """Analyse a trace that fits a task, in one; None if it does not."""
+    if not splits:
+        return Counter()
+    (split, *more) = splits
+    if more or (split.rows or 0) > most_events:
+        return None
+
+    def run(_: int) -> Counter[str] | None:
+        events, quarantined = split.read()
+        if events.num_rows > most_events or _is_wide(events):
+            return None
+        if quarantined.num_rows:
+            write_part(whole.out / "quarantine", "rows", quarantined)
+        return whole.analyse(events, "alone") + Counter(quarantined=quarantined.num_rows)
+
+    (totals,) = on_tasks(spark, 1, run)
+    return None if totals is None else Counter(totals)
+
+
+def _is_wide(events: pa.Table) -> bool:
+    """Whether a computation has too many processes for a task; at most as many act as there are events."""
+    if events.num_rows**2 <= MOST_CELLS:
+        return False
+    sizes = events.group_by("computation").aggregate([("process", "count"), ("process", "count_distinct")])
+    cells = pc.multiply(sizes["process_count"], sizes["process_count_distinct"])
+    return bool(pc.max(cells).as_py() > MOST_CELLS)
 
 
 class Sizes:

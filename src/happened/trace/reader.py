@@ -55,17 +55,23 @@ def count(path: str | os.PathLike[str]) -> int:
 
 
 def read_part(
-    path: Path, groups: Sequence[int] | None = None, given: Mapping[str, str | None] | None = None
+    path: Path,
+    groups: Sequence[int] | None = None,
+    given: Mapping[str, str | None] | None = None,
+    columns: Sequence[str] = SCHEMA.names,
 ) -> pa.Table:
     """One Parquet part, or some row groups of it, by SCHEMA; not validated.
 
-    given   values of columns that the names of its directories hold
+    given    values of columns that the names of its directories hold
+    columns  to read; the others are null
     """
     given = given or {}
     file = open_part(path)
     check_columns(path, file, frozenset(given))
     try:
-        table = file.read() if groups is None else file.read_row_groups(groups)
+        wanted = [name for name in columns if name in file.schema_arrow.names]
+        every = range(file.metadata.num_row_groups)
+        table = file.read_row_groups([*every] if groups is None else groups, columns=wanted)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
     return pa.table([_column(table, field, path, given) for field in SCHEMA], schema=SCHEMA)

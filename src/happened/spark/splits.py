@@ -1,0 +1,158 @@
+"""A trace in splits: what one task reads by itself, so that rows need not cross the JVM.
+
+A split is some row groups of a Parquet file, several small files together, or a stretch of a file of JSON
+lines. Reading one tells the rows that are events from those that are not.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..causality.questions import QUARANTINE
+from ..core.errors import TraceFormatError
+from ..trace.column_types import check_columns
+from ..trace.jsonl import event_from_json, lines_of
+from ..trace.location import Location
+from ..trace.reader import open_part, read_part
+from ..trace.schema import SCHEMA
+from ..trace.validation import faults
+
+ROWS_AT_ONCE = 500_000
+BYTES_AT_ONCE = 64 << 20
+"""Of JSON lines, about as many events."""
+
+FOOTERS_AT_ONCE = 16
+
+TELLING = ("computation", "process", "seq", "kind", "message", "to")
+"""Columns that tell an event from another row."""
+
+UNCHECKED = pa.schema([field.with_nullable(True) for field in SCHEMA])
+DEFAULTS = {"computation": "", "relevant": False}
+
+
+class Rows(NamedTuple):
+    """What a split holds: events, and what is none, as rows of QUARANTINE."""
+
+    events: pa.Table
+    quarantined: pa.Table
+
+
+class Groups(NamedTuple):
+    """Some row groups of a Parquet file; `given` are the columns that the names of its directories hold."""
+
+    path: Path
+    groups: Sequence[int]
+    given: dict[str, str | None]
+
+    def read(self, columns: Sequence[str]) -> Rows:
+        return sort_out(read_part(self.path, self.groups, self.given, [*{*columns, *TELLING}]))
+
+
+class Lines(NamedTuple):
+    """The JSON lines that begin at the bytes start:stop of a file; all of them if `stop` is None."""
+
+    path: Path
+    start: int = 0
+    stop: int | None = None
+
+    def read(self, columns: Sequence[str]) -> Rows:
+        """All columns, whatever is asked for."""
+        events, bad = [], []
+        for line in self._lines():
+            try:
+                events.append(event_from_json(line, str(self.path), 0, needs=()))
+            except TraceFormatError as error:
+                about = f"field {error.field!r}: {error.reason}"
+                shown = f"is not JSON: {line[:80].decode(errors='replace')}"
+                bad.append({"computation": "", "reason": f"?#: {shown if error.field is None else about}"})
+        rows = sort_out(pa.Table.from_pylist(events, schema=UNCHECKED))
+        unread = pa.Table.from_pylist(bad, schema=QUARANTINE)
+        return Rows(rows.events, pa.concat_tables([rows.quarantined, unread]))
+
+    def _lines(self) -> Iterator[bytes]:
+        lines = lines_of(self.path) if self.stop is None else self._stretch(self.stop)
+        return (line for line in lines if line.strip())
+
+    def _stretch(self, stop: int) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            if self.start:
+                file.seek(self.start - 1)
+                file.readline()  # what is left of a line that began before
+            while file.tell() < stop and (line := file.readline()):
+                yield line
+
+
+def sort_out(table: pa.Table) -> Rows:
+    """Tell the rows that can be events from those that cannot, which are given with their reasons."""
+    reason = faults(table)
+    if reason.null_count == len(reason):
+        return Rows(table, QUARANTINE.empty_table())
+    bad = pc.is_valid(reason)
+    named = pc.binary_join_element_wise(
+        pc.fill_null(table["process"], "?"), pc.fill_null(table["seq"].cast(pa.string()), ""), "#"
+    )
+    told = pc.binary_join_element_wise(named, reason, ": ")
+    rows = pa.table([table["computation"], told], schema=QUARANTINE).filter(bad)
+    return Rows(table.filter(pc.invert(bad)), rows)
+
+
+@dataclass(frozen=True)
+class Split:
+    pieces: tuple[Groups | Lines, ...]
+    rows: int | None
+    """How many; None where only reading tells."""
+
+    def read(self, columns: Sequence[str] = SCHEMA.names) -> Rows:
+        """Read the columns given, and those that tell events from other rows; the others are null."""
+        read = [piece.read(columns) for piece in self.pieces]
+        return Rows(*(pa.concat_tables(tables) for tables in zip(*read, strict=True)))
+
+
+def splits_of(at: Location, *, rows: int = ROWS_AT_ONCE, size: int = BYTES_AT_ONCE) -> list[Split]:
+    """Splits of about so many rows of Parquet, or bytes of JSON lines."""
+    if at.is_json:
+        return _stretches(at.root, size)
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
+        found = pool.map(partial(_groups, at), at.parts)
+        return [*_together((piece for pieces in found for piece in pieces), rows)]
+
+
+def _stretches(path: Path, size: int) -> list[Split]:
+    total = path.stat().st_size
+    if path.suffix == ".gz" or total <= size:
+        return [Split((Lines(path),), None)]
+    return [Split((Lines(path, at, min(at + size, total)),), None) for at in range(0, total, size)]
+
+
+def _groups(at: Location, part: Path) -> list[tuple[Groups, int]]:
+    """Each row group of a part, and how many rows it has."""
+    file, given = open_part(part), at.partition(part)
+    check_columns(part, file, frozenset(given))
+    metadata = file.metadata
+    return [
+        (Groups(part, [group], given), metadata.row_group(group).num_rows)
+        for group in range(metadata.num_row_groups)
+    ]
+
+
+def _together(pieces: Iterable[tuple[Groups, int]], most: int) -> Iterator[Split]:
+    """Consecutive row groups, of one file or several, up to so many rows."""
+    held: list[Groups] = []
+    rows = 0
+    for piece, count in pieces:
+        if rows and rows + count > most:
+            yield Split(tuple(held), rows)
+            held, rows = [], 0
+        if held and held[-1].path == piece.path:
+            held[-1] = held[-1]._replace(groups=[*held[-1].groups, *piece.groups])
+        else:
+            held.append(piece)
+        rows += count
+    if held:
+        yield Split(tuple(held), rows)
