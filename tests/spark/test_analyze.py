@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from functools import partial
 from itertools import pairwise
 
@@ -17,9 +18,9 @@ from happened.ordering import create
 from happened.sim.network import Network
 from happened.sim.recorder import Recorder
 from happened.sim.simulation import Simulation
+from happened.spark import one_pass
 from happened.spark.analyze import analyze
-from happened.spark.by_epoch import epoch_layout
-from happened.spark.by_epoch.matching import match_in_files
+from happened.spark.by_epoch import named_violations
 from happened.trace import SCHEMA, TraceWriter, read
 
 
@@ -89,18 +90,27 @@ def same(trace, out, summary):
 
 def test_thousands_of_random_computations_at_once(spark, tmp_path, seed):
     table = write(wild_rows(seed, 2000, computation="c", skew=50), tmp_path / "trace")
-    summary = analyze(spark, tmp_path / "trace", tmp_path / "out")
+    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", split_rows=1)
     expected = same(table, tmp_path / "out", summary)
     assert expected.totals["causal_violations"] > 100
     assert expected.totals["lost"] > 100
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
 
 
-@pytest.mark.parametrize("epoch_events, skew", [(40, 0), (40, 300), (5000, 20)], ids=str)
-def test_one_computation_cut_into_epochs(spark, tmp_path, seed, epoch_events, skew):
+@pytest.mark.parametrize(
+    "epoch_events, skew, split_rows", [(40, 0, 1), (40, 300, 1), (5000, 20, 1000), (40, 300, 1000)], ids=str
+)
+def test_one_computation_cut_into_epochs(spark, tmp_path, seed, epoch_events, skew, split_rows):
     """Losses, strays, duplicates, causes, silent processes; clocks many epochs apart, or no times at all."""
     table = write(wild_rows(seed, 12, prefix="w", skew=skew), tmp_path / "trace")
-    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", whole_events=1, epoch_events=epoch_events)
+    summary = analyze(
+        spark,
+        tmp_path / "trace",
+        tmp_path / "out",
+        whole_events=1,
+        epoch_events=epoch_events,
+        split_rows=split_rows,
+    )
     same(table, tmp_path / "out", summary)
     epochs = set(pq.read_table(tmp_path / "out" / "stamps")["epoch"].to_pylist())
     assert len(epochs) > (2 if epoch_events == 40 else 0)
@@ -224,15 +234,32 @@ def test_an_empty_trace_is_a_summary_of_nothing(spark, tmp_path):
     assert all(pq.read_table(tmp_path / "out" / name).num_rows == 0 for name in TABLES)
 
 
-def test_a_trace_written_as_it_happened_is_matched_in_its_files(spark, tmp_path, seed, monkeypatch):
-    """No shuffle join: every delivery finds its send in its own file or among the messages between files."""
-    found = []
+def test_large_small_and_scattered_computations_at_once(spark, tmp_path, seed):
+    """Several large ones go through every phase together, and leave the others to their own."""
+    rows = wild_rows(seed, 60, computation="c", skew=50)
+    for name in ("x", "y"):
+        rows += [row | {"computation": name} for row in wild_rows(f"{seed}{name}", 6, prefix="w", skew=30)]
+    random.Random(seed).shuffle(rows)
+    table = write(rows, tmp_path / "trace")
+    sizes = sorted(Counter(row["computation"] for row in rows).values())
+    summary = analyze(
+        spark,
+        tmp_path / "trace",
+        tmp_path / "out",
+        whole_events=sizes[-8],  # some of the others are large as well
+        epoch_events=30,
+        split_rows=1,
+    )
+    same(table, tmp_path / "out", summary)
 
-    def spied(*arguments):
-        found.append(match_in_files(*arguments))
-        return found[-1]
 
-    monkeypatch.setattr(epoch_layout, "match_in_files", spied)
+def test_a_trace_written_as_it_happened_is_matched_in_its_splits(spark, tmp_path, seed, monkeypatch):
+    """Every delivery finds its send in its own split or among the messages between splits: no second pass."""
+
+    def refuse(*_):
+        raise AssertionError("a second pass over the rows")
+
+    monkeypatch.setattr(one_pass, "_Again", refuse)
     with TraceWriter(tmp_path / "trace", batch_rows=400) as writer:
         simulation = Simulation(
             partial(create, "ks"),
@@ -243,8 +270,27 @@ def test_a_trace_written_as_it_happened_is_matched_in_its_files(spark, tmp_path,
             recorder=Recorder(writer),
         )
         assert simulation.run() == []
-    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", whole_events=1, epoch_events=300)
+    summary = analyze(
+        spark, tmp_path / "trace", tmp_path / "out", whole_events=1, epoch_events=300, split_rows=1
+    )
     same(read(tmp_path / "trace"), tmp_path / "out", summary)
     assert len(list((tmp_path / "trace").glob("*.parquet"))) > 2
-    assert found[0] is not None
-    assert found[0]["messages"] == 200
+    assert summary["messages"] == 200
+
+
+def test_names_are_looked_up_in_batches(spark, tmp_path, monkeypatch):
+    """A trace of nothing but violations, in epochs of 20 events, with names for 25 violations at once."""
+    monkeypatch.setattr(named_violations, "MOST_NAMED_AT_ONCE", 25)
+    messages = [f"m{number}" for number in range(60)]
+    chains = {
+        "p": [send(message, "q") for message in messages],
+        "q": [deliver(message) for message in reversed(messages)],
+    }
+    table = write(traces.number(chains), tmp_path / "trace")
+    summary = analyze(
+        spark, tmp_path / "trace", tmp_path / "out", questions=["order"], whole_events=1, epoch_events=20
+    )
+    assert summary["causal_violations"] == 59
+    expected = analyse(table, questions=["order"]).table("violations")
+    found = pq.read_table(tmp_path / "out" / "violations")
+    assert traces.rows_of(found, "violations") == traces.rows_of(expected, "violations")

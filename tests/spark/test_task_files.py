@@ -7,11 +7,12 @@ import pyarrow.parquet as pq
 from causality import traces
 from happened import trace
 from happened.causality.analysis import EVERYTHING, TABLES, analyse
-from happened.spark.event_rows import read_events
 from happened.spark.log_import import run as import_on_spark
-from happened.spark.pieces import pieces_of
-from happened.spark.storage import write_part
-from happened.spark.whole import MOST_CELLS, Sizes, Whole
+from happened.spark.one_pass import pass_over
+from happened.spark.splits import splits_of
+from happened.spark.survey import MOST_CELLS, survey
+from happened.spark.whole import Whole
+from happened.trace import locate
 from happened.trace.atomic import whole_directory
 from spark.test_analyze import wild_rows, write
 
@@ -21,22 +22,19 @@ def answers(out):
 
 
 def test_a_task_that_runs_twice_leaves_one_set_of_rows(spark, tmp_path, seed):
-    """As Spark does after a lost executor, or with speculation: in pieces of files, and after a shuffle."""
+    """As Spark does after a lost executor, or with speculation: in splits, and after a shuffle."""
     table = write(wild_rows(seed, 9, computation="c", skew=50), tmp_path / "trace")
     pq.write_table(table, tmp_path / "one.parquet")
-    pieces = pieces_of([str(tmp_path / "one.parquet")])
-    others = tmp_path / "others"
-    write_part(others, "none", table.select(["computation"]).slice(0, 0))
-    events = read_events(spark, tmp_path / "trace")
     expected = analyse(table)
-    for way, run in {
-        "in_place": lambda whole: whole.in_place(spark, pieces, others),
-        "shuffled": lambda whole: whole.shuffled(events, 2),
-    }.items():
+    for way, path in {"in place": tmp_path / "one.parquet", "across": tmp_path / "trace"}.items():
         whole = Whole(tmp_path / way, "full", EVERYTHING)
-        first = run(whole)
+        splits = splits_of(locate(path), rows=1)
+        found = survey(spark, splits, tmp_path / way / ".work", tmp_path / way / "quarantine", 1000)
+        assert (found.large, found.crossing_events > 0) == ([], way == "across")
+        first, _ = pass_over(spark, splits, found, whole, lambda i: tmp_path / str(i), 1)
         once = answers(whole.out)
-        assert run(whole) == first == expected.totals, way
+        again, _ = pass_over(spark, splits, found, whole, lambda i: tmp_path / str(i), 1)
+        assert again == first == expected.totals, way
         assert answers(whole.out) == once, way
         assert once["stamps"] == traces.rows_of(expected.table("stamps"), "stamps")
 
@@ -75,16 +73,13 @@ def test_a_computation_too_wide_for_a_task_is_large(spark, tmp_path):
         chains = {f"p{p}": [{"kind": "internal"}] * (events // processes) for p in range(processes)}
         rows += traces.number(chains, name)
     write(rows, tmp_path / "trace")
-    events = read_events(spark, tmp_path / "trace")
-    files = sorted(map(str, (tmp_path / "trace").glob("*.parquet")))
-    for way, given in {"files": files, "rows": []}.items():
-        sizes = Sizes(spark, events, given, tmp_path / way, 200_000)
-        assert sizes.large == {"wide": count}, way
-        crossing = {row["computation"] for row in sizes.crossing().collect()}
-        elsewhere = {*pq.read_table(sizes.not_in_place())["computation"].to_pylist()}
-        assert elsewhere == crossing | {"wide"}, way
-        assert "wide" not in crossing, way
-        sizes.close()
-    sizes = Sizes(spark, events, files, tmp_path / "low", count - 1)
-    assert sizes.large == {"wide": count, "narrow": count}
-    sizes.close()
+    splits = splits_of(locate(tmp_path / "trace"), rows=1)
+    found = survey(spark, splits, tmp_path / "store", tmp_path / "quarantine", 200_000)
+    assert [(large.name, large.events) for large in found.large] == [("wide", count)]
+    elsewhere = pq.read_table(found.elsewhere).to_pylist()
+    assert {row["computation"] for row in elsewhere if row["large"]} == {"wide"}
+    assert found.crossing_events == sum(
+        count if row["computation"] == "narrow" else count - 50 for row in elsewhere if not row["large"]
+    )
+    low = survey(spark, splits, tmp_path / "low", tmp_path / "quarantine", count - 1)
+    assert [large.name for large in low.large] == ["narrow", "wide"]

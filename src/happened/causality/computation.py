@@ -31,6 +31,7 @@ from .linearization import (
     first_deliveries,
     linearize,
 )
+from .names import codes_of, encode_names, flatten
 
 SEND, RECEIVE, DELIVER, INTERNAL = range(len(KINDS))
 
@@ -169,10 +170,10 @@ class _Columns:
     """
 
     def __init__(self, table: pa.Table) -> None:
-        to, addressed = _flatten(table["to"])
-        causes, caused = _flatten(table["causes"])
-        (computation,), self.computation_names = _codes(table["computation"])
-        (of_row, of_to, of_cause), self.process_names = _codes(
+        to, addressed = flatten(table["to"])
+        causes, caused = flatten(table["causes"])
+        (computation,), self.computation_names = codes_of(table["computation"])
+        (of_row, of_to, of_cause), self.process_names = codes_of(
             table["process"], to, pc.struct_field(causes, "process")
         )
         owner = np.concatenate([computation, computation[addressed], computation[caused]])
@@ -192,7 +193,7 @@ class _Columns:
         self.relevant = table["relevant"].to_numpy()[self.row]
         self.kind = pc.index_in(table["kind"], value_set=pa.array(KINDS)).to_numpy().astype(np.int8)[self.row]
 
-        messages, self.names = _encode_names(table["message"])
+        messages, self.names = encode_names(table["message"])
         per_computation = len(self.names) + 1
         # Key 0 is "no message"; the keys proper start at 1 and are kept without that shift.
         keys = np.where(messages >= 0, computation * per_computation + messages + 1, 0)[self.row]
@@ -352,29 +353,3 @@ def _dense(keys: Ints, bound: int) -> tuple[Ints, Ints]:
 
 def _offsets(counts: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def _flatten(lists: pa.ChunkedArray) -> tuple[pa.Array, Ints]:
-    """The members of all lists, and the row each belongs to."""
-    rows = pc.list_parent_indices(lists).to_numpy().astype(np.int64)
-    members = pc.list_flatten(lists)
-    return members.combine_chunks(), rows
-
-
-def _encode_names(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
-    """Codes into the distinct names, in order of first appearance; -1 for null."""
-    encoded = column.dictionary_encode().unify_dictionaries()
-    codes = [pc.fill_null(chunk.indices, -1).to_numpy() for chunk in encoded.chunks]
-    return np.concatenate(codes).astype(np.int64), encoded.chunk(0).dictionary
-
-
-def _codes(*columns: pa.Array | pa.ChunkedArray) -> tuple[list[Ints], list[str]]:
-    """Several columns as codes into one sorted list of names: no answer depends on the order of the rows."""
-    chunks = [column.chunks if isinstance(column, pa.ChunkedArray) else [column] for column in columns]
-    codes, names = _encode_names(pa.chunked_array([chunk for of in chunks for chunk in of], type=pa.string()))
-    ends = np.cumsum([len(column) for column in columns])[:-1]
-    known = names.to_pylist()
-    order = sorted(range(len(known)), key=known.__getitem__)
-    rank = np.empty(len(known), np.int64)
-    rank[order] = np.arange(len(known))
-    return np.split(rank[codes], ends), [known[i] for i in order]

@@ -8,30 +8,30 @@ The output directory appears when everything in it is there.
 """
 
 import json
-import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from ..causality.questions import QUARANTINE, Question, asked
 from ..causality.questions.stamp import TIMESTAMPS
-from ..core.errors import CausalityError, TraceFormatError
+from ..core.errors import CausalityError
 from ..trace import locate
 from ..trace.atomic import whole_directory
-from .by_epoch.job import WHOLE_EVENTS, LargeComputation, Progress
+from .by_epoch.epoch_layout import EPOCH_EVENTS
+from .by_epoch.job import Progress, analyse_large
 from .by_epoch.steps import check_answerable
-from .event_rows import fault, local_files, read_events
-from .splits import splits_of
-from .storage import write_part, write_rows
-from .whole import Sizes, Whole, analyse_alone, analyse_whole
+from .one_pass import MOST_SAMPLES, pass_over
+from .splits import ROWS_AT_ONCE, Split, splits_of
+from .storage import write_part
+from .survey import survey
+from .whole import Whole, analyse_alone
+
+WHOLE_EVENTS = 200_000
+"""A computation with more events is cut into epochs."""
 
 COUNTED = ("events", "processes", "computations", "quarantined")
 ALWAYS = (*COUNTED, "complete")
@@ -48,6 +48,7 @@ def analyze(
     complete: bool | None = None,
     whole_events: int = WHOLE_EVENTS,
     epoch_events: int | None = None,
+    split_rows: int = ROWS_AT_ONCE,
     progress: Progress = lambda what: None,
     finish: Callable[[Path, dict[str, Any]], object] = lambda folder, summary: None,
 ) -> dict[str, Any]:
@@ -61,45 +62,27 @@ def analyze(
         raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {timestamps!r}")
     progress("reading")
     at = locate(trace)
-    wanted = asked(questions)
-    check_answerable(wanted)
-    with whole_directory(out) as folder, _readable():
-        alone = analyse_alone(spark, splits_of(at), Whole(folder, timestamps, wanted), whole_events)
-        if alone is not None:
-            summary = _finish(folder, alone, wanted)
-        else:
-            summary = analyze_events(
-                spark,
-                read_events(spark, trace),
-                folder,
-                timestamps=timestamps,
-                questions=wanted,
-                whole_events=whole_events,
-                epoch_events=epoch_events,
-                progress=progress,
-            )
+    splits = splits_of(at, rows=split_rows)
+    with whole_directory(out) as folder:
+        summary = analyze_splits(
+            spark,
+            splits,
+            folder,
+            timestamps=timestamps,
+            questions=questions,
+            whole_events=whole_events,
+            epoch_events=epoch_events,
+            progress=progress,
+        )
         summary["complete"] = at.is_complete if complete is None else complete
         (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
         finish(folder, summary)
     return summary
 
 
-@contextmanager
-def _readable() -> Iterator[None]:
-    """Turn Spark's error about a damaged file into one that names it: damage shows only in a task."""
-    try:
-        yield
-    except Py4JJavaError as error:
-        found = re.search(r"FAILED_READ_FILE.*?file:(?://)?(\S+?)\.?\s", str(error.java_exception))
-        if found is None:
-            raise
-        reason = "cannot be read to its end; make it again, or remove it to analyse the other parts"
-        raise TraceFormatError(reason, file=unquote(found[1])) from error
-
-
-def analyze_events(
+def analyze_splits(
     spark: SparkSession,
-    rows: DataFrame,
+    splits: Sequence[Split],
     folder: Path,
     *,
     timestamps: str = "full",
@@ -108,33 +91,27 @@ def analyze_events(
     epoch_events: int | None = None,
     progress: Progress = lambda what: None,
 ) -> dict[str, Any]:
+    """Answer questions about the rows that splits hold, in a directory that is there; the summary."""
     wanted = asked(questions)
     check_answerable(wanted)
-    totals: Counter[str] = Counter()
-    totals["quarantined"] += _quarantine(rows.where(fault(rows).isNotNull()), folder)
-    events = rows.where(fault(rows).isNull())
-    # Tasks may read the trace's own files only if every row of them is an event.
-    files = [] if totals["quarantined"] else local_files(rows)
-    progress("computations that fit a task")
-    sizes = Sizes(spark, events, files, folder / ".work" / "sizes", whole_events)
-    totals += analyse_whole(events, sizes, Whole(folder, timestamps, wanted))
-    sizes.close()
-    for number, (name, size) in enumerate(sorted(sizes.large.items())):
-        progress(f"computation {name!r} of {size:,} events")
-        job = LargeComputation(
-            events.where(F.col("computation") == name),
-            name,
-            size,
-            folder,
-            f"large-{number:04d}",
-            wanted,
-            timestamps,
-            epoch_events,
-            progress,
-            files,
+    whole = Whole(folder, timestamps, wanted)
+    totals = analyse_alone(spark, splits, whole, whole_events)
+    if totals is None:
+        work = folder / ".work"
+        progress("looking at what there is")
+        found = survey(spark, splits, work, folder / "quarantine", whole_events)
+        progress("computations that fit a task")
+        events = sum(large.events for large in found.large)
+        sample_every = max(1, min(events // MOST_SAMPLES, (epoch_events or EPOCH_EVENTS) // 64))
+        totals, large = pass_over(
+            spark, splits, found, whole, lambda i: work / f"large-{i:04d}", sample_every
         )
-        totals += job.run()
-    shutil.rmtree(folder / ".work", ignore_errors=True)
+        totals["quarantined"] += found.quarantined
+        if large:
+            totals += analyse_large(
+                spark, found.large, large, splits, folder, wanted, timestamps, epoch_events, progress
+            )
+        shutil.rmtree(work, ignore_errors=True)
     return _finish(folder, totals, wanted)
 
 
@@ -149,17 +126,3 @@ def _finish(folder: Path, totals: Counter[str], questions: Sequence[Question]) -
         if not (folder / name).exists():
             write_part(folder / name, "empty", schema.empty_table())
     return summary
-
-
-def _quarantine(rows: DataFrame, folder: Path) -> int:
-    """Write rows that are no events to the table `quarantine` with their reasons; returns how many."""
-    named = rows.select(
-        F.coalesce("computation", F.lit("")).alias("computation"),
-        F.concat_ws(
-            "", F.coalesce("process", F.lit("?")), F.lit("#"), F.col("seq"), F.lit(": "), fault(rows)
-        ).alias("reason"),
-    )
-    count = named.count()
-    if count:
-        write_rows(named, folder / "quarantine", "rows", folder / ".work" / "rows")
-    return count

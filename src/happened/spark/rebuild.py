@@ -17,10 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..core.errors import TraceFormatError
+from ..trace import locate
 from ..trace.atomic import whole_directory
-from .analyze import analyze_events
-from .by_epoch.job import WHOLE_EVENTS, Progress
+from .analyze import WHOLE_EVENTS, analyze_splits
+from .by_epoch.job import Progress
 from .schemas import TRACE
+from .splits import splits_of
 
 EVENT = ["computation", "process", "seq"]
 
@@ -45,12 +47,12 @@ def rebuild(
     with whole_directory(out) as folder:
         trace = folder / ".work" / "trace"
         as_events(stored).write.parquet(str(trace))
-        made = spark.read.schema(TRACE).parquet(str(trace))
         answers = folder / ".work" / "answers"
         answers.mkdir()
-        summary = analyze_events(
+        splits = splits_of(locate(trace))
+        summary = analyze_splits(
             spark,
-            made,
+            splits,
             answers,
             questions=["stamp"],
             whole_events=whole_events,
@@ -58,7 +60,7 @@ def rebuild(
             progress=progress,
         )
         (answers / "quarantine").rename(folder / "quarantine")
-        if made.count() == stored.count():
+        if sum(split.rows or 0 for split in splits) == stored.count():
             (answers / "stamps").rename(folder / "stamps")
         else:
             all_stamps = spark.read.parquet(str(answers / "stamps"))

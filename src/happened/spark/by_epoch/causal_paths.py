@@ -8,7 +8,9 @@ As causality.witness.causal_path: the earliest event of a process that knows of 
 from elsewhere. Its epoch is found among the frontiers, the event itself within the epoch.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -16,23 +18,28 @@ from pyspark.sql import SparkSession
 from ...causality.epochs import Frontier, Stamped, stamp_epoch
 from ..tasks import on_tasks
 from .consistent_cuts import epoch_of
-from .epoch_layout import Layout
-from .stamping import load_frontier
+from .epoch_layout import Layout, load_frontier
+
+PATHS_PER_TASK = 10
+MOST_TASKS = 16
 
 Step = tuple[int, int]
 """A process and a seq."""
 
 
-def causal_paths(spark: SparkSession, layout: Layout, ends: list[tuple[Step, Step]]) -> list[list[Step]]:
-    """Find a causal path for each pair (first, last); the first must have happened before the last."""
-    tasks = min(len(ends), 2 * spark.sparkContext.defaultParallelism)
+def causal_paths(spark: SparkSession, wanted: Sequence[tuple[Layout, tuple[int, ...]]]) -> list[list[Step]]:
+    """A causal path for each, from a process and seq to another that happened after, in some layout."""
+    tasks = min(-(-len(wanted) // PATHS_PER_TASK), MOST_TASKS)
 
     def walk(number: int) -> list[list[Step]]:
-        walker = Walker(layout)
-        return [walker.path(*pair) for pair in ends[number::tasks]]
+        found, walkers = [], dict[Path, Walker]()
+        for layout, (p, seq, q, last) in wanted[number::tasks]:
+            walker = walkers.setdefault(layout.store, Walker(layout))
+            found.append(walker.path((p, seq), (q, last)))
+        return found
 
     found = on_tasks(spark, tasks, walk)
-    return [[tuple(step) for step in found[i % tasks][i // tasks]] for i in range(len(ends))]
+    return [found[i % tasks][i // tasks] for i in range(len(wanted))]
 
 
 class Walker:

@@ -4,30 +4,47 @@ A cut is a number of events per process; cuts[k] is where epoch k ends. They are
 time, or failing times the fraction of each process's events, reaches a value; and then made consistent:
 an event that would precede its cause moves, with all that follows it on its process, to a later epoch,
 until no edge leads backwards. Each round looks at every edge once, in parallel; what reaches the driver is
-a table of processes x epochs. A message that goes backwards over few epochs is mended in few rounds.
+a table of processes x epochs. A message that goes backwards over few epochs is mended in few rounds. Every
+round but the last moves at least one cut back by an event, so it ends; a cycle ends too, with both its events
+in one epoch.
 """
-
-from collections.abc import Callable
 
 import numpy as np
 
 from ...causality.linearization import Ints
 
 
-def propose(fine_first: Ints, fine_count: Ints, counts: Ints, epochs: int) -> Ints:
-    """Cuts of about equal size, from the events of each process in each of many fine slots of time.
+def by_share(counts: Ints, epochs: int) -> Ints:
+    """Cuts after the same fraction of each process's events."""
+    shares = [counts * k // epochs for k in range(1, epochs)]
+    return _distinct(np.array([*shares, counts], np.int64))
 
-    fine_first[p, f]   the smallest seq of p in slot f (or a large number), fine_count[f] the events in it
-    counts[p]          how many events p has
+
+def by_time(process: Ints, seq: Ints, time: Ints, counts: Ints, epochs: int) -> Ints:
+    """Cuts of about equal size at the same times everywhere, from a sample of the events with their times.
+
+    Between two events of the sample, events are taken to be evenly spaced; a clock that goes back, to stand.
     """
-    after = np.minimum.accumulate(fine_first[:, ::-1], axis=1)[:, ::-1]  # smallest seq from slot f on
-    filled = np.cumsum(fine_count)
-    wanted = filled[-1] * np.arange(1, epochs) / epochs
-    ends = np.searchsorted(filled, wanted) + 1  # first slot beyond each cut
-    padded = np.concatenate([after, np.full((len(counts), 1), np.iinfo(np.int64).max)], axis=1)
-    cuts = np.minimum(padded[:, np.minimum(ends, after.shape[1])].T - 1, counts)
-    cuts = np.unique(np.concatenate([cuts, counts[None]]), axis=0)
-    return cuts[np.argsort(cuts.sum(axis=1), kind="stable")]
+    order = np.lexsort((seq, process))
+    process, seq, time = process[order], seq[order], time[order]
+    at = np.searchsorted(process, np.arange(len(counts) + 1))
+    ends = np.quantile(time, np.arange(1, epochs) / epochs) if time.size else np.empty(0)
+    cuts = np.zeros((len(ends) + 1, len(counts)), np.int64)
+    cuts[-1] = counts
+    for p in np.flatnonzero(np.diff(at)):
+        of = slice(at[p], at[p + 1])
+        shown = np.maximum.accumulate(time[of]).astype(float)
+        # Of events at one time the last counts: none of them comes after the cut.
+        last = np.append(np.diff(shown) != 0, True)
+        before = np.interp(ends, shown[last], seq[of][last], left=0)
+        cuts[:-1, p] = np.minimum(np.maximum.accumulate(before.astype(np.int64)), counts[p])
+    return _distinct(cuts)
+
+
+def _distinct(cuts: Ints) -> Ints:
+    cuts = np.unique(cuts, axis=0)
+    ordered: Ints = cuts[np.argsort(cuts.sum(axis=1), kind="stable")]
+    return ordered
 
 
 def epoch_of(cuts: Ints, process: Ints, seq: Ints) -> Ints:
@@ -59,19 +76,8 @@ def backward(cuts: Ints, source: Ints, source_seq: Ints, target: Ints, target_se
     return bound
 
 
-def make_consistent(cuts: Ints, look: Callable[[Ints], list[Ints]]) -> tuple[Ints, int]:
-    """The largest consistent cuts within these, and how many rounds it took.
-
-    `look` gives the bounds that each share of the edges puts on the cuts. Every round but the last moves
-    at least one cut back by an event, so it ends; a cycle ends too, with both its events in one epoch.
-    """
-    rounds = 0
-    while True:
-        rounds += 1
-        bound = np.minimum.reduce([cuts, *look(cuts)])
-        if np.array_equal(bound, cuts):
-            break
-        cuts = bound
-    kept = np.unique(cuts, axis=0)
-    kept = kept[np.argsort(kept.sum(axis=1), kind="stable")]
-    return kept[kept.sum(axis=1) > 0], rounds
+def settled(cuts: Ints) -> Ints:
+    """Consistent cuts without those that end an empty epoch."""
+    kept: Ints = _distinct(cuts)
+    held: Ints = kept[kept.sum(axis=1) > 0]
+    return held

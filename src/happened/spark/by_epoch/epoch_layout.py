@@ -1,43 +1,38 @@
-"""A computation too large for one task, laid out by epoch: what each epoch's task will need, as arrays.
+"""Large computations laid out by epoch: what each epoch's task will need, as arrays.
 
-In    the events of one computation, in any order
-Out   store/epoch-K/share-*.npz: the edges into epoch K; the events before its end that are causes beyond
-      it (`kept`); the slots that are in flight at some time in it; and which of its events are relevant.
+In    the files of edges that one pass over the rows left (see matching), and what that pass told of each
+      computation
+Out   store/epoch-K.npz: the edges into epoch K; the events before its end that are causes beyond it (`kept`);
+      the slots that are in flight at some time in it; which of its events are relevant; times and logged
+      clocks, if there are any. store/summary-K.npz: epoch K stamped from names alone (see causality.epochs).
       store/lost-*.npz: the slots that were never delivered, which no epoch can forget.
       The events themselves need not be written: with the cuts, epoch K has those numbered
       cuts[K-1] + 1 … cuts[K] of each process.
-Cost  one shuffle join (see edges), then scans of the edges by tasks that read and write files themselves
+Cost  three scans of the edges by tasks, and one shuffle of them, as bytes; all computations in each together
 
-Everything the driver holds has size processes x epochs.
+Everything the driver holds has size processes x epochs, or pairs of processes.
 """
 
 import math
-from collections.abc import Sequence
+import pickle
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
-from ...causality.epochs import Epoch
+from ...causality.epochs import Epoch, Frontier, event_keys, split_keys
+from ...causality.epochs import stamp as stamp_with
 from ...causality.linearization import Ints
 from ...causality.questions import EpochView
-from ...core.errors import TraceFormatError
-from ..schemas import only_row
+from ...causality.skew import tightest
 from ..storage import read_arrays, write_arrays
-from ..tasks import on_tasks
-from .consistent_cuts import backward, epoch_of, make_consistent, propose
-from .edge_skew import Clocks, estimate, with_skew
-from .edges import cause_edges, deliveries, fates, handover, message_edges
-from .matching import match_in_files
-
-FINE_SLOTS = 400_000
-"""Processes x fine slots of time that reach the driver to place the cuts."""
-
+from ..tasks import Emitted, Fault, exchange, on_tasks
+from .consistent_cuts import backward, by_share, by_time, epoch_of, settled
+from .edge_files import EdgeFile
+from .edge_skew import Clocks, estimate, merge_tightest
 
 MOST_UNEVEN = 4
 """If an epoch cut by time is so many times larger than asked for, cuts by seq are tried."""
@@ -45,8 +40,68 @@ MOST_UNEVEN = 4
 MOST_NAMED = 1000
 """Causes that are no events; more are only counted."""
 
-SHARES = {"edges": 5, "kept": 2, "slots": 4, "addressed": 3, "relevant": 2}
-"""What an epoch is given, and the columns of each."""
+CELLS_PER_EPOCH = 20_000_000
+"""Events x processes of an epoch: 80 MB of vectors in a task."""
+
+EPOCH_EVENTS = 200_000
+
+SHARES = {
+    "edges": 5, "kept": 2, "entering": 2, "slots": 4, "addressed": 3, "relevant": 2, "times": 3,
+    "logged": 3, "clocks": 4,
+}  # fmt: skip
+"""What an epoch is given, and the columns of each.
+
+times    process, seq, time
+logged   process, seq of events with a logged clock, and whether it names a process there is not
+clocks   process, seq, and an entry of its logged clock: another process, a count
+"""
+
+
+class Samples(NamedTuple):
+    """Some events of each process, with their times, from which cuts are proposed."""
+
+    process: Ints
+    seq: Ints
+    time: Ints
+
+
+@dataclass
+class Found:
+    """A large computation after the pass over the rows.
+
+    files    of edges
+    earliest of its times; None if it has none
+    """
+
+    number: int
+    name: str
+    events: int
+    store: Path
+    names: tuple[str, ...] = ()
+    counts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    totals: dict[str, int] = field(default_factory=dict)
+    files: list[Path] = field(default_factory=list)
+    earliest: int | None = None
+    untimed: int = 0
+    relevant: int = 0
+    logged: int = 0
+    casts: bool = False
+    samples: Samples = field(default_factory=lambda: Samples(*(np.empty(0, np.int64),) * 3))
+
+    def open(self, path: Path) -> EdgeFile:
+        return EdgeFile(path, self.names, self.counts)
+
+
+class Pair(NamedTuple):
+    """What passed from one process to another: corrected latencies are None where nothing has a time."""
+
+    source: int
+    target: int
+    messages: int
+    latency_min: int | None
+    latency_mean: float | None
+    before: int
+    after: int
 
 
 @dataclass(frozen=True)
@@ -59,25 +114,32 @@ class Layout:
     cuts: Ints  # epochs x processes
     clocks: Clocks | None  # of a computation that has times
     totals: dict[str, int]
-    pairs: list[Row]
+    pairs: list[Pair]
     all_relevant: bool
+    logged: int
+    casts: bool  # whether any message has several destinations
     quarantined: list[str] = field(default_factory=list)  # causes that are not in the trace, by name
 
     @property
     def epochs(self) -> int:
         return len(self.cuts)
 
+    @property
+    def counts(self) -> Ints:
+        """How many events each process has."""
+        counts: Ints = self.cuts[-1] if len(self.cuts) else np.zeros(len(self.names), np.int64)
+        return counts
+
     def starts(self, epoch: int) -> Ints:
         """The last seq of each process before this epoch."""
         return self.cuts[epoch - 1] if epoch else np.zeros(len(self.names), np.int64)
 
     def share(self, epoch: int) -> dict[str, Ints]:
-        """Read what all tasks laid out for an epoch, as one array for each of SHARES."""
-        shares = [read_arrays(path) for path in sorted(_folder(self.store, epoch).glob("share-*.npz"))]
-        return {
-            name: np.concatenate([np.empty((0, width), np.int64), *(s[name] for s in shares if name in s)])
-            for name, width in SHARES.items()
-        }
+        """What was laid out for an epoch, an array for each of SHARES."""
+        return read_arrays(self.path("epoch", epoch))
+
+    def path(self, what: str, epoch: int) -> Path:
+        return self.store / f"{what}-{epoch:06d}.npz"
 
     def lost(self) -> Ints:
         """(sender, seq, destination) of every slot that was never delivered."""
@@ -97,9 +159,9 @@ class Layout:
         edges = edges[order]
         return Epoch(n, process, seq, offsets.astype(np.int64), edges[:, 0], edges[:, 1], self.names), edges
 
-    def view(self, k: int, timestamps: str) -> EpochView:
-        """Epoch k as questions see it."""
-        share = self.share(k)
+    def view(self, k: int, timestamps: str, share: dict[str, Ints] | None = None) -> EpochView:
+        """Epoch k as questions see it; `share` is its share, if it has been read already."""
+        share = self.share(k) if share is None else share
         epoch, edges = self.epoch(k, share["edges"])
         kept = share["kept"]
         return EpochView(
@@ -117,276 +179,283 @@ class Layout:
         )
 
 
-def _folder(store: Path, epoch: int) -> Path:
-    return store / f"epoch-{epoch:06d}"
-
-
 def lay_out(
-    spark: SparkSession,
-    events: DataFrame,
-    computation: str,
-    store: Path,
-    *,
-    per_epoch: int,
-    files: Sequence[str] = (),
-) -> Layout:
-    """Lay out one computation in the directory `store`, in epochs of about `per_epoch` events.
+    spark: SparkSession, found: Sequence[Found], *, epoch_events: int | None = None
+) -> list[Layout | Fault]:
+    """Lay out every computation in its directory, in epochs of about so many events each.
 
-    files   the Parquet files that hold exactly these events; their messages are matched where they lie. None:
-            the events come from elsewhere, and are joined
+    What turns out to be no computation is a Fault in its place.
     """
-    chains = _chains(events, computation)
-    names = tuple(sorted(chains))
-    counts = np.array([chains[name] for name in names], np.int64)
-    index = spark.createDataFrame(list(zip(names, range(len(names)), strict=True)), "process string, p int")
-    _one_send_each(events)
-    kind = handover(events)
-    totals = match_in_files(spark, files, computation, names, kind, store) if files else None
-    if totals is None:
-        totals = _join(events, index, kind, store)
-    quarantined, absent = _quarantine_causes(events, index, counts)
-    earliest = only_row(events.agg(F.min("time")))[0]
-    edges = spark.read.parquet(str(store / "edges")).where("target_seq is not null")
-    clocks = estimate(edges, len(names), earliest) if earliest is not None else None
-    offsets = clocks.skew.offsets if clocks is not None else None
-    pairs = _pairs(edges, clocks)
-    totals["receives_before_sends"] = sum(row["before"] for row in pairs)
-    totals["receives_before_sends_corrected"] = sum(row["after"] for row in pairs)
-    epochs = math.ceil(counts.sum() / per_epoch)
-    shares = sorted(str(path) for path in (store / "edges").glob("*.parquet"))
-
-    def cut(ahead: Ints | None) -> tuple[Ints, int]:
-        proposed = _propose(events, index, names, counts, ahead, epochs)
-        return make_consistent(proposed, lambda cuts: _look(spark, shares, cuts, counts))
-
-    cuts, rounds = cut(offsets)
-    if offsets is not None and _largest(cuts) > MOST_UNEVEN * per_epoch:
-        # One time far from all others (a clock that showed 1970) leaves all others in one slot.
-        by_seq, more = cut(None)
-        cuts, rounds = min(cuts, by_seq, key=_largest), rounds + more
-    totals |= {"events": int(counts.sum()), "processes": len(names), "rounds": rounds, "quarantined": absent}
-    relevant = _relevant(events, index, store)
-    _scatter(spark, shares, relevant, cuts, counts, store)
-    return Layout(
-        store,
-        computation,
-        names,
-        cuts,
-        clocks,
-        totals,
-        pairs,
-        not relevant,
-        quarantined,
-    )
+    jobs = [(of, path) for of in found for path in of.files]
+    prepared = _prepare(spark, found, jobs, epoch_events)
+    _make_consistent(spark, found, jobs, prepared)
+    layouts = [_layout(of, plan) for of, plan in zip(found, prepared, strict=True)]
+    faults = _scatter(spark, found, jobs, layouts)
+    return [faults.get(number, layout) for number, layout in enumerate(layouts)]
 
 
-def _join(events: DataFrame, index: DataFrame, kind: str, store: Path) -> dict[str, int]:
-    """The edges by a shuffle join, whatever the order of the rows and the faults of the trace."""
-    met = deliveries(events, index, kind).persist()
-    totals = only_row(fates(met, events.where(F.col("kind") == "send"))).asDict()
-    edges = message_edges(met).union(cause_edges(events, index))
-    edges.write.mode("overwrite").parquet(str(store / "edges"))
-    met.unpersist()
-    return totals
+@dataclass
+class _Plan:
+    """What is known of a computation before its epochs are."""
+
+    clocks: Clocks | None
+    proposals: list[Ints]  # of cuts, the best first
+    per_epoch: int
+    absent: list[str]
+    absent_count: int
+    cuts: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    rounds: int = 0
+    pairs: list[Pair] = field(default_factory=list)
 
 
-def _chains(events: DataFrame, computation: str) -> dict[str, int]:
-    """How many events each process has; destinations that never act have none."""
-    bucket, bit = F.bitmap_bucket_number("seq"), F.bitmap_bit_position("seq")
-    chains = (
-        events.groupBy("process", bucket.alias("bucket"))
-        .agg(
-            F.count(F.lit(1)).alias("events"),
-            F.max("seq").alias("last"),
-            F.bitmap_count(F.bitmap_construct_agg(bit)).alias("distinct"),
-        )
-        .groupBy("process")
-        .agg(
-            F.sum("events").alias("events"), F.max("last").alias("last"), F.sum("distinct").alias("distinct")
-        )
-    )
-    lengths = {}
-    for row in chains.collect():
-        if not row["events"] == row["last"] == row["distinct"]:
-            what = "two events share one seq" if row["events"] > row["distinct"] else "seq has a gap"
-            raise TraceFormatError(
-                f"{what}: process {row['process']!r} of computation {computation!r} has {row['events']} "
-                f"events, {row['distinct']} different seqs, the last {row['last']}; number the events of "
-                "each process 1, 2, … (two processes under one name look like this too)",
-                field="seq",
-            )
-        lengths[row["process"]] = row["events"]
-    silent = events.select(F.explode("to").alias("process")).distinct()
-    return {row["process"]: 0 for row in silent.collect()} | lengths
+def _prepare(
+    spark: SparkSession, found: Sequence[Found], jobs: list[tuple[Found, Path]], epoch_events: int | None
+) -> list[_Plan]:
+    """First scan of the edges: how far clocks disagree, and causes that are not there."""
+
+    def look(number: int) -> tuple[Any, ...]:
+        of, path = jobs[number]
+        file = of.open(path)
+        source, target, since, gap = file.timed(of.earliest or 0)
+        return tightest(source, target, gap), int(since.max(initial=0)), *file.absent_causes(MOST_NAMED)
+
+    looked = on_tasks(spark, len(jobs), look)
+    plans = []
+    for of in found:
+        mine = [result for (each, _), result in zip(jobs, looked, strict=True) if each is of]
+        clocks = None
+        if of.earliest is not None:
+            least = merge_tightest([result[0] for result in mine])
+            last = max((result[1] for result in mine), default=0)
+            clocks = estimate(_scan(spark, of), least, len(of.names), of.earliest, last)
+        absent = [
+            f"{process}#{seq} names the cause {cause}#{cause_seq}, which is not in the trace"
+            for result in mine
+            for process, seq, cause, cause_seq in result[2]
+        ]
+        per_epoch = epoch_events or max(1000, min(EPOCH_EVENTS, CELLS_PER_EPOCH // max(len(of.names), 1)))
+        proposals = _proposals(of, clocks, per_epoch)
+        count = sum(result[3] for result in mine)
+        plans.append(_Plan(clocks, proposals, per_epoch, absent[:MOST_NAMED], count))
+    return plans
 
 
-def _one_send_each(events: DataFrame) -> None:
-    """Names are compared only where their hashes meet: shuffling hashes is cheaper than shuffling names."""
-    sends = events.where(F.col("kind") == "send").withColumn("hash", F.xxhash64("message"))
-    met = sends.groupBy("hash").count().where("count > 1").select("hash")
-    twice = sends.join(met, "hash", "left_semi").groupBy("message").count().where("count > 1").head(1)
-    if twice:
-        raise TraceFormatError(
-            f"{twice[0]['message']!r} has been sent {twice[0]['count']} times; give each send its own name",
-            field="message",
-        )
+def _scan(spark: SparkSession, of: Found) -> Callable[[Callable[[EdgeFile], Any]], list[Any]]:
+    return lambda look: on_tasks(spark, len(of.files), lambda number: look(of.open(of.files[number])))
 
 
-def _quarantine_causes(events: DataFrame, index: DataFrame, counts: Ints) -> tuple[list[str], int]:
-    """Name and count the causes that are no events; no edge is made of them."""
-    lengths = events.sparkSession.createDataFrame(list(enumerate(map(int, counts))), "p int, length long")
-    known = F.broadcast(index.join(lengths, "p").withColumnRenamed("process", "cause_process"))
-    causes = events.where(F.col("causes").isNotNull()).select(
-        "process", "seq", F.explode("causes").alias("cause")
-    )
-    causes = causes.select(
-        "process", "seq", F.col("cause.process").alias("cause_process"), F.col("cause.seq").alias("cause_seq")
-    )
-    is_event = F.col("cause_seq").between(1, F.col("length"))
-    absent = causes.join(known, "cause_process", "left").where(~F.coalesce(is_event, F.lit(False)))
-    named = [
-        f"{row['process']}#{row['seq']} names the cause {row['cause_process']}#{row['cause_seq']}, "
-        "which is not in the trace"
-        for row in absent.limit(MOST_NAMED).collect()
-    ]
-    return named, len(named) if len(named) < MOST_NAMED else absent.count()
+def _proposals(of: Found, clocks: Clocks | None, per_epoch: int) -> list[Ints]:
+    """By corrected time, where every event has one; else by the share of each process."""
+    epochs = math.ceil(of.events / per_epoch)
+    proposals = [by_share(of.counts, epochs)]
+    if epochs > 1 and clocks is not None and not of.untimed:
+        corrected = of.samples.time - clocks.skew.offsets[of.samples.process]
+        timed = by_time(of.samples.process, of.samples.seq, corrected, of.counts, epochs)
+        # One time far from all others (a clock that showed 1970) leaves all others in one epoch.
+        proposals.insert(0 if largest(timed) <= MOST_UNEVEN * per_epoch else 1, timed)
+    return proposals
 
 
-def _pairs(edges: DataFrame, clocks: Clocks | None) -> list[Row]:
-    """Per pair of processes: messages delivered, corrected latency, and deliveries before their sends."""
-    if clocks is None:
-        told = edges.withColumn("corrected", F.lit(None).cast("long"))
-    else:
-        told = with_skew(edges.withColumn("since", F.col("sent") - clocks.origin), clocks.skew)
-    return (
-        told.groupBy("source", "target")
-        .agg(
-            F.count(F.when(F.col("slot"), 1)).alias("messages"),
-            F.min("corrected").alias("latency_min"),
-            F.avg("corrected").alias("latency_mean"),
-            F.count(F.when(F.col("gap") < 0, 1)).alias("before"),
-            F.count(F.when(F.col("corrected") < 0, 1)).alias("after"),
-        )
-        .collect()
-    )
-
-
-def _propose(
-    events: DataFrame,
-    index: DataFrame,
-    names: tuple[str, ...],
-    counts: Ints,
-    offsets: Ints | None,
-    epochs: int,
-) -> Ints:
-    """By corrected time, given offsets and a time for every event; else by the share of each process."""
-    if epochs <= 1 or not counts.sum():
-        return counts[None]
-    spark = events.sparkSession
-    ahead = np.zeros(len(names), np.int64) if offsets is None else offsets
-    numbers = [(i, int(counts[i]), int(ahead[i])) for i in range(len(names))]
-    chains = spark.createDataFrame(numbers, "p int, length long, ahead long")
-    of = (
-        events.select("process", "seq", "time")
-        .join(F.broadcast(index), "process")
-        .join(F.broadcast(chains), "p")
-    )
-    timed = offsets is not None and of.where(F.col("time").isNull()).isEmpty()
-    place = F.col("time") - F.col("ahead") if timed else F.col("seq") / F.col("length")
-    of = of.select("p", "seq", place.cast("double").alias("place"))
-    low, high = only_row(of.agg(F.min("place"), F.max("place")))
-    slots = max(2 * epochs, min(64 * epochs, FINE_SLOTS // max(len(names), 1)))
-    width = (high - low) / slots or 1.0
-    slot = F.least(F.floor((F.col("place") - low) / width), F.lit(slots - 1)).cast("int")
-    fine = of.groupBy("p", slot.alias("slot")).agg(
-        F.min("seq").alias("first"), F.count(F.lit(1)).alias("events")
-    )
-    first = np.full((len(names), slots), np.iinfo(np.int64).max, np.int64)
-    count = np.zeros(slots, np.int64)
-    for row in fine.collect():
-        first[row["p"], row["slot"]] = row["first"]
-        count[row["slot"]] += row["events"]
-    return propose(first, count, counts, epochs)
-
-
-def _largest(cuts: Ints) -> int:
+def largest(cuts: Ints) -> int:
     """Events of the largest epoch."""
     return int(np.diff(cuts.sum(axis=1), prepend=0).max(initial=0))
 
 
-class _Edges:
-    """One file of edges. A slot whose target_seq is 0 was addressed and never reached: it is no edge."""
+def _make_consistent(
+    spark: SparkSession, found: Sequence[Found], jobs: list[tuple[Found, Path]], plans: list[_Plan]
+) -> None:
+    """Second scan: what passed between pairs, and whether any edge leads backwards; again until none does."""
+    attempts: list[tuple[int, Ints]] = [(i, plan.proposals[0]) for i, plan in enumerate(plans)]
+    results: dict[int, list[Ints]] = {i: [] for i in range(len(plans))}
+    pairs_wanted = True
+    while attempts:
+        cuts = dict(attempts)
+        todo = [(of, path) for of, path in jobs if of.number in cuts]
 
-    def __init__(self, path: str, counts: Ints) -> None:
-        table = pq.read_table(path)
-        source, source_seq, target = (
-            table[name].to_numpy().astype(np.int64) for name in table.column_names[:3]
-        )
-        target_seq = pc.fill_null(table["target_seq"], 0).to_numpy()
-        slot = table["slot"].to_numpy()
-        real = (source_seq >= 1) & (source_seq <= counts[source])
-        whole = real & (target_seq > 0)
-        self.ends = tuple(column[whole] for column in (source, source_seq, target, target_seq))
-        self.slot = slot[whole]
-        self.addressed = tuple(column[real & slot] for column in (source, source_seq, target))
-        lost = real & slot & (target_seq == 0)
-        self.lost = np.column_stack([column[lost] for column in (source, source_seq, target)])
+        def look(
+            number: int, cuts: dict[int, Ints] = cuts, pairs: bool = pairs_wanted, todo: Any = todo
+        ) -> Any:
+            of, path = todo[number]
+            file = of.open(path)
+            bound = backward(cuts[of.number], *file.ends())
+            at = np.nonzero(bound != cuts[of.number])
+            told = _pair_sums(file, plans[of.number].clocks, len(of.names)) if pairs else None
+            return (*at, bound[at]), told
+
+        looked = on_tasks(spark, len(todo), look)
+        following: list[tuple[int, Ints]] = []
+        for i, proposed in attempts:
+            plan = plans[i]
+            mine = [result for (of, _), result in zip(todo, looked, strict=True) if of.number == i]
+            if pairs_wanted:
+                plan.pairs = _pairs([told for _, told in mine], len(found[i].names))
+            bound = proposed.copy()
+            for (k, p, seq), _ in mine:
+                np.minimum.at(bound, (k, p), seq)
+            plan.rounds += 1
+            if not np.array_equal(bound, proposed):
+                following.append((i, bound))
+                continue
+            results[i].append(settled(proposed))
+            uneven = largest(results[i][-1]) > MOST_UNEVEN * plan.per_epoch
+            if uneven and len(results[i]) < len(plan.proposals):
+                following.append((i, plan.proposals[len(results[i])]))
+        pairs_wanted = False
+        attempts = following
+    for i, plan in enumerate(plans):
+        plan.cuts = min(results[i], key=largest)
 
 
-def _look(spark: SparkSession, files: list[str], cuts: Ints, counts: Ints) -> list[Ints]:
-    def bounds(number: int) -> list[list[int]]:
-        bound = backward(cuts, *_Edges(files[number], counts).ends)
-        changed = np.argwhere(bound != cuts)
-        return [[int(k), int(p), int(bound[k, p])] for k, p in changed]
+def _pair_sums(file: EdgeFile, clocks: Clocks | None, n: int) -> tuple[Ints, ...]:
+    """Per pair of processes: its key, messages, timed edges, least and sum of corrected gaps, backwards."""
+    source, target, sent, gap, timed, slot = file.messages
+    keys, of = np.unique(source * n + target, return_inverse=True)
+    size = keys.size
+    messages = np.bincount(of, slot, size).astype(np.int64)
+    if clocks is None:
+        nothing = np.zeros(size, np.int64)
+        return keys, messages, nothing, nothing, nothing, nothing, nothing
+    of, source, target, gap = of[timed], source[timed], target[timed], gap[timed]
+    corrected = clocks.corrected(source, target, sent[timed] - clocks.origin, gap)
+    least = np.full(size, np.iinfo(np.int64).max)
+    np.minimum.at(least, of, corrected)
+    total = np.zeros(size, np.int64)
+    np.add.at(total, of, corrected)
+    counts = (np.bincount(of, weights, size).astype(np.int64) for weights in (None, gap < 0, corrected < 0))
+    count, before, after = counts
+    return keys, messages, count, least, total, before, after
 
-    result = []
-    for found in on_tasks(spark, len(files), bounds):
-        bound = cuts.copy()
-        for k, p, seq in found:
-            bound[k, p] = seq
-        result.append(bound)
-    return result
 
-
-def _relevant(events: DataFrame, index: DataFrame, store: Path) -> list[str]:
-    """Files with the (process, seq) of the relevant events; none means that all are."""
-    chosen = events.where("relevant").join(F.broadcast(index), "process").select("p", "seq")
-    if chosen.isEmpty():
+def _pairs(sums: list[tuple[Ints, ...]], n: int) -> list[Pair]:
+    if not sums:
         return []
-    chosen.write.parquet(str(store / "relevant"))
-    return sorted(str(path) for path in (store / "relevant").glob("*.parquet"))
+    every, *columns = (np.concatenate(column) for column in zip(*sums, strict=True))
+    keys, of = np.unique(every, return_inverse=True)
+    added = {}
+    for name, column in zip(("messages", "count", "least", "total", "before", "after"), columns, strict=True):
+        start = np.iinfo(np.int64).max if name == "least" else 0
+        added[name] = np.full(keys.size, start, np.int64)
+        (np.minimum if name == "least" else np.add).at(added[name], of, column)
+    return [
+        Pair(
+            int(key) // n,
+            int(key) % n,
+            int(added["messages"][i]),
+            int(added["least"][i]) if added["count"][i] else None,
+            float(added["total"][i] / added["count"][i]) if added["count"][i] else None,
+            int(added["before"][i]),
+            int(added["after"][i]),
+        )
+        for i, key in enumerate(keys)
+    ]
+
+
+def _layout(of: Found, plan: _Plan) -> Layout:
+    totals = of.totals | {
+        "events": int(of.counts.sum()),
+        "processes": len(of.names),
+        "rounds": plan.rounds,
+        "quarantined": plan.absent_count,
+        "receives_before_sends": sum(pair.before for pair in plan.pairs),
+        "receives_before_sends_corrected": sum(pair.after for pair in plan.pairs),
+    }
+    return Layout(
+        of.store,
+        of.name,
+        of.names,
+        plan.cuts,
+        plan.clocks,
+        totals,
+        plan.pairs,
+        not of.relevant,
+        of.logged,
+        of.casts,
+        plan.absent,
+    )
 
 
 def _scatter(
-    spark: SparkSession, files: list[str], relevant: list[str], cuts: Ints, counts: Ints, store: Path
-) -> None:
-    """Give every epoch its share of the edges, kept events, slots and relevant events."""
+    spark: SparkSession, found: Sequence[Found], jobs: list[tuple[Found, Path]], layouts: list[Layout]
+) -> dict[int, Fault]:
+    """Third scan: give every epoch its share, and summarise it; what is wrong with which computation."""
+    base = np.concatenate([[0], np.cumsum([layout.epochs for layout in layouts])]).astype(int)
+    first = {of.number: number for number, (of, _) in reversed([*enumerate(jobs)])}
 
-    def scatter(number: int) -> int:
-        if number >= len(files):
-            table = pq.read_table(relevant[number - len(files)])
-            process, seq = table["p"].to_numpy().astype(np.int64), table["seq"].to_numpy()
-            return _write_shares(store, number, {"relevant": (epoch_of(cuts, process, seq), process, seq)})
-        edges = _Edges(files[number], counts)
-        source, source_seq, target, target_seq = edges.ends
-        sent = epoch_of(cuts, source, source_seq)
-        given = epoch_of(cuts, target, target_seq)
-        crossing, at = _spans(sent, given)
-        flying, during = _spans(sent, given + 1, edges.slot)
-        if len(edges.lost):
-            write_arrays(store / f"lost-{number:05d}.npz", lost=edges.lost)
-        return _write_shares(
-            store,
-            number,
-            {
-                "edges": (given, *edges.ends, edges.slot.astype(np.int64)),
-                "kept": (at, source[crossing], source_seq[crossing]),
-                "slots": (during, *(column[flying] for column in edges.ends)),
-                "addressed": (epoch_of(cuts, *edges.addressed[:2]), *edges.addressed),
-            },
-        )
+    def emit(number: int) -> Emitted:
+        of, path = jobs[number]
+        layout = layouts[of.number]
+        shares = _shares(of.open(path), layout, number)
+        if first[of.number] == number:  # every epoch is settled, whether anything leads into it or not
+            shares = {k: shares.get(k, {}) for k in range(layout.epochs)}
+        return Emitted(None, [(int(base[of.number]) + k, pickle.dumps(share)) for k, share in shares.items()])
 
-    on_tasks(spark, len(files) + len(relevant), scatter)
+    def settle(bucket: int, blobs: list[bytes]) -> None:
+        number = int(np.searchsorted(base, bucket, side="right")) - 1
+        layout, k = layouts[number], bucket - int(base[number])
+        parts = [pickle.loads(blob) for blob in blobs]
+        share = {
+            name: np.concatenate([np.empty((0, width), np.int64), *(p[name] for p in parts if name in p)])
+            for name, width in SHARES.items()
+        }
+        write_arrays(layout.path("epoch", k), **share)
+        _save(layout.path("summary", k), _summarise(layout, k, share))
+
+    emitted, results = exchange(spark, len(jobs), emit, int(base[-1]), settle)
+    faults = {of.number: result for (of, _), result in zip(jobs, emitted, strict=True) if result is not None}
+    for bucket, result in results.items():
+        if isinstance(result, Fault):
+            faults.setdefault(int(np.searchsorted(base, bucket, side="right")) - 1, result)
+    return faults
+
+
+def _shares(file: EdgeFile, layout: Layout, number: int) -> dict[int, dict[str, Ints]]:
+    """What a file of edges has for each epoch."""
+    cuts = layout.cuts
+    ends, slot = file.ends(), file.slot
+    source, source_seq, target, target_seq = ends
+    sent = epoch_of(cuts, source, source_seq)
+    given = epoch_of(cuts, target, target_seq)
+    crossing, at = _spans(sent, given)
+    flying, during = _spans(sent, given + 1, slot)
+    lost, addressed = file.lost(), file.addressed()
+    if len(lost):
+        write_arrays(layout.store / f"lost-{number:06d}.npz", lost=lost)
+    kept = (source[crossing], source_seq[crossing])
+    columns: dict[str, tuple[Ints, ...]] = {
+        "edges": (given, *ends, slot.astype(np.int64)),
+        "kept": (at, *kept),
+        "entering": (at + 1, *kept),
+        "slots": (during, *(column[flying] for column in ends)),
+        "addressed": (epoch_of(cuts, *addressed[:2]), *addressed),
+    }
+    rows = file.rows()
+    if rows is not None:
+        process, seq = rows["process"], rows["seq"]
+        epoch = epoch_of(cuts, process, seq)
+        relevant, timed, logged = (np.flatnonzero(rows[name]) for name in ("relevant", "timed", "logged"))
+        columns["relevant"] = (epoch[relevant], process[relevant], seq[relevant])
+        columns["times"] = (epoch[timed], process[timed], seq[timed], rows["time"][timed])
+        columns |= _clock_columns(file, layout, logged, epoch, process, seq)
+    return _by_epoch(columns)
+
+
+def _clock_columns(
+    file: EdgeFile, layout: Layout, logged: Ints, epoch: Ints, process: Ints, seq: Ints
+) -> dict[str, tuple[Ints, ...]]:
+    entries = file.clocks()
+    if entries is None:
+        return {}
+    row, key, count = entries
+    index = {name: p for p, name in enumerate(layout.names)}
+    known = np.array([index.get(str(name), -1) for name in file.clock_names], np.int64)
+    of = known[key] if key.size else key
+    foreign = np.zeros(process.size, bool)
+    foreign[row[(of < 0) & (count > 0)]] = True
+    row, of, count = row[of >= 0], of[of >= 0], count[of >= 0]
+    return {
+        "logged": (epoch[logged], process[logged], seq[logged], foreign[logged].astype(np.int64)),
+        "clocks": (epoch[row], process[row], seq[row], of, count),
+    }
 
 
 def _spans(first: Ints, end: Ints, where: Any = None) -> tuple[Ints, Ints]:
@@ -399,7 +468,7 @@ def _spans(first: Ints, end: Ints, where: Any = None) -> tuple[Ints, Ints]:
     return edge, np.repeat(first - start, lengths) + np.arange(edge.size)
 
 
-def _write_shares(store: Path, number: int, columns: dict[str, tuple[Ints, ...]]) -> int:
+def _by_epoch(columns: dict[str, tuple[Ints, ...]]) -> dict[int, dict[str, Ints]]:
     shares: dict[int, dict[str, Ints]] = {}
     for name, (epoch, *values) in columns.items():
         if not epoch.size:
@@ -408,7 +477,42 @@ def _write_shares(store: Path, number: int, columns: dict[str, tuple[Ints, ...]]
         order = np.argsort(epoch, kind="stable")
         present, at = np.unique(epoch[order], return_index=True)
         for k, part in zip(present, np.split(rows[order], at[1:]), strict=True):
-            shares.setdefault(int(k), {})[name] = np.unique(part, axis=0) if name == "kept" else part
-    for k, share in shares.items():
-        write_arrays(_folder(store, k) / f"share-{number:05d}.npz", **share)
-    return len(shares)
+            once = name in ("kept", "entering")
+            shares.setdefault(int(k), {})[name] = np.unique(part, axis=0) if once else part
+    return shares
+
+
+def _summarise(layout: Layout, k: int, share: dict[str, Ints]) -> Frontier:
+    epoch, _ = layout.epoch(k, share["edges"])
+    kept = share["kept"]
+    _, summary = stamp_with(epoch, _names(layout, k, share["entering"]), kept[:, 0], kept[:, 1])
+    return summary
+
+
+def _names(layout: Layout, k: int, entering: Ints) -> Frontier:
+    """The frontier that enters epoch k, every event of it knowing only itself."""
+    last = layout.starts(k)
+    present = np.flatnonzero(last > 0)
+    lasts = event_keys(present, last[present])
+    keys = np.unique(np.concatenate([lasts, event_keys(entering[:, 0], entering[:, 1])]))
+    process, seq = split_keys(keys)
+    vectors = np.zeros((keys.size, len(last)), np.int32)
+    return Frontier(last, process, seq, vectors).names_only()
+
+
+def _save(path: Path, frontier: Frontier) -> None:
+    arrays: dict[str, Any] = {name: getattr(frontier, name) for name in ("last", "process", "seq", "vectors")}
+    write_arrays(path, **arrays)
+
+
+def save_frontier(layout: Layout, k: int, frontier: Frontier) -> None:
+    _save(layout.path("frontier", k), frontier)
+
+
+def load_frontier(layout: Layout, k: int) -> Frontier:
+    """The exact frontier that enters epoch k; there once it has been stamped."""
+    return Frontier(**read_arrays(layout.path("frontier", k)))
+
+
+def load_summary(layout: Layout, k: int) -> Frontier:
+    return Frontier(**read_arrays(layout.path("summary", k)))

@@ -1,94 +1,97 @@
-"""One computation that is cut into epochs, from its events to its part of every table.
+"""Large computations, from their files of edges to their parts of every table.
 
-In    its events, in any order; the questions
-Out   its parts of their tables, and of quarantine, under `folder`
-Cost  see epoch_layout, stamping, walks; what the layout keeps on disk meanwhile is removed at the end
+In    what the pass over the rows found of each; the questions
+Out   their parts of the questions' tables, and of quarantine, under `folder`
+Cost  see epoch_layout, stamping, walks; every phase is one job for all of them together
 
-If it turns out not to be a computation, it is quarantined with the reason and leaves no other part.
+What turns out not to be a computation is quarantined with the reason and leaves no part in any other table.
 """
 
-import math
-import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession
 
 from ...causality.questions import QUARANTINE, Question
-from ...core.errors import TraceFormatError
+from ..splits import Split
 from ..storage import write_part
-from .epoch_layout import lay_out
+from ..survey import Large
+from ..tasks import Fault
+from .epoch_layout import Found, Layout, lay_out
+from .named_violations import Laid, Output
 from .stamping import stamp
-from .steps import STEPS, Laid
+from .steps import STEPS
 from .walks import walk
-
-WHOLE_EVENTS = 200_000
-"""A computation with more events is cut into epochs."""
-
-CELLS_PER_EPOCH = 20_000_000
-"""Events x processes of an epoch: 80 MB of vectors in a task."""
 
 Progress = Callable[[str], object]
 
 
-@dataclass(frozen=True)
-class LargeComputation:
-    """files   that hold the events and nothing that was quarantined; none if no files do"""
+def analyse_large(
+    spark: SparkSession,
+    large: Sequence[Large],
+    found: Sequence[Found | Fault],
+    splits: Sequence[Split],
+    folder: Path,
+    questions: Sequence[Question],
+    timestamps: str,
+    epoch_events: int | None,
+    progress: Progress,
+) -> Counter[str]:
+    """The totals of the large computations; `found` has one for each."""
+    totals: Counter[str] = Counter()
+    sound: list[tuple[Large, Found]] = []
+    for of, result in zip(large, found, strict=True):
+        if isinstance(result, Fault):
+            totals += _quarantine(folder, of, result)
+        else:
+            result.number = len(sound)
+            sound.append((of, result))
+    progress(f"laying out {sum(of.events for of, _ in sound):,} events by epoch")
+    laid: list[tuple[Large, Layout]] = []
+    laying = lay_out(spark, [of for _, of in sound], epoch_events=epoch_events)
+    for (of, _), layout in zip(sound, laying, strict=True):
+        if isinstance(layout, Fault):
+            totals += _quarantine(folder, of, layout)
+        else:
+            laid.append((of, layout))
+    layouts = [layout for _, layout in laid]
+    for layout in layouts:
+        totals += Counter(layout.totals) + Counter(computations=1)
+        _write_reasons(folder, layout.store.name, layout.computation, layout.quarantined)
+    steps = {q.name: STEPS[q.name] for q in questions if q.name in STEPS}
+    of_epochs = {name: step.epoch for name, step in steps.items() if step.epoch is not None}
+    of_stamps = [question for question in questions if question.needs_stamps]
+    told: list[dict[str, list[object]]] = [{} for _ in layouts]
+    if of_stamps or of_epochs:
+        epochs = sum(layout.epochs for layout in layouts)
+        progress(f"stamping {epochs:,} epochs")
+        counted, told = stamp(
+            spark, layouts, folder, of_stamps, timestamps, of_epochs,
+            lambda done: progress(f"stamped {done:,} of {epochs:,} epochs"),
+        )  # fmt: skip
+        totals += counted
+    progress("walks over the epochs")
+    totals += walk(spark, layouts, folder, questions, timestamps)
+    places = [
+        Laid(layout, [splits[number] for number in of.splits], Output(folder, layout.store.name))
+        for of, layout in laid
+    ]
+    for question in questions:
+        if question.name in steps and places:
+            progress(question.help)
+            said = [each.get(question.name, []) for each in told]
+            totals += steps[question.name].finish(spark, places, said)
+    return totals
 
-    events: DataFrame
-    name: str
-    size: int
-    folder: Path
-    part: str
-    questions: Sequence[Question]
-    timestamps: str
-    epoch_events: int | None
-    progress: Progress
-    files: Sequence[str] = ()
 
-    def run(self) -> Counter[str]:
-        store = self.folder / ".work" / self.part
-        try:
-            return self._run(store)
-        except TraceFormatError as error:
-            for table in (table for question in self.questions for table in question.tables):
-                for part in (self.folder / table).glob(f"{self.part}*.parquet"):
-                    part.unlink()
-            self._quarantine([str(error)])
-            return Counter({"quarantined": self.size})
-        finally:
-            shutil.rmtree(store, ignore_errors=True)
+def _quarantine(folder: Path, of: Large, fault: Fault) -> Counter[str]:
+    _write_reasons(folder, f"large-{of.name.encode().hex()[:40]}", of.name, [fault.reason])
+    return Counter(quarantined=of.events)
 
-    def _run(self, store: Path) -> Counter[str]:
-        spark = self.events.sparkSession
-        per_epoch = self.epoch_events or self._epoch_events()
-        self.progress(f"laying out {self.size:,} events, about {math.ceil(self.size / per_epoch)} epochs")
-        layout = lay_out(spark, self.events, self.name, store, per_epoch=per_epoch, files=self.files)
-        totals = Counter(layout.totals)
-        of_stamps = [question for question in self.questions if question.needs_stamps]
-        if of_stamps:
-            self.progress(f"stamping {layout.epochs} epochs")
-            totals += stamp(spark, layout, self.folder, of_stamps, self.timestamps, self.progress)
-        self.progress("walks over the epochs")
-        totals += walk(spark, layout, self.folder, self.questions, self.timestamps)
-        has_full = self.timestamps == "full" and any("stamps" in q.tables for q in self.questions)
-        laid = Laid(self.events, layout, self.folder, self.folder if has_full else None)
-        for question in self.questions:
-            if question.name in STEPS:
-                self.progress(question.help)
-                totals += STEPS[question.name](laid)
-        self._quarantine(layout.quarantined)
-        totals["computations"] += 1
-        return totals
 
-    def _epoch_events(self) -> int:
-        processes = max(1, self.events.select("process").distinct().count())
-        return max(1000, min(WHOLE_EVENTS, CELLS_PER_EPOCH // processes))
-
-    def _quarantine(self, reasons: list[str]) -> None:
-        rows = [{"computation": self.name, "reason": reason} for reason in reasons]
-        if rows:
-            write_part(self.folder / "quarantine", self.part, pa.Table.from_pylist(rows, schema=QUARANTINE))
+def _write_reasons(folder: Path, part: str, computation: str, reasons: Sequence[str]) -> None:
+    rows = [{"computation": computation, "reason": reason} for reason in reasons]
+    if rows:
+        write_part(folder / "quarantine", part, pa.Table.from_pylist(rows, schema=QUARANTINE))

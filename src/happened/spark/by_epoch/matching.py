@@ -1,234 +1,320 @@
-"""The edges of a computation matched where its events lie, so that only what crosses files is joined.
+"""The edges of happened-before between processes, and the fate of every message, from the rows of splits.
 
-In    Parquet files of a trace; the computation's processes, numbered
-Out   edges as `edges.message_edges` and `edges.cause_edges` give them, and the totals of `edges.fates`;
-      or None, where a delivery has no send that its destination was left waiting for: one never sent, astray
-      or doubled across files. Then the shuffle join of `edges` decides, which needs no such luck.
-Cost  one scan by tasks that read the files themselves, and a join of the messages in flight between files
+In    the rows of one large computation that lie in one split; then, by buckets of messages, what splits could
+      not settle by themselves
+Out   arrays of edges (see EDGES), by splits and by buckets, with names of processes of their own
+Cost  a split is matched by itself; what crosses splits is shuffled: sends that wait for a delivery,
+      deliveries whose send is elsewhere, and a number for each send, to see that none is repeated
 
-A trace written as it happened has few of those; one file per process has nothing but.
+A trace written as it happened has few messages between splits; one file per process has nothing but. A
+delivery that nobody waits for (never sent, astray, or doubled across splits) shows that splits must not
+settle anything by themselves: then everything is shuffled, and the answer is exact whatever the trace.
+
+Slots and misdeliveries carry an edge; so does every recorded cause. Deliveries are `deliver` rows, or
+`receive` rows where the computation records no deliveries at all.
 """
 
+import pickle
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from ...causality.linearization import Ints
-from ...trace import SCHEMA
-from ..pieces import Piece, pieces_of
-from ..schemas import only_row
-from ..storage import write_part
-from ..tasks import on_tasks
+from ...causality.names import codes_of, encode_names, flatten, hashes
+from ...core.errors import TraceFormatError
 
-EDGES = pa.schema(
-    [
-        ("source", pa.int32()),
-        ("source_seq", pa.int64()),
-        ("target", pa.int32()),
-        ("target_seq", pa.int64()),
-        ("sent", pa.int64()),
-        ("gap", pa.int64()),
-        ("slot", pa.bool_()),
-    ]
+Arrays = dict[str, Any]
+
+EDGES = ("source", "source_seq", "target", "target_seq", "sent", "gap", "timed", "slot", "cause")
+"""One entry per edge in each. Processes are codes into `names`. target_seq is 0 where a destination was
+never reached: a slot, but no edge. `sent` and `gap` count where both ends are timed; `slot` is the first
+delivery at a destination; `cause` an edge that the trace recorded as such."""
+
+SENDS = pa.schema(
+    [("message", pa.string()), ("source", pa.string()), ("seq", pa.int64()), ("time", pa.int64())]
 )
-WAITING = pa.schema([("message", pa.string()), *((name, EDGES.field(name).type) for name in EDGES.names[:3])])
-WAITING = WAITING.append(pa.field("sent", pa.int64()))
-ARRIVED = pa.schema(
+SLOTS = pa.schema([("message", pa.string()), ("target", pa.string())])
+ARRIVALS = pa.schema(
     [
         ("message", pa.string()),
-        ("target", pa.int32()),
-        ("target_seq", pa.int64()),
-        ("given", pa.int64()),
+        ("target", pa.string()),
+        ("seq", pa.int64()),
+        ("time", pa.int64()),
         ("copies", pa.int64()),
     ]
 )
-COLUMNS = ["computation", "process", "seq", "kind", "message", "to", "time", "causes"]
 
 
-def match_in_files(
-    spark: SparkSession,
-    files: Sequence[str],
-    computation: str,
-    names: tuple[str, ...],
-    kind: str,
-    store: Path,
-) -> dict[str, int] | None:
-    """Write store/edges and return the totals of the messages' fates.
+def edge_arrays(names: list[str], **columns: Ints) -> Arrays:
+    return {"names": np.array(names, dtype=np.str_), **{name: columns[name] for name in EDGES}}
 
-    Returns None where the files do not suffice (see above); the caller then joins by a shuffle.
+
+def joined(parts: list[Arrays]) -> dict[str, Ints]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in EDGES}
+
+
+class Part:
+    """The rows of one computation in one split, matched among themselves.
+
+    handover  the kind of row that hands a message to the application
     """
-    pieces = pieces_of(files)
 
-    def match(number: int) -> dict[str, int]:
-        return dict(_Part(pieces[number], computation, names, kind).write(store, f"part-{number:05d}"))
-
-    totals: Counter[str] = Counter()
-    for found in on_tasks(spark, len(pieces), match):
-        totals += Counter(found)
-    waiting = spark.read.parquet(str(store / "waiting"))
-    arrived = spark.read.parquet(str(store / "arrived")).groupBy("message", "target")
-    first = arrived.agg(
-        F.min(F.struct("target_seq", "given")).alias("first"), F.sum("copies").alias("copies")
-    )
-    met = waiting.join(first, ["message", "target"], "full_outer").persist()
-    try:
-        if not met.where(F.col("source").isNull()).isEmpty():
-            return None
-        counts = met.agg(
-            F.count(F.when(F.col("first").isNull(), 1)).alias("lost"),
-            F.count("first").alias("deliveries_judged"),
-            F.coalesce(F.sum(F.col("copies") - 1), F.lit(0)).alias("duplicated"),
-        )
-        fates = Counter(only_row(counts).asDict())
-        met.select(
-            "source",
-            "source_seq",
-            "target",
-            F.col("first.target_seq").alias("target_seq"),
-            "sent",
-            (F.col("first.given") - F.col("sent")).alias("gap"),
-            F.lit(True).alias("slot"),
-        ).write.mode("append").parquet(str(store / "edges"))
-    finally:
-        met.unpersist()
-    return dict(totals + fates)
-
-
-class _Part:
-    """Some row groups' events of the computation, matched among themselves."""
-
-    def __init__(self, piece: Piece, computation: str, names: tuple[str, ...], kind: str) -> None:
-        file = pq.ParquetFile(piece.path)
-        present = file.schema_arrow.names
-        table = file.read_row_groups(piece.groups, columns=[name for name in COLUMNS if name in present])
-        types = [(name, SCHEMA.field(name).type) for name in table.column_names]
-        table = table.cast(pa.schema(types))  # other writers have narrower integers and dictionaries
-        if "computation" in present:
-            table = table.filter(pc.equal(pc.fill_null(table["computation"], ""), computation))
-        self.table = table.combine_chunks()
-        self.names = pa.array(names, pa.string())
-        self.process = self._index(self.table["process"])
-        self.seq = self.table["seq"].to_numpy()
-        self.time = self._column("time", pa.int64())
-        kinds = self.table["kind"]
-        self.is_send = pc.equal(kinds, "send").to_numpy()
-        self.is_given = pc.equal(kinds, kind).to_numpy()
-        message = self._column("message", pa.string()).dictionary_encode()
-        encoded = message.combine_chunks() if isinstance(message, pa.ChunkedArray) else message
-        self.message = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int64)
-        self.messages = encoded.dictionary
-
-    def _column(self, name: str, kind: pa.DataType) -> Any:
-        if name in self.table.column_names:
-            return self.table[name].cast(kind)
-        return pa.nulls(self.table.num_rows, kind)
-
-    def _index(self, column: Any) -> Ints:
-        index: Ints = pc.index_in(column, value_set=self.names).to_numpy().astype(np.int64)
-        return index
-
-    def write(self, store: Path, part: str) -> Counter[str]:
+    def __init__(self, table: pa.Table, handover: str) -> None:
+        to, addressed = flatten(table["to"])
+        causes, self._caused = flatten(table["causes"])
+        self._cause_seq = pc.struct_field(causes, "seq").fill_null(0).to_numpy(zero_copy_only=False)
+        causing = pc.struct_field(causes, "process").fill_null("")
+        (self.process, dest, self._cause), self.names = codes_of(table["process"], to, causing)
+        self.destinations = np.unique(dest)
+        self.seq = table["seq"].to_numpy()
+        self.timed = pc.is_valid(table["time"]).to_numpy()
+        self.time = pc.fill_null(table["time"], 0).to_numpy()
+        self.relevant = table["relevant"].to_numpy()
+        self.clocks = table["clock"].combine_chunks()
+        self._message, self._messages = encode_names(table["message"])
+        is_send = pc.equal(table["kind"], "send").to_numpy()
+        self._given = np.flatnonzero(pc.equal(table["kind"], handover).to_numpy())
+        self._sends = np.flatnonzero(is_send)
+        of_send = is_send[addressed]
         n = len(self.names)
-        sends = np.flatnonzero(self.is_send)
-        send_of = np.full(len(self.messages), -1, np.int64)
-        send_of[self.message[sends]] = sends
-        slot_keys = self._slots(n)
+        self._slots = np.unique(self._message[addressed[of_send]] * n + dest[of_send])
+        self.casts = bool(self._slots.size and (np.bincount(self._slots // n) > 1).any())
+
+    def match(self) -> tuple[Arrays, "Unsettled", Counter[str]]:
+        """The edges among these rows, what has an end elsewhere, and the totals of what is settled."""
+        n = len(self.names)
+        send_of = np.full(len(self._messages), -1, np.int64)
+        send_of[self._message[self._sends]] = self._sends
         keys, first, copies = self._first_deliveries(n)
-        at = np.minimum(np.searchsorted(keys, slot_keys), max(keys.size - 1, 0))
-        met = (keys[at] == slot_keys) if keys.size else np.zeros(slot_keys.size, bool)
+        at = np.minimum(np.searchsorted(keys, self._slots), max(keys.size - 1, 0))
+        met = (keys[at] == self._slots) if keys.size else np.zeros(self._slots.size, bool)
         stray = np.ones(keys.size, bool)
         stray[at[met]] = False
         sent_here = send_of[keys // n] >= 0
         astray, elsewhere = np.flatnonzero(stray & sent_here), np.flatnonzero(stray & ~sent_here)
-        here = at[met]
+        here, waiting = at[met], self._slots[~met]
         edges = [
-            self._edges(send_of[slot_keys[met] // n], first[here], slot=True),
+            self._edges(send_of[self._slots[met] // n], first[here], slot=True),
             self._edges(send_of[keys[astray] // n], first[astray], slot=False),
-            self._causes(),
+            self._cause_edges(),
         ]
-        write_part(store / "edges", part, pa.concat_tables(edges))
-        self._write_waiting(store, part, slot_keys[~met], send_of, n)
-        self._write_arrived(store, part, keys[elsewhere], first[elsewhere], copies[elsewhere], n)
-        return Counter(
-            messages=sends.size,
+        totals = Counter(
+            messages=self._sends.size,
             deliveries_judged=here.size,
             misdelivered=astray.size,
             duplicated=int((copies[here] - 1).sum() + (copies[astray] - 1).sum()),
         )
+        unsettled = Unsettled(
+            self._send_table(np.unique(send_of[waiting // n])),
+            self._slot_table(waiting),
+            self._arrival_table(keys[elsewhere], first[elsewhere], copies[elsewhere]),
+            np.sort(hashes(self._messages)[self._message[self._sends]]),
+        )
+        return edge_arrays(self.names, **joined(edges)), unsettled, totals
 
-    def _slots(self, n: int) -> Ints:
-        """message · n + destination of everything addressed here, once each."""
-        to = self._column("to", pa.list_(pa.string()))
-        owner = pc.list_parent_indices(to).to_numpy().astype(np.int64)
-        members = self._index(pc.list_flatten(to))
-        sent = self.is_send[owner]
-        return np.unique(self.message[owner[sent]] * n + members[sent])
+    def unmatched(self) -> tuple[Arrays, "Unsettled", Counter[str]]:
+        """The edges of causes alone; everything else is left to be settled."""
+        arrivals = self._arrival_table(*self._first_deliveries(len(self.names)))
+        nothing = np.empty(0, np.uint64)
+        unsettled = Unsettled(self._send_table(self._sends), self._slot_table(self._slots), arrivals, nothing)
+        return edge_arrays(self.names, **self._cause_edges()), unsettled, Counter(messages=self._sends.size)
 
     def _first_deliveries(self, n: int) -> tuple[Ints, Ints, Ints]:
         """For each message · n + destination delivered here: the row of its first delivery, and how many."""
-        given = np.flatnonzero(self.is_given)
-        keys = self.message[given] * n + self.process[given]
-        order = np.lexsort((self.seq[given], keys))
+        keys = self._message[self._given] * n + self.process[self._given]
+        order = np.lexsort((self.seq[self._given], keys))
         distinct, at, copies = np.unique(keys[order], return_index=True, return_counts=True)
-        return distinct, given[order[at]], copies
+        return distinct, self._given[order[at]], copies
 
-    def _edges(self, source: Ints, target: Ints, *, slot: bool) -> pa.Table:
-        sent = self.time.take(pa.array(source))
-        columns = [
-            pa.array(self.process[source].astype(np.int32)),
-            pa.array(self.seq[source]),
-            pa.array(self.process[target].astype(np.int32)),
-            pa.array(self.seq[target]),
-            sent,
-            pc.subtract(self.time.take(pa.array(target)), sent),
-            pa.repeat(slot, source.size),
-        ]
-        return pa.table(columns, schema=EDGES)
+    def _edges(self, source: Ints, target: Ints, *, slot: bool) -> dict[str, Ints]:
+        return {
+            "source": self.process[source],
+            "source_seq": self.seq[source],
+            "target": self.process[target],
+            "target_seq": self.seq[target],
+            "sent": self.time[source],
+            "gap": self.time[target] - self.time[source],
+            "timed": self.timed[source] & self.timed[target],
+            "slot": np.full(source.size, slot),
+            "cause": np.zeros(source.size, bool),
+        }
 
-    def _causes(self) -> pa.Table:
-        if "causes" not in self.table.column_names:
-            return EDGES.empty_table()
-        causes = self.table["causes"]
-        effect = pc.list_parent_indices(causes).to_numpy().astype(np.int64)
-        flat = pc.list_flatten(causes)
-        known = pc.is_in(pc.struct_field(flat, "process"), value_set=self.names)
-        effect, flat = effect[known.to_numpy(zero_copy_only=False)], flat.filter(known)
-        columns = [
-            pa.array(self._index(pc.struct_field(flat, "process")).astype(np.int32)),
-            pc.struct_field(flat, "seq").cast(pa.int64()),
-            pa.array(self.process[effect].astype(np.int32)),
-            pa.array(self.seq[effect]),
-            pa.nulls(effect.size, pa.int64()),
-            pa.nulls(effect.size, pa.int64()),
-            pa.repeat(False, effect.size),
-        ]
-        return pa.table(columns, schema=EDGES)
+    def _cause_edges(self) -> dict[str, Ints]:
+        size = self._caused.size
+        none = np.zeros(size, np.int64)
+        return {
+            "source": self._cause,
+            "source_seq": self._cause_seq.astype(np.int64),
+            "target": self.process[self._caused],
+            "target_seq": self.seq[self._caused],
+            "sent": none,
+            "gap": none,
+            "timed": np.zeros(size, bool),
+            "slot": np.zeros(size, bool),
+            "cause": np.ones(size, bool),
+        }
 
-    def _write_waiting(self, store: Path, part: str, slots: Ints, send_of: Ints, n: int) -> None:
-        source = send_of[slots // n]
-        columns = [
-            self.messages.take(pa.array(slots // n)),
-            pa.array(self.process[source].astype(np.int32)),
-            pa.array(self.seq[source]),
-            pa.array((slots % n).astype(np.int32)),
-            self.time.take(pa.array(source)),
-        ]
-        write_part(store / "waiting", part, pa.table(columns, schema=WAITING))
+    def _named(self, codes: Ints) -> pa.Array:
+        return pa.array(self.names, pa.string()).take(pa.array(codes))
 
-    def _write_arrived(self, store: Path, part: str, keys: Ints, rows: Ints, copies: Ints, n: int) -> None:
+    def _times(self, rows: Ints) -> pa.Array:
+        return pa.array(self.time[rows], mask=~self.timed[rows])
+
+    def _send_table(self, rows: Ints) -> pa.Table:
+        message = self._messages.take(pa.array(self._message[rows]))
+        columns = [message, self._named(self.process[rows]), pa.array(self.seq[rows]), self._times(rows)]
+        return pa.table(columns, schema=SENDS)
+
+    def _slot_table(self, slots: Ints) -> pa.Table:
+        n = len(self.names)
+        columns = [self._messages.take(pa.array(slots // n)), self._named(slots % n)]
+        return pa.table(columns, schema=SLOTS)
+
+    def _arrival_table(self, keys: Ints, rows: Ints, copies: Ints) -> pa.Table:
+        n = len(self.names)
         columns = [
-            self.messages.take(pa.array(keys // n)),
-            pa.array((keys % n).astype(np.int32)),
+            self._messages.take(pa.array(keys // n)),
+            self._named(keys % n),
             pa.array(self.seq[rows]),
-            self.time.take(pa.array(rows)),
+            self._times(rows),
             pa.array(copies),
         ]
-        write_part(store / "arrived", part, pa.table(columns, schema=ARRIVED))
+        return pa.table(columns, schema=ARRIVALS)
+
+
+@dataclass(frozen=True)
+class Unsettled:
+    """What a split leaves to be settled with others: tables, and the hashes of all messages it sent."""
+
+    sends: pa.Table
+    slots: pa.Table
+    arrivals: pa.Table
+    sent: Ints
+
+    def by_bucket(self, buckets: int) -> Iterator[tuple[int, bytes]]:
+        """Every message goes to the bucket that its name says."""
+        tables = [_cut(table, buckets) for table in (self.sends, self.slots, self.arrivals)]
+        order = np.argsort(self.sent % np.uint64(buckets), kind="stable")
+        sent = self.sent[order]
+        ends = np.searchsorted(sent % np.uint64(buckets), np.arange(buckets + 1).astype(np.uint64))
+        for bucket in range(buckets):
+            numbers = sent[ends[bucket] : ends[bucket + 1]]
+            parts = [slices[bucket] for slices in tables]
+            if numbers.size or any(part.num_rows for part in parts):
+                yield bucket, pickle.dumps((*map(_packed, parts), numbers))
+
+
+def _cut(table: pa.Table, buckets: int) -> list[pa.Table]:
+    if buckets == 1:
+        return [table]
+    bucket = hashes(table["message"].combine_chunks()) % np.uint64(buckets)
+    order = np.argsort(bucket, kind="stable")
+    ends = np.searchsorted(bucket[order], np.arange(buckets + 1).astype(np.uint64))
+    taken = table.take(pa.array(order))
+    return [taken.slice(a, b - a) for a, b in pairwise(ends)]
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table.combine_chunks())
+    return bytes(sink.getvalue())
+
+
+def _unpacked(data: bytes) -> pa.Table:
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_all()
+
+
+@dataclass(frozen=True)
+class Settled:
+    """`doubtful`: a delivery that nobody waits for, or two sends whose names may be one. Then the edges do
+    not count, and all of the computation's messages are to be settled here."""
+
+    edges: Arrays
+    totals: Counter[str]
+    doubtful: bool
+
+
+def settle(blobs: Iterable[bytes], *, everything: bool) -> Settled:
+    """Match the messages of a bucket.
+
+    everything  whether all of them are here, and not only those that splits could not settle
+    """
+    parts = [pickle.loads(blob) for blob in blobs]
+    sends, slots, arrivals = (
+        pa.concat_tables([_unpacked(part[i]) for part in parts]).combine_chunks() for i in range(3)
+    )
+    (sent, slot_message, arrived), messages = codes_of(*(t["message"] for t in (sends, slots, arrivals)))
+    (source, slot_target, target), names = codes_of(sends["source"], slots["target"], arrivals["target"])
+    numbers = np.sort(np.concatenate([part[3] for part in parts]))
+    doubtful = bool((numbers[1:] == numbers[:-1]).any())
+    if everything:
+        _one_send_each(sent, messages)
+    n = max(len(names), 1)
+    send_of = np.full(len(messages), -1, np.int64)
+    send_of[sent] = np.arange(sent.size)
+    slot_keys = np.unique(slot_message * n + slot_target)
+    seq = arrivals["seq"].to_numpy()
+    keys = arrived * n + target
+    order = np.lexsort((seq, keys))
+    keys, at = np.unique(keys[order], return_index=True)
+    first = order[at]
+    given = arrivals["copies"].to_numpy()[order]
+    copies = np.add.reduceat(given, at) if at.size else given
+    at = np.minimum(np.searchsorted(keys, slot_keys), max(keys.size - 1, 0))
+    met = (keys[at] == slot_keys) if keys.size else np.zeros(slot_keys.size, bool)
+    stray = np.ones(keys.size, bool)
+    stray[at[met]] = False
+    astray = np.flatnonzero(stray & (send_of[keys // n] >= 0))
+    never = int(stray.sum()) - astray.size
+    doubtful = doubtful or (not everything and bool(stray.any()))
+
+    rows = np.concatenate([send_of[slot_keys // n], send_of[keys[astray] // n]])
+    delivery = np.full(slot_keys.size, -1, np.int64)
+    delivery[met] = first[at[met]]
+    delivery = np.concatenate([delivery, first[astray]])
+    reached = delivery >= 0
+    there = np.where(reached, delivery, 0)
+    times = [pc.fill_null(t["time"], 0).to_numpy() for t in (sends, arrivals)]
+    timed = [pc.is_valid(t["time"]).to_numpy() for t in (sends, arrivals)]
+    edges = edge_arrays(
+        names,
+        source=source[rows],
+        source_seq=sends["seq"].to_numpy()[rows],
+        target=np.concatenate([slot_keys % n, keys[astray] % n]),
+        target_seq=_where(reached, seq, there),
+        sent=times[0][rows],
+        gap=_where(reached, times[1], there) - times[0][rows],
+        timed=timed[0][rows] & _where(reached, timed[1], there).astype(bool),
+        slot=np.arange(rows.size) < slot_keys.size,
+        cause=np.zeros(rows.size, bool),
+    )
+    totals = Counter(
+        lost=int((~met).sum()),
+        deliveries_judged=int(met.sum()),
+        duplicated=int((copies - 1).sum()),
+        misdelivered=astray.size,
+        never_sent=never,
+    )
+    return Settled(edges, totals, doubtful)
+
+
+def _where(reached: Ints, values: Ints, at: Ints) -> Ints:
+    """values[at] where reached, else 0."""
+    return np.where(reached, values[at], 0) if values.size else np.zeros(at.size, np.int64)
+
+
+def _one_send_each(sent: Ints, messages: list[str]) -> None:
+    times = np.bincount(sent, minlength=len(messages))
+    if (times > 1).any():
+        at = int(np.argmax(times > 1))
+        raise TraceFormatError(
+            f"{messages[at]!r} has been sent {times[at]} times; give each send its own name", field="message"
+        )

@@ -1,134 +1,319 @@
-"""Violations of order and lost causes by name, with their witnesses.
+"""Violations of order and lost causes by name, with their witnesses, of all large computations together.
 
 In    the early deliveries and lost causes that stamped epochs showed, as integers (see
       causality.questions.order); the cycles of total order
 Out   rows of VIOLATIONS and LOST_CAUSES. The first MOST_PATHS of each come with the causal path between the
       two sends
-Cost  two joins of the violations with the sends, which Spark broadcasts or shuffles as the violations are few
-      or many; of lost causes, before that, one aggregation of at most lost messages x epochs rows; see
-      causal_paths
+Cost  where there are any: per MOST_NAMED_AT_ONCE of them a scan of the splits for the names of the messages,
+      and tasks that hold those names; see causal_paths
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from ...causality.computation import Event
+from ...causality.epochs import event_keys, split_keys
+from ...causality.linearization import Ints
+from ...causality.questions import Answers
 from ...causality.questions.order import LOST_CAUSES, VIOLATIONS, total_row
-from ..schemas import spark_schema
+from ..splits import Split
+from ..storage import write_part
+from ..tasks import on_tasks
 from .causal_paths import Step, causal_paths
 from .epoch_layout import Layout
 from .total_at_scale import Leg
 
 MOST_PATHS = 100
-STEP = "struct<process: string, seq: bigint, kind: string, message: string>"
+MOST_NAMED_AT_ONCE = 1_000_000
+
+Columns = dict[str, Ints]
+Row = tuple[int, ...]
+Build = Callable[[Layout, Columns, list[pa.Array], list[Any]], pa.Table]
 
 
-def name_violations(events: DataFrame, layout: Layout) -> DataFrame:
-    """Early deliveries, in FIFO and in causal order."""
-    early = _kept(events, layout, "early")
-    if early is None:
-        return events.sparkSession.createDataFrame([], spark_schema(VIOLATIONS))
-    named = _named(events, layout, early, ("overtaken", "early"), ["dest", "early_seq"])
-    orders = F.when(F.col("fifo") == 1, F.array(F.lit("fifo"), F.lit("causal"))).otherwise(
-        F.array(F.lit("causal"))
-    )
-    return named.select(
-        F.lit(layout.computation).alias("computation"),
-        F.explode(orders).alias("order"),
-        "process",
-        "early",
-        "early_seq",
-        "overtaken",
-        "overtaken_seq",
-        "path",
-    )
+@dataclass(frozen=True)
+class Output:
+    """Where the answers for one computation go: its parts of the tables in a directory."""
+
+    folder: Path
+    part: str
+
+    def write(self, table: str, rows: pa.Table, part: str = "") -> None:
+        if rows.num_rows:
+            write_part(self.folder / table, f"{self.part}{part}", rows)
 
 
-def name_lost_causes(events: DataFrame, layout: Layout) -> DataFrame:
-    """Lost causes in FIFO and in causal order, each with the first delivery that shows it."""
-    shown = _kept(events, layout, "shown")
-    if shown is None:
-        return events.sparkSession.createDataFrame([], spark_schema(LOST_CAUSES))
-    lost = ["fifo", "dest", "lost_p", "lost_sent"]
-    first = F.min(F.struct("delivered_seq", "delivered_p", "delivered_sent")).alias("first")
-    found = shown.groupBy(lost).agg(first).select(*lost, "first.*")
-    order = F.when(F.col("fifo") == 1, "fifo").otherwise("causal").alias("order")
-    return _named(events, layout, found, ("lost", "delivered"), lost).select(
-        F.lit(layout.computation).alias("computation"),
-        order,
-        "process",
-        "lost",
-        "delivered",
-        "delivered_seq",
-        "path",
-    )
+class Laid(NamedTuple):
+    """A computation whose epochs are done, the splits that hold its rows, and where its answers go."""
+
+    layout: Layout
+    splits: Sequence[Split]
+    output: Output
 
 
-def _kept(events: DataFrame, layout: Layout, name: str) -> DataFrame | None:
-    """What the epochs kept under a name; None if nothing."""
-    files = sorted(str(path) for path in (layout.store / name).glob("*.parquet"))
-    return events.sparkSession.read.parquet(*files) if files else None
+class Kind(NamedTuple):
+    """A kind of finding.
 
-
-def _named(
-    events: DataFrame, layout: Layout, rows: DataFrame, ends: tuple[str, str], key: Sequence[str]
-) -> DataFrame:
-    """The rows with the `process` at `dest`, the messages sent at both ends, and the path between the sends.
-
+    kept   under which name epochs keep it
     ends   two roles, in causal order of their sends: columns role_p and role_sent name the send of each
-    key    the columns that tell rows apart
+    key    the columns that tell findings apart
     """
-    names = events.sparkSession.createDataFrame(list(enumerate(layout.names)), "p int, name string")
-    rows = rows.join(F.broadcast(_paths(events, layout, rows, ends, key)), list(key), "left")
-    for role in ends:
-        sender = F.broadcast(
-            names.select(F.col("p").alias(f"{role}_p"), F.col("name").alias(f"{role}_process"))
-        )
-        sent = events.where(F.col("kind") == "send").select(
-            F.col("process").alias(f"{role}_process"),
-            F.col("seq").alias(f"{role}_sent"),
-            F.col("message").alias(role),
-        )
-        rows = rows.join(sender, f"{role}_p").join(sent, [f"{role}_process", f"{role}_sent"])
-    here = F.broadcast(names.select(F.col("p").alias("dest"), F.col("name").alias("process")))
-    return rows.join(here, "dest")
+
+    kept: str
+    table: str
+    ends: tuple[str, str]
+    key: tuple[str, ...]
+    build: Build
+
+    @property
+    def columns(self) -> list[str]:
+        return [*self.key, *(f"{role}_{what}" for role in self.ends for what in ("p", "sent"))]
+
+    def first(self, columns: Columns) -> list[Row]:
+        """The first findings, as rows of `columns`."""
+        rows = zip(*(columns[name].tolist() for name in self.columns), strict=True)
+        return sorted(rows)[:MOST_PATHS]
 
 
-def _paths(
-    events: DataFrame, layout: Layout, rows: DataFrame, ends: tuple[str, str], key: Sequence[str]
-) -> DataFrame:
-    spark = events.sparkSession
-    first = rows.orderBy(*key).limit(MOST_PATHS).collect()
-    before, after = ([(row[f"{role}_p"], row[f"{role}_sent"]) for row in first] for role in ends)
-    paths = causal_paths(spark, layout, list(zip(before, after, strict=True)))
-    steps = name_steps(events, layout, {step for path in paths for step in path})
-    table = [
-        (*(row[name] for name in key), [steps[step]._asdict() for step in path])
-        for row, path in zip(first, paths, strict=True)
+class Findings(NamedTuple):
+    """What was found of a kind in one computation: files and the findings in each; the first of all."""
+
+    of: Laid
+    kind: Kind
+    files: list[Path]
+    counts: list[int]
+    first: list[Row]
+
+
+def first_early(answers: Answers) -> tuple[int, list[Row]]:
+    """How many early deliveries an epoch keeps, and the first of them."""
+    kept = answers.kept.get(EARLY.kept)
+    return (kept.num_rows, EARLY.first(_columns(kept))) if kept is not None else (0, [])
+
+
+def early(of: Laid, told: list[tuple[int, list[Row]]]) -> Findings:
+    """The early deliveries of a computation, from what `first_early` told of its epochs."""
+    files = [of.layout.store / EARLY.kept / f"{k:06d}.parquet" for k in range(len(told))]
+    some = [(file, count) for file, (count, _) in zip(files, told, strict=True) if count]
+    first = sorted(row for _, rows in told for row in rows)[:MOST_PATHS]
+    return Findings(of, EARLY, [file for file, _ in some], [count for _, count in some], first)
+
+
+def lost_causes(spark: SparkSession, laid: Sequence[Laid]) -> tuple[list[Findings], int, int]:
+    """The lost causes, each with the first delivery that shows it; how many in causal and in FIFO order."""
+    layouts = [of.layout for of in laid if of.layout.totals.get("lost")]
+
+    def first_of_all(number: int) -> tuple[int, int, list[Row]]:
+        files = sorted((layouts[number].store / LOST.kept).glob("*.parquet"))
+        if not files:
+            return 0, 0, []
+        shown = _read(files)
+        order = np.lexsort([shown[name] for name in ("delivered_seq", "lost_sent", "lost_p", "dest", "fifo")])
+        keys = np.stack([shown[name][order] for name in LOST.key])
+        first = order[np.flatnonzero((np.diff(keys, prepend=-1) != 0).any(axis=0))]
+        rows = {name: column[first] for name, column in shown.items()}
+        write_part(layouts[number].store / "first-shown", "all", pa.table(rows))
+        fifo = int(rows["fifo"].sum())
+        return first.size - fifo, fifo, LOST.first(rows)
+
+    told = dict(
+        zip((each.store for each in layouts), on_tasks(spark, len(layouts), first_of_all), strict=True)
+    )
+    found = [
+        Findings(of, LOST, [of.layout.store / "first-shown" / "all.parquet"], [causal + fifo], first)
+        for of in laid
+        for causal, fifo, first in [told.get(of.layout.store, (0, 0, []))]
+        if causal + fifo
     ]
-    columns = ", ".join(f"{name} long" for name in key)
-    return spark.createDataFrame(table, f"{columns}, path array<{STEP}>")
+    return found, sum(causal for causal, _, _ in told.values()), sum(fifo for _, fifo, _ in told.values())
 
 
-def name_cycles(events: DataFrame, layout: Layout, found: list[list[Leg]]) -> pa.Table:
-    """Cycles of total order, disagreements of two processes among them, as rows of VIOLATIONS."""
-    steps = name_steps(events, layout, {step for legs in found for leg in legs for step in leg})
-    rows = [total_row(layout.computation, [(steps[a], steps[b]) for a, b in legs]) for legs in found]
-    return pa.Table.from_pylist(rows, schema=VIOLATIONS)
+def name_all(
+    spark: SparkSession, found: Sequence[Findings], cycles: Sequence[tuple[Laid, list[list[Leg]]]]
+) -> None:
+    """Write findings, and cycles of total order (disagreements of two processes among them), by name."""
+    for number, batch in enumerate(_batches(found)):
+        _name(spark, batch, cycles if number == 0 else (), number)
 
 
-def name_steps(events: DataFrame, layout: Layout, steps: set[Step]) -> dict[Step, Event]:
-    """What the events at these steps are; few, for they are collected."""
-    spark = events.sparkSession
-    places = {(layout.names[process], seq): (process, seq) for process, seq in steps}
-    wanted = spark.createDataFrame([*places], "process string, seq long")
-    found = events.select("process", "seq", "kind", "message").join(F.broadcast(wanted), ["process", "seq"])
-    return {
-        places[row["process"], row["seq"]]: Event(
-            layout.computation, row["process"], row["seq"], row["kind"], row["message"]
-        )
-        for row in found.collect()
-    }
+def _batches(found: Sequence[Findings]) -> list[list[Findings]]:
+    """The findings, so many at once that their names fit a task; always one batch, be it empty."""
+    batches: list[list[Findings]] = [[]]
+    held = 0
+    for of in found:
+        for file, count in zip(of.files, of.counts, strict=True):
+            if held and held + count > MOST_NAMED_AT_ONCE:
+                batches.append([])
+                held = 0
+            held += count
+            same = batches[-1] and batches[-1][-1].kind is of.kind and batches[-1][-1].of is of.of
+            if same:
+                batches[-1][-1].files.append(file)
+            else:
+                batches[-1].append(of._replace(files=[file]))
+    return batches
+
+
+def _name(
+    spark: SparkSession,
+    found: list[Findings],
+    cycles: Sequence[tuple[Laid, list[list[Leg]]]],
+    batch: int,
+) -> None:
+    if not found and not cycles:
+        return
+    paths = causal_paths(spark, [(of.of.layout, row[-4:]) for of in found for row in of.first])
+    told = iter(paths)
+    paths_of = [{row: next(told) for row in of.first} for of in found]
+    steps: dict[Path, tuple[Laid, set[Step]]] = {}
+    for laid, legs in cycles:
+        steps[laid.layout.store] = laid, {step for each in legs for leg in each for step in leg}
+    for of, its in zip(found, paths_of, strict=True):
+        steps.setdefault(of.of.layout.store, (of.of, set()))[1].update(*its.values())
+    events = _look(spark, [*steps.values()], found, batch)
+    for laid, legs in cycles:
+        at, layout = events[laid.layout.store], laid.layout
+        rows = [total_row(layout.computation, [(at[a], at[b]) for a, b in each]) for each in legs]
+        laid.output.write("violations", pa.Table.from_pylist(rows, schema=VIOLATIONS), "-total")
+    jobs = []
+    for of, its in zip(found, paths_of, strict=True):
+        at = events[of.of.layout.store]
+        shown = {row[: len(of.kind.key)]: [_told(at[step]) for step in path] for row, path in its.items()}
+        jobs += [(of, file, shown) for file in of.files]
+    lists = [(of.of.layout, of.of.output, of.kind, file, shown) for of, file, shown in jobs]
+
+    def write(number: int) -> None:
+        layout, output, kind, file, shown = lists[number]
+        columns = _read([file])
+        messages = [
+            _named(layout, batch, columns[f"{role}_p"], columns[f"{role}_sent"]) for role in kind.ends
+        ]
+        keys = zip(*(columns[name].tolist() for name in kind.key), strict=True)
+        rows = kind.build(layout, columns, messages, [shown.get(key) for key in keys])
+        output.write(kind.table, rows, f"-{kind.kept}-{file.stem}")
+
+    on_tasks(spark, len(lists), write)
+
+
+def _told(event: Event) -> dict[str, Any]:
+    return {"process": event.process, "seq": event.seq, "kind": event.kind, "message": event.message}
+
+
+def _look(
+    spark: SparkSession, steps: list[tuple[Laid, set[Step]]], found: list[Findings], batch: int
+) -> dict[Path, dict[Step, Event]]:
+    """Look in the splits for the events at these steps, which come back; and for the messages sent at those
+    that findings name, which go to the layout's store."""
+    wanted = []
+    for laid, of in steps:
+        layout = laid.layout
+        files = [(each.kind.ends, each.files) for each in found if each.of is laid]
+        every = np.array(sorted(of), np.int64).reshape(-1, 2)
+        wanted.append((layout, np.sort(event_keys(every[:, 0], every[:, 1])), files))
+    jobs = [
+        (i, number, split) for i, (laid, _) in enumerate(steps) for number, split in enumerate(laid.splits)
+    ]
+
+    def look(job: int) -> list[tuple[int, str, str | None]]:
+        i, number, split = jobs[job]
+        layout, at_steps, files = wanted[i]
+        named = [at_steps]
+        for ends, of in files:
+            columns = _read(of)
+            named += [event_keys(columns[f"{role}_p"], columns[f"{role}_sent"]) for role in ends]
+        keys, rows = _find(layout, split, np.unique(np.concatenate(named)))
+        table = pa.table({"key": keys, "message": rows["message"]})
+        write_part(layout.store / f"named-{batch:04d}", f"{number:06d}", table)
+        asked = np.flatnonzero(np.isin(keys, at_steps))
+        kinds, messages = (rows[name].take(pa.array(asked)).to_pylist() for name in ("kind", "message"))
+        return [*zip(keys[asked].tolist(), kinds, messages, strict=True)]
+
+    events: dict[Path, dict[Step, Event]] = {laid.layout.store: {} for laid, _ in steps}
+    for (i, _, _), told in zip(jobs, on_tasks(spark, len(jobs), look), strict=True):
+        layout = wanted[i][0]
+        for key, kind, message in told:
+            process, seq = (int(part) for part in split_keys(np.array(key)))
+            name = layout.names[process]
+            events[layout.store][process, seq] = Event(layout.computation, name, seq, kind, message)
+    return events
+
+
+def _find(layout: Layout, split: Split, wanted: Ints) -> tuple[Ints, pa.Table]:
+    """Those of the wanted events, given by their keys, that a split holds: their keys, and their rows."""
+    table = split.read(["computation", "process", "seq", "kind", "message"]).events
+    table = table.filter(pc.equal(table["computation"], layout.computation))
+    names = pa.array(layout.names, pa.string())
+    process = pc.index_in(table["process"], value_set=names).to_numpy().astype(np.int64)
+    keys = event_keys(process, table["seq"].to_numpy())
+    at = np.minimum(np.searchsorted(wanted, keys), max(wanted.size - 1, 0))
+    found = np.flatnonzero(wanted[at] == keys) if wanted.size else np.empty(0, np.int64)
+    return keys[found], table.take(pa.array(found))
+
+
+def _named(layout: Layout, batch: int, process: Ints, seq: Ints) -> pa.Array:
+    """The messages sent at these events."""
+    table = pq.read_table(layout.store / f"named-{batch:04d}").combine_chunks()
+    keys = table["key"].to_numpy()
+    order = np.argsort(keys)
+    at = order[np.searchsorted(keys[order], event_keys(process, seq))]
+    return table["message"].combine_chunks().take(pa.array(at))
+
+
+def _read(files: Sequence[Path]) -> Columns:
+    return _columns(pa.concat_tables([pq.read_table(file) for file in files]))
+
+
+def _columns(table: pa.Table) -> Columns:
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+def _violations(layout: Layout, of: Columns, messages: list[pa.Array], paths: list[Any]) -> pa.Table:
+    # A delivery that violates FIFO order violates causal order too, and is told of twice.
+    rows = np.repeat(np.arange(len(paths)), 1 + of["fifo"])
+    also = np.append(np.diff(rows), 1) == 0
+    overtaken, early = (column.take(pa.array(rows)) for column in messages)
+    names = pa.array(layout.names, pa.string())
+    return pa.table(
+        [
+            pa.repeat(layout.computation, rows.size),
+            pa.array(np.where(also, "fifo", "causal")),
+            names.take(pa.array(of["dest"][rows])),
+            early,
+            pa.array(of["early_seq"][rows]),
+            overtaken,
+            pa.array(of["overtaken_seq"][rows]),
+            pa.array([paths[row] for row in rows.tolist()], VIOLATIONS.field("path").type),
+        ],
+        schema=VIOLATIONS,
+    )
+
+
+def _lost_causes(layout: Layout, of: Columns, messages: list[pa.Array], paths: list[Any]) -> pa.Table:
+    names = pa.array(layout.names, pa.string())
+    lost, delivered = messages
+    return pa.table(
+        [
+            pa.repeat(layout.computation, len(paths)),
+            pa.array(np.where(of["fifo"] == 1, "fifo", "causal")),
+            names.take(pa.array(of["dest"])),
+            lost,
+            delivered,
+            pa.array(of["delivered_seq"]),
+            pa.array(paths, LOST_CAUSES.field("path").type),
+        ],
+        schema=LOST_CAUSES,
+    )
+
+
+EARLY = Kind("early", "violations", ("overtaken", "early"), ("dest", "early_seq"), _violations)
+LOST = Kind(
+    "shown", "lost_causes", ("lost", "delivered"), ("fifo", "dest", "lost_p", "lost_sent"), _lost_causes
+)

@@ -1,93 +1,83 @@
-"""Exact vector timestamps of one large computation, in two passes, and what is asked of stamped epochs.
+"""Exact vector timestamps of large computations, and what is asked of stamped epochs.
 
-In    a Layout, and the questions that need stamped epochs
+In    Layouts, whose epochs are summarised; the questions that need stamped epochs, and steps that do
 Out   their tables as parts under `out`; what they keep for later, as parts under the layout's store
-Cost  summarise: one task per epoch; scan: the driver, one frontier at a time; stamp: one task per epoch
+Cost  scan: the driver, one frontier at a time; stamp: one task per epoch, all computations together
 
 See causality.epochs for why this is exact.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pyspark.sql import SparkSession
 
-from ...causality.epochs import Frontier, complete, event_keys, split_keys, stamp_epoch
-from ...causality.epochs import stamp as stamp_with
-from ...causality.questions import Answers, Question
-from ..storage import read_arrays, write_arrays, write_part
+from ...causality.epochs import Frontier, Stamped, complete, stamp_epoch
+from ...causality.linearization import Ints
+from ...causality.questions import Answers, EpochView, Question
+from ..storage import write_part
 from ..tasks import on_tasks
-from .epoch_layout import Layout
+from .epoch_layout import Layout, load_frontier, load_summary, save_frontier
+
+
+@dataclass(frozen=True)
+class EpochDone:
+    """An epoch that is stamped, for steps."""
+
+    layout: Layout
+    share: dict[str, Ints]
+    view: EpochView
+    stamped: Stamped
+    frontier: Frontier
+
+
+EpochStep = Callable[[EpochDone, Answers], Any]
+"""What a step tells of an epoch; it adds to the answers, and what it returns is small."""
 
 
 def stamp(
     spark: SparkSession,
-    layout: Layout,
+    layouts: Sequence[Layout],
     out: Path,
     questions: Sequence[Question],
     timestamps: str = "full",
-    progress: Callable[[str], object] | None = None,
-) -> Counter[str]:
-    """Stamp every epoch and let the questions answer for it; their totals."""
-    on_tasks(spark, layout.epochs, lambda k: _summarise(layout, k), _tell("summarised", layout, progress))
-    frontier = Frontier.beginning(len(layout.names))
-    for k in range(layout.epochs):
-        _save(_path(layout, "frontier", k), frontier)
-        frontier = complete(_load(_path(layout, "summary", k)), frontier)
-    totals = on_tasks(
-        spark,
-        layout.epochs,
-        lambda k: _stamp(layout, k, out, questions, timestamps),
-        _tell("stamped", layout, progress),
-    )
-    return sum(map(Counter, totals), Counter())
+    steps: Mapping[str, EpochStep] | None = None,
+    tell: Callable[[int], object] | None = None,
+) -> tuple[Counter[str], list[dict[str, list[Any]]]]:
+    """Stamp every epoch and let the questions answer for it; their totals, and per layout what each step told
+    of its epochs, in their order."""
+    for layout in layouts:
+        frontier = Frontier.beginning(len(layout.names))
+        for k in range(layout.epochs):
+            save_frontier(layout, k, frontier)
+            frontier = complete(load_summary(layout, k), frontier)
+    items = [(i, k) for i, layout in enumerate(layouts) for k in range(layout.epochs)]
+    steps = steps or {}
 
+    def run(number: int) -> tuple[Counter[str], dict[str, Any]]:
+        i, k = items[number]
+        layout = layouts[i]
+        share, frontier = layout.share(k), load_frontier(layout, k)
+        view = layout.view(k, timestamps, share)
+        stamped = stamp_epoch(view.epoch, frontier)
+        answers = Answers()
+        for question in questions:
+            question.stamped(view, stamped, frontier, answers)
+        done = EpochDone(layout, share, view, stamped, frontier)
+        told = {name: step(done, answers) for name, step in steps.items()}
+        write_answers(layout, out, answers, f"{k:06d}")
+        return answers.totals, told
 
-def _tell(
-    deed: str, layout: Layout, progress: Callable[[str], object] | None
-) -> Callable[[int], object] | None:
-    if progress is None:
-        return None
-    epochs, events = layout.epochs, int(layout.cuts[-1].sum()) if layout.epochs else 0
-
-    def tell(done: int) -> None:
-        about = f"about {events * done // epochs:,} of {events:,} events"
-        progress(f"{deed} {done} of {epochs} epochs, {about}")
-
-    return tell
-
-
-def _names(layout: Layout, k: int) -> Frontier:
-    """The frontier that enters epoch k, every event of it knowing only itself."""
-    last = layout.starts(k)
-    kept = layout.share(k - 1)["kept"] if k else np.empty((0, 2), np.int64)
-    present = np.flatnonzero(last > 0)
-    keys = np.unique(np.concatenate([event_keys(present, last[present]), event_keys(kept[:, 0], kept[:, 1])]))
-    process, seq = split_keys(keys)
-    vectors = np.zeros((keys.size, len(last)), np.int32)
-    return Frontier(last, process, seq, vectors).names_only()
-
-
-def _summarise(layout: Layout, k: int) -> int:
-    share, names = layout.share(k), _names(layout, k)
-    epoch, _ = layout.epoch(k, share["edges"])
-    kept = share["kept"]
-    _, summary = stamp_with(epoch, names, kept[:, 0], kept[:, 1])
-    _save(_path(layout, "summary", k), summary)
-    return epoch.events
-
-
-def _stamp(layout: Layout, k: int, out: Path, questions: Sequence[Question], timestamps: str) -> Counter[str]:
-    view, frontier = layout.view(k, timestamps), load_frontier(layout, k)
-    stamped = stamp_epoch(view.epoch, frontier)
-    answers = Answers()
-    for question in questions:
-        question.stamped(view, stamped, frontier, answers)
-    write_answers(layout, out, answers, f"{k:06d}")
-    return answers.totals
+    totals: Counter[str] = Counter()
+    told: list[dict[str, list[Any]]] = [{name: [] for name in steps} for _ in layouts]
+    for (i, _), (counted, said) in zip(items, on_tasks(spark, len(items), run, tell), strict=True):
+        totals += counted
+        for name, each in said.items():
+            told[i][name].append(each)
+    return totals, told
 
 
 def write_answers(layout: Layout, out: Path, answers: Answers, part: str) -> None:
@@ -96,21 +86,3 @@ def write_answers(layout: Layout, out: Path, answers: Answers, part: str) -> Non
         write_part(out / name, f"{layout.store.name}-{part}", table)
     for name, table in answers.kept.items():
         write_part(layout.store / name, part, table)
-
-
-def load_frontier(layout: Layout, k: int) -> Frontier:
-    """The exact frontier that enters epoch k; there once `stamp` has begun its second pass."""
-    return _load(_path(layout, "frontier", k))
-
-
-def _path(layout: Layout, what: str, k: int) -> Path:
-    return layout.store / f"{what}-{k:06d}.npz"
-
-
-def _save(path: Path, frontier: Frontier) -> None:
-    arrays: dict[str, Any] = {name: getattr(frontier, name) for name in ("last", "process", "seq", "vectors")}
-    write_arrays(path, **arrays)
-
-
-def _load(path: Path) -> Frontier:
-    return Frontier(**read_arrays(path))

@@ -1,95 +1,95 @@
-"""What only Spark can answer for a question about a computation that is cut into epochs.
+"""What a question needs of computations cut into epochs beyond its own answers for epochs and walks.
 
 A question says for itself what its answers are for whole computations, for stamped epochs and for walks over
-the epochs. What else it needs (a join with the events, a judgement over all epochs at once) is a step here,
-registered by the question's name in STEPS, and runs after all of that. Most questions need none.
+the epochs. What else it needs (names of events, times, a judgement over all epochs at once) is a Step here,
+registered by the question's name in STEPS. Most questions need none.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
+from ...causality.linearization import Ints
 from ...causality.measures import measure_rows
-from ...causality.questions import Question
-from ...causality.questions.epochs import EPOCHS, skew_table
-from ...causality.questions.stamp import QUESTION as STAMP
-from ...causality.questions.verify_clocks import CLOCK_TOTALS
+from ...causality.questions import Answers, Question
+from ...causality.questions.epochs import EPOCHS, TIMES, skew_table
 from ...core.errors import CausalityError
-from ..storage import write_part, write_rows
-from .clock_faults import clock_faults
-from .edge_skew import backwards, corrected_times
-from .epoch_layout import Layout
-from .named_violations import name_cycles, name_lost_causes, name_violations
-from .stamping import stamp
-from .total_at_scale import count_disagreements
+from ..tasks import on_tasks
+from .clock_faults import verify_ends, verify_epoch
+from .named_violations import Laid, early, first_early, lost_causes, name_all
+from .stamping import EpochDone, EpochStep, write_answers
+from .total_at_scale import count_disagreements, keep_casts
 
 
-@dataclass(frozen=True)
-class Laid:
-    """A computation whose epochs are done, and where its parts of the tables go.
+class Step(NamedTuple):
+    """finish   is given every computation, and what `epoch` told of its epochs, in their order; its totals"""
 
-    full_stamps   where its full vectors are, if they are among the answers
-    """
-
-    events: DataFrame
-    layout: Layout
-    folder: Path
-    full_stamps: Path | None
-
-    @property
-    def part(self) -> str:
-        return self.layout.store.name
-
-    def write(self, rows: DataFrame, table: str) -> None:
-        work = self.folder / ".work" / f"{self.part}-{table}"
-        write_rows(rows, self.folder / table, self.part, work)
+    finish: Callable[[SparkSession, Sequence[Laid], Sequence[list[Any]]], Counter[str]]
+    epoch: EpochStep | None = None
 
 
-Step = Callable[[Laid], Counter[str]]
+def look_for_faults_of_order(of: EpochDone, answers: Answers) -> tuple[int, list[tuple[int, ...]]]:
+    keep_casts(of)
+    return first_early(answers)
 
 
-def name_faults_of_order(of: Laid) -> Counter[str]:
+def name_faults_of_order(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     """Names and paths of early deliveries and lost causes; total order."""
-    spark = of.events.sparkSession
-    of.write(name_violations(of.events, of.layout), "violations")
-    totals: Counter[str] = Counter()
-    if of.layout.totals.get("lost"):
-        lost = name_lost_causes(of.events, of.layout).persist()
-        of.write(lost, "lost_causes")
-        counts = {row["order"]: row["count"] for row in lost.groupBy("order").count().collect()}
-        lost.unpersist()
-        totals += Counter(lost_causes=counts.get("causal", 0), fifo_lost_causes=counts.get("fifo", 0))
-    count, found = count_disagreements(spark, of.events, of.layout)
-    if found:
-        table = name_cycles(of.events, of.layout, found)
-        write_part(of.folder / "violations", f"{of.part}-total", table)
-    return totals + Counter(total_violations=count)
+    lost, causal, fifo = lost_causes(spark, laid)
+    count, cycles = count_disagreements(spark, [of.layout for of in laid])
+    found = [early(of, epochs) for of, epochs in zip(laid, told, strict=True)]
+    name_all(spark, [*found, *lost], [(laid[i], legs) for i, legs in cycles])
+    return Counter(lost_causes=causal, fifo_lost_causes=fifo, total_violations=count)
 
 
-def compare_logged_clocks(of: Laid) -> Counter[str]:
-    """Only full timestamps can be compared with logged ones; they are made for this alone if need be."""
-    logged = of.events.where(F.col("clock").isNotNull())
-    if logged.isEmpty():
-        return Counter()
-    spark, folder = of.events.sparkSession, of.full_stamps
-    if folder is None:
-        folder = of.layout.store / "full"
-        stamp(spark, of.layout, folder, [STAMP])
-    stamps = spark.read.parquet(str(folder / "stamps")).where(F.col("computation") == of.layout.computation)
-    faults = clock_faults(logged, stamps)
-    of.write(faults, "clocks")
-    counts = {row["fault"]: row["count"] for row in faults.groupBy("fault").count().collect()}
-    totals = {total: counts.get(fault, 0) for fault, total in CLOCK_TOTALS.items()}
-    return Counter({"clocks_logged": logged.count(), **totals})
+def finish_clocks(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+    logged = [(of.layout, of.output.folder) for of in laid if of.layout.logged]
+
+    def ends(number: int) -> Counter[str]:
+        layout, folder = logged[number]
+        answers = verify_ends(layout)
+        write_answers(layout, folder, answers, "ends")
+        return answers.totals
+
+    return sum(on_tasks(spark, len(logged), ends), Counter())
 
 
-def tell_cuts_and_times(of: Laid) -> Counter[str]:
+class Backwards(NamedTuple):
+    """How often clocks went back in an epoch, and the first and last time of each process there."""
+
+    counts: Ints
+    process: Ints
+    first: Ints
+    last: Ints
+
+
+def tell_times(of: EpochDone, answers: Answers) -> Backwards:
+    """Write the times of an epoch, corrected."""
+    layout, view = of.layout, of.view
+    times = of.share["times"]
+    process, seq, time = times[np.lexsort((times[:, 1], times[:, 0]))].T
+    n = len(layout.names)
+    if layout.clocks is not None and time.size:
+        ahead = layout.clocks.skew.ahead(process, time - layout.clocks.origin)
+        columns = [*view.processes(process), pa.array(seq), pa.array(time), pa.array(time - ahead)]
+        answers.add("times", pa.table(columns, schema=TIMES))
+    back = np.flatnonzero((np.diff(process) == 0) & (np.diff(time) < 0)) + 1
+    first = np.flatnonzero(np.diff(process, prepend=-1))
+    last = np.append(first[1:], process.size)[: first.size] - 1
+    return Backwards(np.bincount(process[back], minlength=n), process[first], time[first], time[last])
+
+
+def tell_cuts_and_clocks(
+    spark: SparkSession, laid: Sequence[Laid], told: Sequence[list[Backwards]]
+) -> Counter[str]:
+    return sum((_cuts_and_clocks(*each) for each in zip(laid, told, strict=True)), Counter())
+
+
+def _cuts_and_clocks(of: Laid, told: list[Backwards]) -> Counter[str]:
     layout = of.layout
     n = len(layout.names)
     columns = [
@@ -98,34 +98,40 @@ def tell_cuts_and_times(of: Laid) -> Counter[str]:
         pa.array(layout.names * layout.epochs, pa.string()),
         pa.array(layout.cuts.ravel()),
     ]
-    write_part(of.folder / "epochs", of.part, pa.table(columns, schema=EPOCHS))
+    of.output.write("epochs", pa.table(columns, schema=EPOCHS))
     clocks = layout.clocks
     if clocks is None:
         return Counter()
+    counts = np.zeros(n, np.int64)
+    last = np.full(n, np.iinfo(np.int64).min)
+    for each in told:
+        counts += each.counts
+        np.add.at(counts, each.process[each.first < last[each.process]], 1)
+        last[each.process] = each.last
     names = [pa.repeat(layout.computation, n), pa.array(layout.names, pa.string())]
-    back = backwards(of.events)
-    counts = np.array([back.get(name, 0) for name in layout.names], np.int64)
-    table = skew_table(names, clocks.skew, np.full(n, clocks.origin), counts)
-    write_part(of.folder / "skew", of.part, table)
-    rows = of.events.sparkSession.createDataFrame(table.to_pandas())
-    of.write(corrected_times(of.events, rows), "times")
-    return Counter({"times_backwards": int(counts.sum())})
+    of.output.write("skew", skew_table(names, clocks.skew, np.full(n, clocks.origin), counts))
+    return Counter(times_backwards=int(counts.sum()))
 
 
-def measure_traffic(of: Laid) -> Counter[str]:
+def measure_traffic(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     """Events per process and traffic per pair; the walk has written depth and width."""
+    for of in laid:
+        _traffic(of)
+    return Counter()
+
+
+def _traffic(of: Laid) -> None:
     layout = of.layout
     names = np.array(layout.names, dtype=object)
-    counts = layout.cuts[-1]
+    counts = layout.counts
     rows = [measure_rows(layout.computation, "events", counts[counts > 0], names[counts > 0])]
     for measure in ("messages", "latency_min", "latency_mean"):
-        pairs = [row for row in layout.pairs if row[measure]] if measure == "messages" else layout.pairs
-        pairs = [row for row in pairs if row[measure] is not None]
-        ends = (names[[row[end] for row in pairs]] for end in ("source", "target"))
-        values = np.array([row[measure] for row in pairs])
+        pairs = [pair for pair in layout.pairs if measure != "messages" or pair.messages]
+        pairs = [pair for pair in pairs if getattr(pair, measure) is not None]
+        ends = (names[[getattr(pair, end) for pair in pairs]] for end in ("source", "target"))
+        values = np.array([getattr(pair, measure) for pair in pairs])
         rows.append(measure_rows(layout.computation, measure, values, *ends))
-    write_part(of.folder / "measures", of.part, pa.concat_tables(rows))
-    return Counter()
+    of.output.write("measures", pa.concat_tables(rows))
 
 
 def check_answerable(questions: Iterable[Question]) -> None:
@@ -141,8 +147,8 @@ def check_answerable(questions: Iterable[Question]) -> None:
 
 
 STEPS: dict[str, Step] = {
-    "order": name_faults_of_order,
-    "verify-clocks": compare_logged_clocks,
-    "epochs": tell_cuts_and_times,
-    "measures": measure_traffic,
+    "order": Step(name_faults_of_order, look_for_faults_of_order),
+    "verify-clocks": Step(finish_clocks, verify_epoch),
+    "epochs": Step(tell_cuts_and_clocks, tell_times),
+    "measures": Step(measure_traffic),
 }

@@ -1,8 +1,8 @@
-"""Questions that go through the epochs of one large computation one after the other.
+"""Questions that go through the epochs of a large computation one after the other.
 
-In    a Layout, and the questions
+In    Layouts, and the questions
 Out   their tables as parts under `out`, and their totals
-Cost  each walk is one task, its memory one epoch and one frontier; side by side
+Cost  each walk is one task, its memory one epoch and one frontier; all side by side
 
 The states of such walks compose only through n² numbers per row (see causality.units), more than the events
 they would save going through twice; so they go through once, in order.
@@ -21,18 +21,27 @@ from .stamping import write_answers
 
 
 def walk(
-    spark: SparkSession, layout: Layout, out: Path, questions: Sequence[Question], timestamps: str
+    spark: SparkSession, layouts: Sequence[Layout], out: Path, questions: Sequence[Question], timestamps: str
 ) -> Counter[str]:
+    walks = [
+        (layout, number, fold)
+        for layout in layouts
+        for number, fold in enumerate(_folds(questions, timestamps, len(layout.names)))
+    ]
+    totals = on_tasks(spark, len(walks), lambda number: _walk(*walks[number], out, timestamps))
+    return sum(totals, Counter())
+
+
+def _folds(questions: Sequence[Question], timestamps: str, processes: int) -> list[Fold]:
     folds: list[Fold] = []
     for question in questions:
-        fold = question.fold(timestamps, len(layout.names))
+        fold = question.fold(timestamps, processes)
         if fold is not None and not any(other.absorb(fold) for other in folds):
             folds.append(fold)
-    totals = on_tasks(spark, len(folds), lambda number: _walk(layout, out, folds[number], number, timestamps))
-    return sum(map(Counter, totals), Counter())
+    return folds
 
 
-def _walk(layout: Layout, out: Path, fold: Fold, number: int, timestamps: str) -> Counter[str]:
+def _walk(layout: Layout, number: int, fold: Fold, out: Path, timestamps: str) -> Counter[str]:
     totals: Counter[str] = Counter()
     for k in range(layout.epochs):
         answers = Answers()

@@ -1,0 +1,318 @@
+"""The pass over the rows of a trace that does not fit a task: every split is read once, whole.
+
+    computations that a split holds    are analysed there
+    those that lie across splits       are shuffled, as Arrow, and analysed by bucket
+    large ones                         leave edges, and what splits could not match is settled by bucket
+
+In    splits, and what a survey found
+Out   tables of the computations that are not large; files of edges of the others, and what is known of them
+Cost  one Spark job; one more for large computations whose messages splits must not match by themselves
+"""
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from ..causality.linearization import Ints
+from ..causality.names import encode_names, hashes
+from ..trace import SCHEMA
+from .by_epoch.chains import Chain, check_chains, runs_by_bucket, settle_chains
+from .by_epoch.epoch_layout import Found, Samples
+from .by_epoch.matching import Arrays, Part, settle
+from .splits import Split
+from .storage import write_arrays
+from .survey import Large, Survey
+from .tasks import Emitted, Fault, exchange, raise_faults
+from .whole import Whole
+
+EVENTS_PER_BUCKET = 500_000
+
+MOST_SAMPLES = 200_000
+"""Events of large computations whose times reach the driver, to place cuts."""
+
+CHAINS, MESSAGES = "chains", "messages"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a split tells of a large computation."""
+
+    totals: Counter[str]
+    earliest: int | None
+    untimed: int
+    relevant: int
+    logged: int
+    casts: bool
+    names: list[str]
+    samples: Samples
+
+
+def pass_over(
+    spark: SparkSession,
+    splits: Sequence[Split],
+    found: Survey,
+    whole: Whole,
+    stores: Callable[[int], Path],
+    sample_every: int,
+) -> tuple[Counter[str], list[Found | Fault]]:
+    """The totals of the computations that are not large, and each large one as it was found.
+
+    stores   the directory of a large computation, by its number
+    """
+    job = _Pass(splits, found, whole, [*map(stores, range(len(found.large)))], sample_every)
+    emitted, settled = exchange(spark, len(splits), job.emit, job.buckets, job.settle)
+    told = [result for _, result in raise_faults(emitted)]
+    totals: Counter[str] = sum((result for result, _ in emitted), Counter())
+    for bucket in range(job.crossing):
+        (result,) = raise_faults([settled.get(bucket, Counter())])
+        totals += result
+    results = [job.of_large(settled, i) for i in range(len(found.large))]
+    doubtful = [i for i, result in enumerate(results) if _is_doubtful(result)]
+    again: dict[int, list[Any]] = {}
+    if doubtful:
+        rest = _Again(job, doubtful)
+        emitted, settled = exchange(spark, len(splits), rest.emit, job.buckets, rest.settle)
+        raise_faults(emitted)
+        again = {i: job.of_large(settled, i) for i in doubtful}
+        for number, result in enumerate(emitted):
+            told[number] = told[number] | result
+    return totals, [
+        job.gather(i, [each[i] for each in told if i in each], results[i], again.get(i))
+        for i in range(len(found.large))
+    ]
+
+
+def _is_doubtful(results: Iterable[Any]) -> bool:
+    return any(not isinstance(result, Fault) and result[1] is not None and result[1][1] for result in results)
+
+
+@dataclass(frozen=True)
+class _Pass:
+    splits: Sequence[Split]
+    found: Survey
+    whole: Whole
+    stores: list[Path]
+    sample_every: int
+
+    @property
+    def crossing(self) -> int:
+        """How many buckets computations across splits go to: the first ones."""
+        return self.found.crossing_events // EVENTS_PER_BUCKET + (self.found.crossing_events > 0)
+
+    def buckets_of(self, large: Large) -> int:
+        return large.events // EVENTS_PER_BUCKET + 1
+
+    def base(self, i: int) -> int:
+        return self.crossing + sum(self.buckets_of(large) for large in self.found.large[:i])
+
+    @property
+    def buckets(self) -> int:
+        return self.base(len(self.found.large))
+
+    def of_large(self, settled: dict[int, Any], i: int) -> list[Any]:
+        base = self.base(i)
+        buckets = range(base, base + self.buckets_of(self.found.large[i]))
+        return [settled[bucket] for bucket in buckets if bucket in settled]
+
+    def emit(self, number: int) -> Emitted:
+        table = self.splits[number].read()[0]
+        elsewhere = pq.read_table(self.found.elsewhere)
+        names = elsewhere["computation"]
+        mine = table.filter(pc.invert(pc.is_in(table["computation"], value_set=names)))
+        totals = self.whole.analyse_in_batches(mine, f"whole-{number:06d}")
+        crossing = table.filter(
+            pc.is_in(table["computation"], value_set=names.filter(pc.invert(elsewhere["large"])))
+        )
+        blobs = [*self._crossing(crossing)]
+        told: dict[int, Told] = {}
+        for i, large in self.larges_in(number):
+            part = Part(rows_of(table, large.name), large.handover)
+            told[i], given = self._match(i, part, number)
+            blobs += given
+        return Emitted((totals, told), blobs)
+
+    def larges_in(self, number: int) -> Iterator[tuple[int, Large]]:
+        return ((i, large) for i, large in enumerate(self.found.large) if number in large.splits)
+
+    def _crossing(self, rows: pa.Table) -> Iterator[tuple[int, bytes]]:
+        if not rows.num_rows:
+            return
+        codes, names = encode_names(rows["computation"])
+        bucket = (hashes(names) % np.uint64(self.crossing)).astype(np.int64)[codes]
+        for each in np.unique(bucket):
+            sink = pa.BufferOutputStream()
+            part = rows.filter(pa.array(bucket == each))
+            with pa.ipc.new_stream(sink, part.schema) as stream:
+                stream.write_table(part)
+            yield int(each), sink.getvalue().to_pybytes()
+
+    def _match(self, i: int, part: Part, number: int) -> tuple[Told, list[tuple[int, bytes]]]:
+        edges, unsettled, totals = part.match()
+        self.write(i, f"split-{number:06d}", edges | _rows(part))
+        base, buckets = self.base(i), self.buckets_of(self.found.large[i])
+        chains = runs_by_bucket(part.names, part.process, part.seq, part.destinations, buckets)
+        blobs = [(base + r, pickle.dumps((CHAINS, blob))) for r, blob in chains]
+        blobs += [(base + r, pickle.dumps((MESSAGES, blob))) for r, blob in unsettled.by_bucket(buckets)]
+        return _told(part, totals, self.sample_every), blobs
+
+    def write(self, i: int, name: str, arrays: Arrays) -> None:
+        write_arrays(self.stores[i] / "edges" / f"{name}.npz", **arrays)
+
+    def settle(self, bucket: int, blobs: list[bytes]) -> Any:
+        if bucket < self.crossing:
+            tables = [pa.ipc.open_stream(blob).read_all() for blob in blobs]
+            rows = pa.concat_tables(tables).cast(SCHEMA)
+            return self.whole.analyse_in_batches(rows, f"across-{bucket:06d}")
+        return self.settle_large(bucket, blobs, everything=False)
+
+    def settle_large(
+        self, bucket: int, blobs: list[bytes], *, everything: bool
+    ) -> tuple[list[Chain], tuple[Counter[str], bool] | None]:
+        """The chains of a bucket's processes; the totals of its messages, and whether they are doubtful."""
+        i = next(i for i in range(len(self.found.large)) if bucket < self.base(i + 1))
+        given: dict[str, list[bytes]] = {CHAINS: [], MESSAGES: []}
+        for kind, blob in map(pickle.loads, blobs):
+            given[kind].append(blob)
+        chains = settle_chains(given[CHAINS]) if given[CHAINS] else []
+        if not given[MESSAGES]:
+            return chains, None
+        settled = settle(given[MESSAGES], everything=everything)
+        self.write(i, f"bucket-{bucket - self.base(i):06d}", settled.edges)
+        return chains, (settled.totals, settled.doubtful)
+
+    def gather(self, i: int, told: list[Told], results: list[Any], again: list[Any] | None) -> Found | Fault:
+        """Everything that is known of a large computation."""
+        for result in (*results, *(again or ())):
+            if isinstance(result, Fault):
+                return result
+        large = self.found.large[i]
+        chains = sorted(chain for found, _ in results for chain in found)
+        try:
+            check_chains(chains, large.name)
+        except Exception as error:
+            return Fault(str(error))
+        names = tuple(chain.process for chain in chains)
+        index = {name: p for p, name in enumerate(names)}
+        totals = sum((each.totals for each in told), Counter())
+        totals = sum((each[1][0] for each in (again or results) if each[1] is not None), totals)
+        earliest = [each.earliest for each in told if each.earliest is not None]
+        samples = [
+            each.samples._replace(
+                process=np.array([index[name] for name in each.names], np.int64)[each.samples.process]
+            )
+            for each in told
+        ]
+        return Found(
+            number=i,
+            name=large.name,
+            events=large.events,
+            store=self.stores[i],
+            names=names,
+            counts=np.array([chain.events for chain in chains], np.int64),
+            totals=dict(totals),
+            files=sorted((self.stores[i] / "edges").glob("*.npz")),
+            earliest=min(earliest, default=None),
+            untimed=sum(each.untimed for each in told),
+            relevant=sum(each.relevant for each in told),
+            logged=sum(each.logged for each in told),
+            casts=any(each.casts for each in told),
+            samples=Samples(*(np.concatenate(columns) for columns in zip(*samples, strict=True))),
+        )
+
+
+@dataclass(frozen=True)
+class _Again:
+    """A second pass, over the rows of large computations whose messages must all be settled together."""
+
+    job: _Pass
+    doubtful: list[int]
+
+    def emit(self, number: int) -> Emitted:
+        told: dict[int, Told] = {}
+        blobs = []
+        wanted = [(i, large) for i, large in self.job.larges_in(number) if i in self.doubtful]
+        table = self.job.splits[number].read()[0] if wanted else None
+        for i, large in wanted:
+            part = Part(rows_of(table, large.name), large.handover)
+            edges, unsettled, totals = part.unmatched()
+            self.job.write(i, f"split-{number:06d}", edges | _rows(part))
+            base, buckets = self.job.base(i), self.job.buckets_of(large)
+            given = unsettled.by_bucket(buckets)
+            blobs += [(base + r, pickle.dumps((MESSAGES, blob))) for r, blob in given]
+            told[i] = _told(part, totals, self.job.sample_every)
+        return Emitted(told, blobs)
+
+    def settle(self, bucket: int, blobs: list[bytes]) -> Any:
+        return self.job.settle_large(bucket, blobs, everything=True)
+
+
+def rows_of(table: pa.Table, computation: str) -> pa.Table:
+    return table.filter(pc.equal(table["computation"], computation)).combine_chunks()
+
+
+def _told(part: Part, totals: Counter[str], sample_every: int) -> Told:
+    times = part.time[part.timed]
+    return Told(
+        totals,
+        int(times.min()) if times.size else None,
+        int((~part.timed).sum()),
+        int(part.relevant.sum()),
+        len(part.clocks) - part.clocks.null_count,
+        part.casts,
+        [part.names[p] for p in np.unique(part.process).tolist()],
+        _samples(part, sample_every) if part.timed.all() else Samples(*(np.empty(0, np.int64),) * 3),
+    )
+
+
+def _samples(part: Part, every: int) -> Samples:
+    """Every so many events of each process, and its first and its last here; processes as they are told."""
+    order = np.lexsort((part.seq, part.process))
+    process = part.process[order]
+    begins = np.flatnonzero(np.diff(process, prepend=-1))
+    place = np.arange(process.size) - np.repeat(begins, np.diff(begins, append=process.size))
+    is_last = np.diff(process, append=-1) != 0
+    chosen = np.flatnonzero((place % every == 0) | is_last)
+    dense = np.unique(process, return_inverse=True)[1]
+    return Samples(dense[chosen], part.seq[order[chosen]], part.time[order[chosen]])
+
+
+def _rows(part: Part) -> Arrays:
+    """What epochs need of the events beside edges, if anything."""
+    logged = pc.is_valid(part.clocks).to_numpy(zero_copy_only=False)
+    if not (part.timed.any() or part.relevant.any() or logged.any()):
+        return {}
+    rows: Arrays = {
+        "row_process": part.process,
+        "row_seq": part.seq,
+        "row_time": part.time,
+        "row_timed": part.timed,
+        "row_relevant": part.relevant,
+        "row_logged": logged,
+    }
+    return rows | (_clocks(part) if logged.any() else {})
+
+
+def _clocks(part: Part) -> Arrays:
+    """The entries of logged clocks that are not zero, each with the row it is of."""
+    clocks = part.clocks
+    offsets: Ints = clocks.offsets.to_numpy()
+    row = np.repeat(np.arange(len(clocks)), np.diff(offsets))
+    keys = clocks.keys.slice(int(offsets[0]), row.size)
+    count = clocks.items.slice(int(offsets[0]), row.size).fill_null(0).to_numpy(zero_copy_only=False)
+    key, names = encode_names(pa.chunked_array([keys], pa.string()))
+    held = count != 0
+    return {
+        "clock_row": row[held],
+        "clock_key": key[held],
+        "clock_count": count[held],
+        "clock_names": np.array(names.to_pylist(), dtype=np.str_),
+    }
