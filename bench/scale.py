@@ -1,20 +1,24 @@
 """Does the pipeline keep up with one process that does the same by hand?
 
-    python bench/scale.py [--events 10000000] [--processes 32] [--master 'local[2]'] [--timestamps sparse]
+    python bench/scale.py [--events 10000000] [--processes 32] [--master 'local[2]'] [--against CHECKOUT]
 
-One computation is made and written as Parquet. Then, in one run on the same files:
+One computation is made and written as Parquet. Then, on the same files, each in a process of its own:
 
-single    one process: read, encode, stamp, write the stamps
-spark     happened.spark: lay out by epoch, summarise, scan, stamp, write the same stamps
-analyze   everything `happened analyze` does
+single    one process: read, encode, ask every question, write every table
+spark     everything `happened analyze` does, on a session that is warm
+against   the same by another checkout, if one is given (with its own .venv)
 
-Prints seconds, the ratios, and the largest Python worker.
+Prints seconds by the clock and of CPU, the latter for the driver, the JVM and the Python workers; the ratios;
+and the largest worker.
 """
 
 import argparse
 import json
+import os
 import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,9 +27,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from happened.causality import encode
-from happened.causality.analysis import stamps_table
-from happened.causality.stamps import stamp_computation
 from happened.trace import SCHEMA, read
 
 ROWS_PER_PART = 500_000
@@ -72,81 +73,139 @@ def make(path: Path, events: int, processes: int, seed: int = 1) -> None:
 
 
 def single(trace: Path, out: Path, timestamps: str) -> None:
-    (computation,) = encode(read(trace))
-    vectors = stamp_computation(computation)
-    out.mkdir()
-    pq.write_table(stamps_table(computation, vectors, timestamps), out / "stamps.parquet")
+    from happened.causality.analysis import analyse
+
+    analysis = analyse(read(trace), timestamps=timestamps)
+    for name, table in analysis.filled():
+        (out / name).mkdir(parents=True)
+        pq.write_table(table, out / name / "part.parquet")
 
 
-def spark_stamp(spark, trace: Path, work: Path, timestamps: str) -> int:
-    from happened.causality.questions import QUESTIONS
-    from happened.spark.by_epoch.epoch_layout import lay_out
-    from happened.spark.by_epoch.job import CELLS_PER_EPOCH, WHOLE_EVENTS
-    from happened.spark.by_epoch.stamping import stamp
-    from happened.spark.event_rows import local_files, read_events
-
-    events = read_events(spark, trace)
-    processes = events.select("process").distinct().count()
-    per_epoch = min(WHOLE_EVENTS, CELLS_PER_EPOCH // processes)
-    layout = lay_out(spark, events, "big", work / "store", per_epoch=per_epoch, files=local_files(events))
-    stamp(spark, layout, work / "out", [QUESTIONS[name] for name in ("stamp", "order")], timestamps)
-    return layout.epochs
+def time_single(folder: Path, timestamps: str, _: str) -> dict[str, float]:
+    single(folder / "warm", folder / "warm-single", timestamps)
+    before, start = time.process_time(), time.perf_counter()
+    single(folder / "trace", folder / "single", timestamps)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - before
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": seconds, "cpu": cpu, "megabytes": largest}
 
 
-def worker_megabytes(spark) -> float:
-    from happened.spark.tasks import on_tasks
-
-    return max(on_tasks(spark, 16, lambda _: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)) / 1024
-
-
-def timed(what, result, action):
-    start = time.perf_counter()
-    value = action()
-    result[what] = time.perf_counter() - start
-    print(f"  {what:10} {result[what]:8.1f} s", flush=True)
-    return value
-
-
-def main() -> None:
+def time_spark(folder: Path, timestamps: str, master: str) -> dict[str, float]:
     from happened.spark.analyze import analyze
     from happened.spark.session import session
 
+    out = Path(tempfile.mkdtemp(dir=folder))
+    spark = session(master)
+    analyze(spark, folder / "warm", out / "warm", timestamps=timestamps, whole_events=10_000)
+    before, start = cpu_times(), time.perf_counter()
+    analyze(spark, folder / "trace", out / "all", timestamps=timestamps)
+    seconds, after = time.perf_counter() - start, cpu_times()
+    told = {who: after[who] - before[who] for who in before}
+    told |= {"seconds": seconds, "cpu": sum(told.values())}
+    told["driver_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    told["worker_megabytes"] = largest_worker()
+    spark.stop()
+    return told
+
+
+def processes() -> dict[int, tuple[int, str, float]]:
+    """Every process: its parent, its command, and the CPU seconds of it and its children that are gone."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            stat = (entry / "stat").read_text()
+        except OSError:
+            continue
+        name, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :].split()
+        ticks = sum(map(int, rest[11:15]))
+        found[int(entry.name)] = int(rest[1]), name, ticks / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+def descendants(every: dict[int, tuple[int, str, float]]) -> list[int]:
+    mine, found = {os.getpid()}, []
+    while True:
+        more = [pid for pid, (parent, _, _) in every.items() if parent in mine and pid not in mine]
+        if not more:
+            return found
+        mine.update(more)
+        found += more
+
+
+def cpu_times() -> dict[str, float]:
+    every = processes()
+    told = {"driver": time.process_time(), "jvm": 0.0, "workers": 0.0}
+    for pid in descendants(every):
+        _, name, seconds = every[pid]
+        told["jvm" if name == "java" else "workers"] += seconds
+    return told
+
+
+def largest_worker() -> float:
+    peaks = [0]
+    for pid in descendants(processes()):
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+        except OSError:
+            continue
+        if "Name:\tjava" not in status and "VmHWM" in status:
+            peaks.append(int(status.split("VmHWM:")[1].split()[0]))
+    return max(peaks) / 1024
+
+
+JOBS = {"single": time_single, "spark": time_spark}
+
+
+def run(job: str, python: Path, arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
+    """A job in a process of its own, by some checkout's Python."""
+    command = [str(python), __file__, "--job", job, "--folder", str(folder)]
+    command += ["--master", arguments.master, "--timestamps", arguments.timestamps]
+    environment = os.environ | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True)
+    told: dict[str, float] = json.loads(done.stdout)
+    return told
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--processes", type=int, default=32)
     parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--timestamps", default="sparse")
+    parser.add_argument("--timestamps", default="full")
     parser.add_argument("--skip-single", action="store_true")
-    parser.add_argument("--analyze", action="store_true")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT")
+    parser.add_argument("--job", choices=[*JOBS], help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    work = Path(tempfile.mkdtemp(prefix="happened-scale-"))
-    result: dict[str, float] = {"events": arguments.events, "processes": arguments.processes}
+    if arguments.job:
+        print(json.dumps(JOBS[arguments.job](arguments.folder, arguments.timestamps, arguments.master)))
+        return
+    folder = Path(tempfile.mkdtemp(prefix="happened-scale-"))
     try:
-        timed("make", result, lambda: make(work / "trace", arguments.events, arguments.processes))
-        make(work / "warm", 20_000, arguments.processes)  # compiles the kernels, and warms Spark up
-        single(work / "warm", work / "warm-single", arguments.timestamps)
+        make(folder / "trace", arguments.events, arguments.processes)
+        make(folder / "warm", 20_000, arguments.processes)
+        here = Path(sys.executable)
+        told = {}
         if not arguments.skip_single:
-            timed("single", result, lambda: single(work / "trace", work / "single", arguments.timestamps))
-        spark = session(arguments.master)
-        spark_stamp(spark, work / "warm", work / "warm-spark", arguments.timestamps)
-        epochs = timed(
-            "spark", result, lambda: spark_stamp(spark, work / "trace", work / "spark", arguments.timestamps)
-        )
-        result["epochs"] = epochs
-        if arguments.analyze:
-            timed(
-                "analyze",
-                result,
-                lambda: analyze(spark, work / "trace", work / "all", timestamps=arguments.timestamps),
-            )
-        result["worker_megabytes"] = worker_megabytes(spark)
-        if "single" in result:
-            result["spark/single"] = result["spark"] / result["single"]
-        print(json.dumps(result, indent=2))
+            told["single"] = run("single", here, arguments, folder)
+        told["spark"] = run("spark", here, arguments, folder)
+        if arguments.against:
+            told["against"] = run("spark", arguments.against / ".venv/bin/python", arguments, folder)
+        ratios = {
+            f"{what} of {other}": told["spark"][what] / told[other][what]
+            for other in ("single", "against")
+            if other in told
+            for what in ("seconds", "cpu")
+        }
+        ratios["jvm of all cpu"] = told["spark"]["jvm"] / told["spark"]["cpu"]
+        size = {"events": arguments.events, "processes": arguments.processes}
+        print(json.dumps(size | told | {"ratios": ratios}, indent=2))
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
