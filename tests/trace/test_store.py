@@ -273,6 +273,15 @@ def test_what_is_wrong_with_a_trace_is_said_with_its_url(bucket):
     (any_path(bucket) / "t" / "part.parquet").write_bytes(b"PAR1 but not really")
     with pytest.raises(TraceFormatError, match=r"s3://.*/t/part.parquet: not a readable Parquet file"):
         trace.read(f"{bucket}/t")
+    with whole_file(any_path(bucket) / "d" / "part.parquet") as unfinished:
+        pq.write_table(
+            pa.table({"process": ["p"] * 1000, "seq": range(1000), "kind": ["send"] * 1000}), unfinished
+        )
+        damaged = bytearray(unfinished.read_bytes())
+        damaged[4:400] = b"\xff" * 396
+        unfinished.write_bytes(damaged)
+    with pytest.raises(TraceFormatError, match=r"s3://.*/d/part.parquet: not a readable Parquet file"):
+        trace.read(f"{bucket}/d")
     with pytest.raises(TraceFormatError, match="no such file or directory"):
         trace.read(f"{bucket}/nothing")
     (any_path(bucket) / "empty" / "x").write_text("")

@@ -280,13 +280,9 @@ def arrow_source(path: AnyPath) -> Any:
 
 
 def trouble(path: AnyPath, error: Exception) -> CausalityError | None:
-    """What an error of pyarrow says of the store; None if it concerns what the file holds."""
-    if not isinstance(path, StorePath):
-        return None
-    code = re.search(r"AWS Error (\w+) during (\w+)", str(error))
-    if code is not None or isinstance(error, OSError):
-        return _error(path, error)
-    return None
+    """What an error of pyarrow says of the store; None if it may as well concern what the file holds."""
+    reason = _reason(path, error) if isinstance(path, StorePath) else None
+    return None if reason is None else CausalityError(reason)
 
 
 def _local(url: str) -> Path:
@@ -423,35 +419,52 @@ def _explained(path: StorePath) -> Iterator[None]:
         raise _error(path, error) from error
 
 
-REFUSED = ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "EXPIRED_TOKEN", "MISSING_")
+REFUSED = (
+    "OAuth2",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+    "ACCESS_DENIED",
+    "INVALID_ACCESS_KEY_ID",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "EXPIRED_TOKEN",
+    "MISSING_",
+)
+UNREACHABLE = ("NETWORK_CONNECTION", "REQUEST_TIMEOUT", "Bucket region resolution failed", "UNAVAILABLE")
 ABSENT = ("Unrecognized filesystem", "compiled without", "Unable to load libjvm", "libhdfs")
 
 
 def _error(path: StorePath, error: Exception) -> CausalityError:
-    # In our own words: what libraries say may hold the request, and that the credentials.
+    reason = _reason(path, error)
+    if reason is None:
+        said = str(error).partition("\n")[0][:200]
+        reason = f"{path}: the store fails ({said}); try again, or look at its log"
+    return CausalityError(reason)
+
+
+def _reason(path: StorePath, error: Exception) -> str | None:
+    """What is wrong and what to do, in our own words: the libraries' are long, and may quote the request."""
     text = str(error)
     code = re.search(r"AWS Error (\w+) during (\w+)", text)
     said = f" ({code[1]} during {code[2]})" if code else ""
     if "NO_SUCH_BUCKET" in text:
-        return CausalityError(_no_bucket(path))
+        return _no_bucket(path)
     if any(word in text for word in REFUSED):
-        return CausalityError(
+        return (
             f"{path}: the store refuses these credentials{said}; set {_who(path.scheme)} for the driver and "
             "for every executor, and see that they may read and write there"
         )
-    if "NETWORK_CONNECTION" in text or "REQUEST_TIMEOUT" in text:
-        return CausalityError(
-            f"{path}: the store cannot be reached{_endpoint(path)}; see that it runs, and that "
-            "endpoint_override in the URL, or AWS_ENDPOINT_URL, names it"
+    if any(word in text for word in UNREACHABLE):
+        return (
+            f"{path}: the store cannot be reached{_endpoint(path)}; see that it runs, and that this machine "
+            f"reaches it{' (endpoint_override in the URL, or AWS_ENDPOINT_URL)' if path.scheme == 's3' else ''}"
         )
     if isinstance(error, ImportError) or any(word in text for word in ABSENT):
         needs = " and Hadoop's libraries (JAVA_HOME, HADOOP_HOME, CLASSPATH)" if path.scheme == "hdfs" else ""
-        return CausalityError(
+        return (
             f"{path}: the pyarrow installed here cannot open {path.scheme}://; it needs one with that "
             f"filesystem{needs}; or copy the files to another storage"
         )
-    reason = said or f" ({text.splitlines()[0][:200]})" if text else ""
-    return CausalityError(f"{path}: the store fails{reason}; try again, or look at its log")
+    return f"{path}: the store fails{said}; try again, or look at its log" if code else None
 
 
 def _no_bucket(path: StorePath) -> str:
