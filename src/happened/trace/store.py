@@ -454,9 +454,10 @@ def _reason(path: StorePath, error: Exception) -> str | None:
             "for every executor, and see that they may read and write there"
         )
     if any(word in text for word in UNREACHABLE):
+        named = " (endpoint_override in the URL, or AWS_ENDPOINT_URL)" if path.scheme == "s3" else ""
         return (
             f"{path}: the store cannot be reached{_endpoint(path)}; see that it runs, and that this machine "
-            f"reaches it{' (endpoint_override in the URL, or AWS_ENDPOINT_URL)' if path.scheme == 's3' else ''}"
+            f"reaches it{named}"
         )
     if isinstance(error, ImportError) or any(word in text for word in ABSENT):
         needs = " and Hadoop's libraries (JAVA_HOME, HADOOP_HOME, CLASSPATH)" if path.scheme == "hdfs" else ""
