@@ -5,7 +5,10 @@ import pickle
 import socket
 import subprocess
 import sys
+import threading
 import time
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pyarrow as pa
@@ -163,6 +166,58 @@ def test_a_file_larger_than_one_request_arrives_whole(bucket, dice):
     path = any_path(bucket) / "large"
     path.write_bytes(data)
     assert path.read_bytes() == data
+
+
+class LosesTheSecondPart(BaseHTTPRequestHandler):
+    """The store, but for the second part of an upload."""
+
+    protocol_version = "HTTP/1.1"
+    store = ""
+
+    def answer(self):
+        chunked = self.headers.get("Transfer-Encoding") == "chunked"
+        body = [*self.chunks()] if chunked else self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if "partNumber=2" in self.path:
+            self.send_response(400)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        connection = HTTPConnection(self.store)
+        headers = {name: value for name, value in self.headers.items() if name.lower() != "expect"}
+        connection.request(self.command, self.path, body, headers, encode_chunked=chunked)
+        given = connection.getresponse()
+        data = given.read()
+        self.send_response(given.status)
+        for name, value in given.getheaders():
+            if name.lower() not in ("transfer-encoding", "date", "server"):
+                self.send_header(name, value)
+        if given.getheader("Content-Length") is None:
+            self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def chunks(self):
+        while size := int(self.rfile.readline(), 16):
+            yield self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer
+
+    def log_message(self, *args):
+        pass
+
+
+def test_an_upload_that_fails_in_the_middle_leaves_no_object(bucket, store, monkeypatch):
+    monkeypatch.setattr(LosesTheSecondPart, "store", store.endpoint.removeprefix("http://"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), LosesTheSecondPart) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        through = f"?endpoint_override=http://127.0.0.1:{proxy.server_address[1]}"
+        any_path(f"{bucket}/small{through}").write_text("arrives")
+        with pytest.raises(CausalityError, match="the store fails"):
+            any_path(f"{bucket}/large{through}").write_bytes(bytes(25 << 20))
+        proxy.shutdown()
+    assert names_below(any_path(bucket)) == ["small"]
 
 
 def test_a_directory_is_refused_until_it_is_whole(bucket, events):

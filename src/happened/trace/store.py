@@ -162,7 +162,8 @@ class StorePath:
         target = self.with_name(f".{self.name}.{os.urandom(8).hex()}") if self.scheme == "hdfs" else self
         with _explained(self):
             filesystem = self._filesystem()
-            # One write, then close: pyarrow's copy_files does not tell if the upload fails at its end.
+            # One write, which no interrupt divides, then close: it tells if a part of the upload failed, and
+            # completes no object then. pyarrow's copy_files does not tell of a failure at the end.
             with pa.memory_map(str(file)) as data, filesystem.open_output_stream(target._inside()) as stream:
                 stream.write(data.read_buffer())
             if target != self:
@@ -396,7 +397,6 @@ def _s3(bucket: str, options: dict[str, str]) -> Any:
         request_timeout=SILENT_SECONDS,
         retry_strategy=AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
         allow_delayed_open=True,  # a small object is one request then, not three
-        background_writes=False,  # which would copy a file to memory to upload it
     )
 
 
