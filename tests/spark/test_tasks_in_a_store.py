@@ -10,9 +10,10 @@ import pytest
 
 from causality import traces
 from happened.spark.pieces import pieces_of
+from happened.spark.splits import splits_of
 from happened.spark.storage import read_arrays, write_arrays, write_part, write_rows
 from happened.spark.tasks import on_tasks
-from happened.trace import SCHEMA, count
+from happened.trace import SCHEMA, count, locate, write_jsonl
 from happened.trace.store import any_path, arrow_source, files_below
 
 
@@ -61,6 +62,17 @@ def test_tasks_read_pieces_of_files_at_a_url(executors, bucket, dice):
     assert first == [table.num_rows, [""] * table.num_rows]
     assert second == [table.num_rows, table["computation"].to_pylist()]
     assert count(bucket) == 2 * table.num_rows
+
+
+def test_splits_of_a_trace_at_a_url_hold_all_its_events(bucket, dice):
+    table = traces.table(traces.wild(dice))
+    write_part(any_path(bucket) / "t", "part", table, row_group_size=2)
+    write_jsonl(table, f"{bucket}/t.jsonl")
+    for given in (f"{bucket}/t", f"{bucket}/t.jsonl"):
+        splits = splits_of(locate(given), rows=3, size=100)
+        events = pa.concat_tables([split.read().events for split in splits])
+        assert events["process"].to_pylist() == table["process"].to_pylist()
+        assert events["seq"].to_pylist() == table["seq"].to_pylist()
 
 
 def test_rows_of_spark_become_parts_at_a_url(executors, bucket):
