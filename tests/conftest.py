@@ -105,6 +105,26 @@ def dice(seed):
 
 
 @pytest.fixture(scope="session")
+def store(tmp_path_factory):
+    """A real S3 server on loopback, for the session."""
+    from object_store import object_store
+
+    with object_store(tmp_path_factory.mktemp("object-store") / "store") as running:
+        yield running
+
+
+@pytest.fixture
+def bucket(store, monkeypatch, request):
+    """A URL of the test's own in the store, with the environment that reaches it."""
+    from object_store import BUCKET
+
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+    return f"s3://{BUCKET}/{name}-{os.urandom(4).hex()}"
+
+
+@pytest.fixture(scope="session")
 def shared_traces():
     folder = Path(__file__).resolve().parents[2] / "shared" / "traces"
     if not folder.is_dir():

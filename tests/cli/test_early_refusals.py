@@ -1,10 +1,14 @@
 """What is refused before Spark is started, and in words."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from happened import tracking
 from happened.cli import main
-from happened.core.errors import LocalProtocolError
+from happened.core.errors import CausalityError, LocalProtocolError
+from happened.sim.run import Parameters, simulate
 
 
 @pytest.mark.parametrize("command", ["analyze", "order", "stamp", "rebuild"])
@@ -28,3 +32,38 @@ def test_options_a_tracker_does_not_have():
 def test_a_chat_with_oneself(capsys):
     assert main(["chat", "alice", "--peer", "alice=127.0.0.1:7001", "--plaintext"]) == 2
     assert "that is you" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "analyze trace --out URL",
+        "analyze URL --out out",
+        "order trace --out URL",
+        "rebuild trace --out URL",
+        "simulate --messages 5 --out URL",
+        "compare --messages 5 --out URL",
+        "track --messages 5 --out URL",
+        "advise trace --out URL",
+        "import trace/events.jsonl --master local[2] --out URL",
+        "topology show graph.yaml --svg URL",
+        "keygen URL",
+        "ca init --dir URL",
+    ],
+)
+@pytest.mark.parametrize("url", ["s3a://bucket/x", "s3://bucket/x", "ftp://host/x"])
+def test_a_url_never_becomes_a_local_directory(tmp_path, capsys, monkeypatch, words, url):
+    (tmp_path / "trace").mkdir()
+    (tmp_path / "trace" / "events.jsonl").write_text('{"process": "p", "seq": 1, "kind": "internal"}\n')
+    monkeypatch.chdir(tmp_path)
+    assert main(words.replace("URL", url).split()) == 2
+    reason = "is no storage I know" if url.startswith("ftp") else ": (this command|on Spark)"
+    assert re.search(reason, capsys.readouterr().err)
+    assert [path.name for path in tmp_path.iterdir()] == ["trace"]
+
+
+def test_a_simulation_called_with_a_url_as_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CausalityError, match="give the URL as text"):
+        simulate(Parameters(seed=1, protocol="ks", processes=3, messages=3), Path("s3a://bucket/run"))
+    assert not [*tmp_path.iterdir()]

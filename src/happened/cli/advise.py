@@ -12,8 +12,9 @@ from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..experiments.advise import Advice, Finding, Optimality, advise, write_advice
 from ..ordering import protocols
+from ..trace.store import AnyPath, any_path
 from .compare import protocol_names
-from .terminal import note, print_json, progress, refuse_earlier
+from .terminal import local_path, note, print_json, progress, refuse_earlier
 
 IN_PROCESS_EVENTS = 50_000
 """Up to these, replaying here takes about as long as starting Spark."""
@@ -45,7 +46,12 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("trace", type=Path, metavar="TRACE", help="what `simulate` or `import` made, Parquet or JSON lines")
+    add(
+        "trace",
+        type=any_path,
+        metavar="TRACE",
+        help="what `simulate` or `import` made, Parquet or JSON lines",
+    )
     add(
         "--protocols",
         type=protocol_names,
@@ -56,7 +62,7 @@ def add_parser(subparsers: Any) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--master", help="replay on this Spark master (default for large traces: local[*])")
     where.add_argument("--local", action="store_true", help="replay in this process, however large the trace")
-    add("--out", type=Path, metavar="DIR", help="write the table here")
+    add("--out", type=local_path, metavar="DIR", help="write the table here")
     add("--json", action="store_true", help="print one JSON document instead of text")
     parser.set_defaults(run=run)
 
@@ -82,10 +88,12 @@ def run(arguments: argparse.Namespace) -> int:
     return ExitCode.HOLDS if advice.survey["messages"] else ExitCode.UNDECIDED
 
 
-def _on_spark(path: Path, names: tuple[str, ...], master: str | None, out: Path | None) -> Advice:
+def _on_spark(path: AnyPath, names: tuple[str, ...], master: str | None, out: Path | None) -> Advice:
     from ..experiments.advise_spark import advise_on_spark
     from ..spark.session import session
 
+    if not isinstance(path, Path):
+        raise LocalProtocolError(f"{path}: on Spark a local trace is replayed; copy it here, or give --local")
     if out is None and master is not None and not master.startswith("local"):
         raise LocalProtocolError(f"{master} needs --out: a directory that all its executors reach")
     if out is not None:

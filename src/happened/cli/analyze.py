@@ -10,7 +10,7 @@ from ..causality.judgement import Outcome, judge_totals
 from ..causality.questions.stamp import TIMESTAMPS
 from ..core.errors import TraceFormatError
 from .check import add_completeness
-from .terminal import note, print_json
+from .terminal import local_path, note, print_json
 
 DESCRIPTION = """\
 Work out on Spark what a trace says: exact causal order of all events, immediate predecessors, deliveries that
@@ -41,10 +41,10 @@ def add_parser(subparsers: Any) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "trace", type=Path, metavar="TRACE", help="what `simulate` or `import` made, or Parquet"
+        "trace", type=local_path, metavar="TRACE", help="what `simulate` or `import` made, or Parquet"
     )
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="a directory that does not exist"
+        "--out", type=local_path, required=True, metavar="DIR", help="a directory that does not exist"
     )
     parser.add_argument("--master", help="Spark master (default: local[*])")
     parser.add_argument(

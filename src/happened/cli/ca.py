@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.exit_codes import ExitCode
 from ..net import identity
-from .terminal import note
+from .terminal import local_path, note
 
 
 def add_parser(subparsers: Any) -> None:
@@ -32,7 +32,7 @@ def add_parser(subparsers: Any) -> None:
     issue.set_defaults(run=run_issue)
     for action, days in ((init, 3650), (issue, 365)):
         action.add_argument(
-            "--dir", type=Path, default=Path("pki"), help="where the files are (default: pki)"
+            "--dir", type=local_path, default=Path("pki"), help="where the files are (default: pki)"
         )
         action.add_argument("--days", type=_days, default=days, help="valid for (default: %(default)s)")
 

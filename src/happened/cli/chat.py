@@ -11,7 +11,6 @@ import contextlib
 import json
 import logging
 from collections import OrderedDict
-from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError
@@ -19,7 +18,7 @@ from ..core.exit_codes import ExitCode
 from ..net import Message, Node, Pending, Plaintext, identity
 from ..net.transport import Guard, Transport
 from ..ordering import DEFAULT, protocols
-from .terminal import note, stdin_lines
+from .terminal import local_path, note, stdin_lines
 
 HELP = """\
 /re N TEXT       answer line N
@@ -53,12 +52,16 @@ def add_parser(subparsers: Any) -> None:
         help="another, and where to reach it (with --nats: NAME alone); everybody must list everybody",
     )
     links = parser.add_mutually_exclusive_group(required=True)
-    links.add_argument("--pki", metavar="DIR", type=Path, help="mutual TLS, with the files of `happened ca`")
-    links.add_argument("--shared-key", metavar="FILE", type=Path, help="the key that `happened keygen` made")
+    links.add_argument(
+        "--pki", metavar="DIR", type=local_path, help="mutual TLS, with the files of `happened ca`"
+    )
+    links.add_argument(
+        "--shared-key", metavar="FILE", type=local_path, help="the key that `happened keygen` made"
+    )
     links.add_argument("--plaintext", action="store_true", help="believe every name; on loopback only")
     links.add_argument("--nats", metavar="URL", help="through a NATS JetStream server; needs --journal")
-    parser.add_argument("--journal", metavar="FILE", type=Path, help="survive being killed")
-    parser.add_argument("--trace", metavar="DIR", type=Path, help="record events, for `happened check`")
+    parser.add_argument("--journal", metavar="FILE", type=local_path, help="survive being killed")
+    parser.add_argument("--trace", metavar="DIR", type=local_path, help="record events, for `happened check`")
     causal = sorted(name for name, facts in protocols().items() if "multicast" in facts.casts)
     parser.add_argument(
         "--protocol", choices=causal, default=DEFAULT, help="of ordering (default: %(default)s)"

@@ -12,7 +12,7 @@ from ..experiments.compare import MEASURES, Comparison, Estimate, Summary, compa
 from ..ordering import protocols
 from ..sim.network import DELAYS, Network, parse_delay
 from ..sim.workload import PATTERNS, Workload
-from .terminal import note, print_json, progress, refuse_earlier
+from .terminal import local_path, note, print_json, progress, refuse_earlier
 
 DESCRIPTION = """\
 Feed the same schedule to every protocol: the same sends at the same times, and the same delays for what a
@@ -69,7 +69,7 @@ def add_parser(subparsers: Any) -> None:
     )
     add("--delay", default="exp:0.1", help="of a packet (below); default: %(default)s")
     add("--fifo", action="store_true", help="packets of one channel arrive in the order sent")
-    add("--out", type=Path, metavar="DIR", help="write the table and the plots here")
+    add("--out", type=local_path, metavar="DIR", help="write the table and the plots here")
     add("--json", action="store_true", help="the summary as JSON")
     parser.set_defaults(run=run)
 

@@ -6,12 +6,13 @@ with --strict, anything that was not understood.
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..trace.importing import AUTO, Import, import_files
 from ..trace.readers import FORMATS, Options
+from ..trace.store import AnyPath, StorePath, any_path, size_of
 from .terminal import note, print_json, progress
 
 SPARK_BYTES = 64 << 20  # of input: about 1 GB in one process
@@ -40,8 +41,8 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("files", nargs="+", type=Path, metavar="FILE", help="logs, all in one format; .gz is fine")
-    add("--out", type=Path, required=True, metavar="OUT", help="a directory that is not there yet")
+    add("files", nargs="+", type=any_path, metavar="FILE", help="logs, all in one format; .gz is fine")
+    add("--out", type=any_path, required=True, metavar="OUT", help="a directory that is not there yet")
     add("--format", choices=(AUTO, *FORMATS), default=AUTO, help="see below; default: by content")
     add("--regex", help="shiviz: finds host, clock and event, as (?<host>…)")
     add("--delimiter", metavar="REGEX", help="shiviz: matches the line before each run; (?<trace>…) names it")
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         together=arguments.together,
         lanes=arguments.lanes,
     )
-    size = sum(path.stat().st_size for path in arguments.files if path.is_file())
+    size = sum(size_of(path) for path in arguments.files if path.is_file())
     if arguments.master is not None or size >= SPARK_BYTES:
         done = _import_on_spark(arguments, options)
     else:
@@ -92,6 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _import_on_spark(arguments: argparse.Namespace, options: Options) -> Import:
+    for path in (*arguments.files, arguments.out):
+        if isinstance(path, StorePath):
+            raise LocalProtocolError(f"{path}: on Spark local logs become a local trace; copy them here")
     note(f"importing on Spark ({arguments.master or 'local[*]'})")
     from ..spark.log_import import run as import_on_spark
     from ..spark.session import session
@@ -106,7 +110,7 @@ def _import_on_spark(arguments: argparse.Namespace, options: Options) -> Import:
     )
 
 
-def _report(summary: dict[str, Any], out: Path) -> Iterator[str]:
+def _report(summary: dict[str, Any], out: AnyPath) -> Iterator[str]:
     yield f"{'format':<14} {summary['format']:>12}"
     for name in ("computations", "processes", "events", "messages", "quarantined"):
         yield f"{name:<14} {summary[name]:>12,}"

@@ -3,11 +3,11 @@
 
 import argparse
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ..causality.questions import QUESTIONS
 from .analyze import add_options, refuse_early, run_on_spark, tell
+from .terminal import local_path
 
 
 def add_parser(subparsers: Any) -> None:
@@ -27,8 +27,10 @@ def add_parser(subparsers: Any) -> None:
         "--timestamps sparse` or `predecessors` wrote, or a table of dependency vectors with the columns of "
         "`stamps`. Where only relevant events have a clock, an entry is the seq of the newest of those.",
     )
-    rebuild.add_argument("stamps", type=Path, metavar="STAMPS", help="a table of stamps, or its directory")
-    rebuild.add_argument("--out", type=Path, required=True, metavar="DIR", help="must not exist")
+    rebuild.add_argument(
+        "stamps", type=local_path, metavar="STAMPS", help="a table of stamps, or its directory"
+    )
+    rebuild.add_argument("--out", type=local_path, required=True, metavar="DIR", help="must not exist")
     rebuild.add_argument("--master", help="Spark master (default: local[*])")
     rebuild.add_argument("--json", action="store_true", help="print the summary as JSON")
     rebuild.set_defaults(run=_rebuild)

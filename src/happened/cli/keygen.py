@@ -4,12 +4,11 @@ Exit 0 written, 2 the file exists or cannot be written.
 """
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from ..core.exit_codes import ExitCode
 from ..net import identity
-from .terminal import note
+from .terminal import local_path, note
 
 
 def add_parser(subparsers: Any) -> None:
@@ -20,7 +19,7 @@ def add_parser(subparsers: Any) -> None:
         "strangers out and frames intact, but does not hide them, and whoever holds it can take any name: "
         "`happened ca` makes certificates that tell nodes apart.",
     )
-    parser.add_argument("path", metavar="FILE", type=Path, help="where to write it; never overwritten")
+    parser.add_argument("path", metavar="FILE", type=local_path, help="where to write it; never overwritten")
     parser.set_defaults(run=run)
 
 

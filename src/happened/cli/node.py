@@ -7,12 +7,11 @@ import json
 import logging
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
-from .terminal import stdin_lines
+from .terminal import local_path, stdin_lines
 
 if TYPE_CHECKING:  # `happened --help` does not need the runtime
     from ..net import Message, Node
@@ -46,7 +45,7 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--config", type=Path, required=True, metavar="FILE", help="TOML; see docs/runtime.md"
+        "--config", type=local_path, required=True, metavar="FILE", help="TOML; see docs/runtime.md"
     )
     parser.add_argument("--trace", metavar="DIR", help="write this node's events there (overrides the file)")
     parser.add_argument("--manual-ack", action="store_true", help="acknowledge only what stdin says")

@@ -12,7 +12,7 @@ from ..ordering import DEFAULT, protocols
 from ..sim.network import DELAYS, Network, parse_delay, parse_partition
 from ..sim.run import Parameters, simulate
 from ..sim.workload import PATTERNS, Workload, parse_pattern
-from .terminal import print_json, progress
+from .terminal import local_path, print_json, progress
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ def add_parser(subparsers: Any) -> None:
         help="with a tracker, probability of a relevant event after a send or delivery; default: %(default)s",
     )
     add("--seed", type=int, help="default: drawn, and printed")
-    add("--out", type=Path, metavar="DIR", help="record trace, ledger and summary here")
+    add("--out", type=local_path, metavar="DIR", help="record trace, ledger and summary here")
     add("--force", action="store_true", help="replace an earlier run in DIR; other files in it stay")
     add("--units", action="store_true", help="record the units each message carries, for `check --necessary`")
     add("--json", action="store_true", help="the summary as JSON")

@@ -47,6 +47,19 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def local_path(text: str) -> Path:
+    """The type of an argument that is a path of this machine: a URL of a store is refused, and no directory
+    called `s3:` is made."""
+    if "://" not in text:
+        return Path(text)
+    from ..trace.store import any_path  # with pyarrow, which most commands do without
+
+    path = any_path(text)
+    if not isinstance(path, Path):
+        raise LocalProtocolError(f"{path}: this command reads and writes local paths only; give one here")
+    return path
+
+
 def refuse_earlier(out: Path | None, name: str) -> None:
     """Results go to a directory that has none of this name yet."""
     if out is not None and out.is_file():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
-from .terminal import print_json, progress
+from .terminal import local_path, print_json, progress
 
 if TYPE_CHECKING:
     from ..experiments.separator_study import Row
@@ -48,9 +48,9 @@ def add_parser(subparsers: Any) -> None:
     commands = parser.add_subparsers(title="what to do", metavar="show|separators|check|study", required=True)
     show = _command(commands, "show", "zones, the tree of routes, and separators", _show)
     show.add_argument(
-        "--svg", type=Path, metavar="OUT", help="draw the graph, its zones and separators there"
+        "--svg", type=local_path, metavar="OUT", help="draw the graph, its zones and separators there"
     )
-    show.add_argument("--graphml", type=Path, metavar="OUT", help="write it as GraphML there")
+    show.add_argument("--graphml", type=local_path, metavar="OUT", help="write it as GraphML there")
     _command(commands, "separators", "every separator found, and what it separates", _separators)
     _command(commands, "check", "judge what a file claims: all problems, or what holds", _check)
     study = _command(
@@ -67,7 +67,7 @@ def _command(commands: Any, name: str, what: str, act: Any, *, file: bool = True
         name, help=what, description=what[0].upper() + what[1:]
     )
     if file:
-        parser.add_argument("path", type=Path, metavar="FILE", help="YAML, GraphML, or a trace")
+        parser.add_argument("path", type=local_path, metavar="FILE", help="YAML, GraphML, or a trace")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     parser.set_defaults(run=act)
     return parser

@@ -11,7 +11,7 @@ from ..experiments.chart import Line, Point, draw
 from ..sim.tracking_study import MEASURES, Row, Study, is_fifo, study
 from ..sim.workload import PATTERNS, parse_pattern
 from ..tracking import protocols
-from .terminal import print_json, progress
+from .terminal import local_path, print_json, progress
 
 DESCRIPTION = """\
 Run the same random computations under several trackers and compare what their messages carry: entries
@@ -66,7 +66,7 @@ def add_parser(subparsers: Any) -> None:
     add("--messages", type=int, default=200, metavar="M", help="per process; default: %(default)s")
     add("--seeds", type=int, default=5, metavar="K", help="computations per point; default: %(default)s")
     add("--seed", type=int, default=1, metavar="S", help="of the first computation; default: %(default)s")
-    add("--out", type=Path, metavar="DIR", help="draw the curves here, as SVG")
+    add("--out", type=local_path, metavar="DIR", help="draw the curves here, as SVG")
     add("--json", action="store_true", help="the result as JSON")
     parser.set_defaults(run=run)
 

@@ -20,6 +20,7 @@ from ..core.errors import LocalProtocolError
 from ..core.orders import Order
 from ..ordering import DEFAULT, create, protocols
 from ..trace import TraceWriter
+from ..trace.store import any_path
 from .ledger import Ledger
 from .network import Network
 from .recorder import Recorder
@@ -165,6 +166,7 @@ def _undelivered_as_json(left: Undelivered) -> dict[str, Any]:
 
 def claim(out: Path, *, force: bool) -> None:
     """Prepare `out` for a run: it must be new or empty, or `force` removes what an earlier run left there."""
+    any_path(out)  # refuses what was a URL
     if out.is_file():
         raise LocalProtocolError(f"{out} is a file; name a directory to write to")
     if out.is_dir() and any(out.iterdir()):

@@ -20,6 +20,7 @@ from ..trace.jsonl import event_from_json
 from ..trace.location import Location, locate
 from ..trace.reader import open_part
 from ..trace.schema import KINDS, SCHEMA
+from ..trace.store import AnyPath
 from .schemas import TRACE
 
 UNREADABLE = "_unreadable"
@@ -30,13 +31,13 @@ JSON_ROWS = pa.schema([field.with_nullable(True) for field in SCHEMA]).append(
 )
 
 
-def read_events(spark: SparkSession, path: Path) -> DataFrame:
+def read_events(spark: SparkSession, path: AnyPath) -> DataFrame:
     at = locate(path)
     events = _read_json(spark, at.root) if at.is_json else _read_parquet(spark, at)
     return events.fillna({"computation": "", "relevant": False})
 
 
-def _read_json(spark: SparkSession, path: Path) -> DataFrame:
+def _read_json(spark: SparkSession, path: AnyPath) -> DataFrame:
     """Line by line through the reader that `trace.read` has: Spark's own coerces types and drops fields."""
     schema = StructType([*TRACE.fields, StructField(UNREADABLE, StringType())])
     schema = StructType([StructField(field.name, field.dataType) for field in schema])
@@ -77,7 +78,7 @@ def _unread(at: Location) -> set[str]:
     so the types of all parts are looked at before. Values are not: none is cast that could be lost.
     """
     empty, unasked = set[str](), set[str]()
-    read: dict[str, Path] = {}
+    read: dict[str, AnyPath] = {}
     for part in at.parts:
         file = open_part(part)
         check_columns(part, file, frozenset(at.partition(part)))
@@ -91,7 +92,7 @@ def _unread(at: Location) -> set[str]:
     return empty | unasked
 
 
-def _null_in_some_parts(name: str, part: Path, other: Path) -> TraceFormatError:
+def _null_in_some_parts(name: str, part: AnyPath, other: AnyPath) -> TraceFormatError:
     return TraceFormatError(
         f"is null in some parts, {SCHEMA.field(name).type} in others ({other.name}); write all parts with "
         "one schema",

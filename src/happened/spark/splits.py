@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from ..trace.jsonl import event_from_json, lines_of
 from ..trace.location import Location
 from ..trace.reader import open_part, read_part
 from ..trace.schema import SCHEMA
+from ..trace.store import AnyPath, size_of
 from ..trace.validation import faults
 
 ROWS_AT_ONCE = 500_000
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
 class Groups(NamedTuple):
     """Some row groups of a Parquet file; `given` are the columns that the names of its directories hold."""
 
-    path: Path
+    path: AnyPath
     groups: Sequence[int]
     given: dict[str, str | None]
 
@@ -57,7 +57,7 @@ class Groups(NamedTuple):
 class Lines(NamedTuple):
     """The JSON lines that begin at the bytes start:stop of a file; all of them if `stop` is None."""
 
-    path: Path
+    path: AnyPath
     start: int = 0
     stop: int | None = None
 
@@ -123,14 +123,14 @@ def splits_of(at: Location, *, rows: int = ROWS_AT_ONCE, size: int = BYTES_AT_ON
         return [*_together((piece for pieces in found for piece in pieces), rows)]
 
 
-def _stretches(path: Path, size: int) -> list[Split]:
-    total = path.stat().st_size
+def _stretches(path: AnyPath, size: int) -> list[Split]:
+    total = size_of(path)
     if path.suffix == ".gz" or total <= size:
         return [Split((Lines(path),), None)]
     return [Split((Lines(path, at, min(at + size, total)),), None) for at in range(0, total, size)]
 
 
-def _groups(at: Location, part: Path) -> list[tuple[Groups, int]]:
+def _groups(at: Location, part: AnyPath) -> list[tuple[Groups, int]]:
     """Each row group of a part, and how many rows it has."""
     file, given = open_part(part), at.partition(part)
     check_columns(part, file, frozenset(given))

@@ -1,28 +1,40 @@
 """Where tasks leave what they made: Parquet parts and arrays, whole or not there (see trace.atomic).
 
-A path is a directory that the driver and every executor can reach.
+A path is a directory, or a URL, that the driver and every executor can reach.
 """
 
 import shutil
-from pathlib import Path
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from ..trace.atomic import whole_file
+from ..trace.store import AnyPath, StorePath
 
 
-def write_part(directory: Path, name: str, table: pa.Table, **options: Any) -> None:
+def spark_path(path: AnyPath) -> str:
+    """What Spark's own readers and writers take; of a store they need its connector (docs/pipeline.md)."""
+    return path.hadoop_url if isinstance(path, StorePath) else str(path)
+
+
+def write_part(directory: AnyPath, name: str, table: pa.Table, **options: Any) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with whole_file(directory / f"{name}.parquet") as unfinished:
         pq.write_table(table, unfinished, **options)
 
 
-def write_rows(rows: DataFrame, directory: Path, part: str, work: Path) -> None:
+def write_rows(rows: DataFrame, directory: AnyPath, part: str, work: AnyPath) -> None:
     """Spark's rows as parts of a table that other writers fill too; `work` does not exist yet."""
+    if isinstance(directory, StorePath) or isinstance(work, StorePath):
+        _write_by_tasks(rows, directory, part)
+        return
     rows.write.parquet(str(work))
     directory.mkdir(parents=True, exist_ok=True)
     for number, written in enumerate(sorted(work.glob("*.parquet"))):
@@ -30,12 +42,32 @@ def write_rows(rows: DataFrame, directory: Path, part: str, work: Path) -> None:
     shutil.rmtree(work)
 
 
-def write_arrays(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
+def _write_by_tasks(rows: DataFrame, directory: AnyPath, part: str) -> None:
+    """The rows cross to Python, but Spark needs no connector for the store, and nothing is renamed there."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        count = 0
+        first = next(batches, None)
+        if first is not None:
+            path = directory / f"{part}-{context.partitionId():05d}.parquet"
+            with whole_file(path) as unfinished, pq.ParquetWriter(unfinished, first.schema) as writer:
+                for batch in chain([first], batches):
+                    writer.write_batch(batch)
+                    count += batch.num_rows
+        yield pa.RecordBatch.from_pydict({"rows": [count]})
+
+    directory.mkdir(parents=True, exist_ok=True)
+    rows.mapInArrow(write, "rows long").agg(F.sum("rows")).collect()
+
+
+def write_arrays(path: AnyPath, **arrays: np.ndarray[Any, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as unfinished, unfinished.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    with np.load(path) as arrays:
+def read_arrays(path: AnyPath) -> dict[str, np.ndarray[Any, Any]]:
+    with path.open("rb") as file, np.load(file) as arrays:
         return {name: arrays[name] for name in arrays.files}

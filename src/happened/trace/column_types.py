@@ -5,19 +5,18 @@ are read as what they are. A type that would have to be interpreted (times in mi
 is refused, with the file and the type that is needed.
 """
 
-from pathlib import Path
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..core.errors import TraceFormatError
 from .schema import REQUIRED, SCHEMA
+from .store import AnyPath
 
 COUNTS = ("control_entries", "control_bytes")
 """Columns that no question looks at; other writers make them wider."""
 
 
-def check_columns(path: Path, file: pq.ParquetFile, elsewhere: frozenset[str] = frozenset()) -> None:
+def check_columns(path: AnyPath, file: pq.ParquetFile, elsewhere: frozenset[str] = frozenset()) -> None:
     """TraceFormatError if the file lacks a column that every event needs, or has one of another type.
 
     elsewhere  columns that the names of the file's directories hold
@@ -48,7 +47,7 @@ def is_unread(stored: pa.Field) -> bool:
     return pa.types.is_null(stored.type) or (stored.name in COUNTS and pa.types.is_integer(stored.type))
 
 
-def _wrong_type(path: Path, stored: pa.Field) -> TraceFormatError:
+def _wrong_type(path: AnyPath, stored: pa.Field) -> TraceFormatError:
     unit = ", nanoseconds" if stored.name == "time" else ""
     wanted = SCHEMA.field(stored.name).type
     reason = f"is {stored.type}, needs {wanted}{unit}; cast the column and write the part again"

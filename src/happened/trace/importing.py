@@ -7,16 +7,16 @@ once or not at all: it is made beside its final place and renamed.
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from ..core.errors import TraceFormatError
-from .atomic import whole_directory
+from .atomic import whole_directory, whole_file
 from .readers import FORMATS, Assembly, Draft, Format, Options, Quarantined, open_source
 from .readers.detection import detect
 from .readers.draft import storable, table_of
+from .store import AnyPath
 from .writer import TraceWriter
 
 AUTO = "auto"
@@ -32,8 +32,8 @@ class Import:
 
 
 def import_files(
-    files: Sequence[Path],
-    out: Path,
+    files: Sequence[AnyPath],
+    out: AnyPath,
     *,
     format: str = AUTO,
     options: Options | None = None,
@@ -71,7 +71,7 @@ def not_understood(first: str, count: int) -> TraceFormatError:
     )
 
 
-def choose_format(files: Sequence[Path], format: str, options: Options) -> str:
+def choose_format(files: Sequence[AnyPath], format: str, options: Options) -> str:
     """The format that was asked for, or else the one that all files are recognised to be in."""
     if format != AUTO:
         if format not in FORMATS:
@@ -93,7 +93,7 @@ def choose_format(files: Sequence[Path], format: str, options: Options) -> str:
 
 
 def _parse(
-    files: Sequence[Path], reader: Format, options: Options, progress: Callable[[int], object]
+    files: Sequence[AnyPath], reader: Format, options: Options, progress: Callable[[int], object]
 ) -> tuple[list[Draft], list[Quarantined], list[dict[str, Any]]]:
     drafts: list[Draft] = []
     quarantined: list[Quarantined] = []
@@ -118,7 +118,7 @@ def _parse(
     return drafts, quarantined, told
 
 
-def computation_names(files: Sequence[Path], reader: Format, options: Options) -> list[str]:
+def computation_names(files: Sequence[AnyPath], reader: Format, options: Options) -> list[str]:
     """The computation that each file records: the file's name, or its path where names repeat."""
     if reader.names_computations or options.together:
         return [""] * len(files)
@@ -146,17 +146,18 @@ def _totals(assembly: Assembly, quarantined: Sequence[Quarantined]) -> dict[str,
 
 
 def _write(
-    out: Path, assembly: Assembly, quarantined: Sequence[Quarantined], summary: dict[str, Any]
+    out: AnyPath, assembly: Assembly, quarantined: Sequence[Quarantined], summary: dict[str, Any]
 ) -> None:
     with whole_directory(out) as folder:
         with TraceWriter(folder / "trace") as writer:
             for row in assembly.rows:
                 writer.append(row)
         (folder / "quarantine").mkdir()
-        pq.write_table(table_of(quarantined), folder / "quarantine" / "part-000000.parquet")
+        with whole_file(folder / "quarantine" / "part-000000.parquet") as unfinished:
+            pq.write_table(table_of(quarantined), unfinished)
         write_summary(folder, summary)
 
 
-def write_summary(directory: Path, summary: dict[str, Any]) -> None:
+def write_summary(directory: AnyPath, summary: dict[str, Any]) -> None:
     text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
     (directory / "import.json").write_text(text, encoding="utf-8")

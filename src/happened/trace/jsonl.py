@@ -10,13 +10,14 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from ..core.errors import TraceFormatError
+from .atomic import whole_file
 from .schema import REQUIRED, SCHEMA
+from .store import AnyPath, StorePath, any_path
 from .writer import DEFAULTS, table_from_rows
 
 BATCH_ROWS = 65536
@@ -69,7 +70,7 @@ EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def read_jsonl(path: Path) -> tuple[pa.Table, list[int]]:
+def read_jsonl(path: AnyPath) -> tuple[pa.Table, list[int]]:
     """The events, and the line each was on."""
     batches = []
     rows: list[dict[str, Any]] = []
@@ -84,25 +85,25 @@ def read_jsonl(path: Path) -> tuple[pa.Table, list[int]]:
     return pa.concat_tables(batches), lines
 
 
-def lines_of(path: Path) -> Iterator[bytes]:
+def lines_of(path: AnyPath) -> Iterator[bytes]:
     """The lines of a file, unpacked if its name ends in .gz."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
-            yield from lines
+        with path.open("rb") as raw:
+            yield from gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise TraceFormatError(f"cannot be unpacked ({error}); compress it again", file=str(path)) from error
 
 
-def write_jsonl(table: pa.Table, path: str | os.PathLike[str]) -> None:
+def write_jsonl(table: pa.Table, path: str | os.PathLike[str] | StorePath) -> None:
     """One line per event, in table order, null fields left out."""
-    with open(path, "w", encoding="utf-8") as out:
+    with whole_file(any_path(path)) as unfinished, unfinished.open("w", encoding="utf-8") as out:
         for batch in table.to_batches(max_chunksize=BATCH_ROWS):
             for row in batch.to_pylist(maps_as_pydicts="strict"):
                 event = {name: value for name, value in row.items() if value is not None}
                 out.write(json.dumps(event, ensure_ascii=False) + "\n")
 
 
-def _events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _events(path: AnyPath) -> Iterator[tuple[int, dict[str, Any]]]:
     for line, text in enumerate(lines_of(path), start=1):
         if text.strip():
             yield line, event_from_json(text, str(path), line)

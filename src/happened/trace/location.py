@@ -1,6 +1,6 @@
 """Where a trace lies: the one answer for every reader, whether in one process or on Spark.
 
-A path is a trace if it is
+A path, or a URL of a store, is a trace if it is
 
     one file of JSON lines    .jsonl, .ndjson or .json, compressed if .gz follows
     one Parquet file          .parquet
@@ -15,10 +15,12 @@ A directory that has parts of its own and a `trace` inside is refused: either co
 import json
 import os
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from urllib.parse import unquote
 
 from ..core.errors import TraceFormatError
+from .atomic import refuse_unfinished
+from .store import AnyPath, StorePath, any_path
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 ACCEPTED = "a directory of .parquet parts, one .parquet file, or JSON lines (.jsonl, .ndjson, .json, or .gz)"
@@ -29,8 +31,8 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 class Location:
     """`parts` are the Parquet files in the order of their names, none where `root` is JSON lines."""
 
-    root: Path
-    parts: tuple[Path, ...]
+    root: AnyPath
+    parts: tuple[AnyPath, ...]
 
     @property
     def is_json(self) -> bool:
@@ -50,16 +52,17 @@ class Location:
             return False
         return isinstance(summary, dict) and summary.get("complete") is True
 
-    def partition(self, part: Path) -> dict[str, str | None]:
+    def partition(self, part: AnyPath) -> dict[str, str | None]:
         """The columns that a part does not hold because the names of its directories do."""
-        folders = part.relative_to(self.root).parts[:-1] if part != self.root else ()
+        folders = inside(self.root, part).parts[:-1] if part != self.root else ()
         pairs = (folder.partition("=") for folder in folders)
         return {name: None if value == NULL_PARTITION else unquote(value) for name, _, value in pairs}
 
 
-def locate(path: str | os.PathLike[str]) -> Location:
-    """TraceFormatError if there is no trace at the path."""
-    path = Path(path)
+def locate(path: str | os.PathLike[str] | StorePath) -> Location:
+    """TraceFormatError if there is no trace at the path, or one that is not finished."""
+    path = any_path(path)
+    refuse_unfinished(path)
     if path.is_file():
         if is_json(path):
             return Location(path, ())
@@ -91,15 +94,26 @@ def locate(path: str | os.PathLike[str]) -> Location:
     return found[0]
 
 
-def is_json(path: Path) -> bool:
+def is_json(path: AnyPath) -> bool:
     """Whether the name is one of JSON lines."""
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix in JSON_SUFFIXES
+    name = PurePath(path.name)
+    return (name.with_suffix("") if name.suffix == ".gz" else name).suffix in JSON_SUFFIXES
 
 
-def _parts(root: Path) -> tuple[Path, ...]:
-    return tuple(sorted(part for part in root.rglob("*.parquet") if _is_part(part.relative_to(root))))
+def inside(root: AnyPath, path: AnyPath) -> PurePath:
+    """The names that lead from a directory to what lies below it."""
+    if isinstance(root, StorePath):
+        assert isinstance(path, StorePath)
+        return path.relative_to(root)
+    assert not isinstance(path, StorePath)
+    return path.relative_to(root)
 
 
-def _is_part(inside: Path) -> bool:
+def _parts(root: AnyPath) -> tuple[AnyPath, ...]:
+    found: list[AnyPath] = [part for part in root.rglob("*.parquet") if _is_part(inside(root, part))]
+    return tuple(sorted(found, key=lambda part: inside(root, part).parts))
+
+
+def _is_part(inside: PurePath) -> bool:
     hidden = any(name.startswith((".", "_")) for name in inside.parts)
     return not hidden and all("=" in folder for folder in inside.parts[:-1])

@@ -6,7 +6,6 @@ Parquet file lacks are null, columns that no trace has are left out.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,17 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..core.errors import TraceFormatError
+from ..core.errors import CausalityError, TraceFormatError
 from .column_types import check_columns
 from .jsonl import lines_of, read_jsonl
 from .location import locate
 from .schema import SCHEMA
+from .store import AnyPath, StorePath, arrow_source, trouble
 from .validation import Place, validate
 
 Check = Callable[[pa.Table, Place], None]
 
 
-def read(path: str | os.PathLike[str], check: Check = validate) -> pa.Table:
+def read(path: str | os.PathLike[str] | StorePath, check: Check = validate) -> pa.Table:
     """The events of a trace, in the order they were written; TraceFormatError if it is not one.
 
     check   what must hold of the table; `validate_rows` leaves to the caller what concerns several rows
@@ -46,7 +46,7 @@ def read(path: str | os.PathLike[str], check: Check = validate) -> pa.Table:
     return table
 
 
-def count(path: str | os.PathLike[str]) -> int:
+def count(path: str | os.PathLike[str] | StorePath) -> int:
     """How many events `read` would find, from what the files say of themselves."""
     at = locate(path)
     if at.is_json:
@@ -55,7 +55,7 @@ def count(path: str | os.PathLike[str]) -> int:
 
 
 def read_part(
-    path: Path,
+    path: AnyPath,
     groups: Sequence[int] | None = None,
     given: Mapping[str, str | None] | None = None,
     columns: Sequence[str] = SCHEMA.names,
@@ -77,21 +77,23 @@ def read_part(
     return pa.table([_column(table, field, path, given) for field in SCHEMA], schema=SCHEMA)
 
 
-def open_part(path: Path) -> pq.ParquetFile:
+def open_part(path: AnyPath) -> pq.ParquetFile:
     """Open a Parquet part; raise TraceFormatError if it was cut off or is something else (no footer)."""
     try:
         # ParquetFile, not read_table: directory names of the form a=b must not turn into columns.
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(arrow_source(path), pre_buffer=isinstance(path, StorePath))
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path: Path, error: Exception) -> TraceFormatError:
+def _unreadable(path: AnyPath, error: Exception) -> CausalityError:
+    if (of_store := trouble(path, error)) is not None:
+        return of_store
     reason = f"not a readable Parquet file ({error}); write it again, or remove it if there are other parts"
     return TraceFormatError(reason, file=str(path))
 
 
-def _column(table: pa.Table, field: pa.Field, path: Path, given: Mapping[str, str | None]) -> Any:
+def _column(table: pa.Table, field: pa.Field, path: AnyPath, given: Mapping[str, str | None]) -> Any:
     if field.name in given:
         column = pa.chunked_array([pa.repeat(pa.scalar(given[field.name], pa.string()), table.num_rows)])
     elif field.name in table.column_names:

@@ -7,7 +7,6 @@ Leaves out the checks that need the whole trace (gaps in seq, two sends of one m
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from ..core.errors import TraceFormatError
 from .atomic import whole_file
 from .schema import REQUIRED, SCHEMA
+from .store import StorePath, any_path
 from .validation import validate_rows
 
 COLUMNS = frozenset(SCHEMA.names)
@@ -24,10 +24,16 @@ DEFAULTS = {"computation": "", "relevant": False}
 
 
 class TraceWriter:
-    def __init__(self, directory: str | os.PathLike[str], *, batch_rows: int = 65536, prefix: str = "part"):
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | StorePath,
+        *,
+        batch_rows: int = 65536,
+        prefix: str = "part",
+    ):
         if batch_rows < 1:
             raise ValueError(f"batch_rows is {batch_rows}; a part holds at least one row")
-        self._directory = Path(directory)
+        self._directory = any_path(directory)
         self._directory.mkdir(parents=True, exist_ok=True)
         if any(self._directory.glob(f"{prefix}-*.parquet")):
             raise TraceFormatError(

@@ -2,9 +2,9 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
+from ..store import AnyPath
 from . import shiviz
 from .peterson import LINE as PETERSON_LINE
 from .source import beginning
@@ -25,7 +25,7 @@ BY_FIELDS = (
 )
 
 
-def detect(path: Path) -> str | None:
+def detect(path: AnyPath) -> str | None:
     text = beginning(path).lstrip()
     if text[:1] in ("{", "["):
         return _by_fields(text)

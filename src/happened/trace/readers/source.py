@@ -9,9 +9,9 @@ import gzip
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ...core.errors import TraceFormatError
+from ..store import AnyPath
 from .draft import Quarantined, excerpt
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -37,7 +37,7 @@ class Source:
         return "".join(text for _, text in self.numbered).replace("\r\n", "\n")
 
 
-def open_source(path: Path, computation: str = "") -> Source:
+def open_source(path: AnyPath, computation: str = "") -> Source:
     if not path.is_file():
         reason = (
             "is a directory; give the files in it"
@@ -49,7 +49,7 @@ def open_source(path: Path, computation: str = "") -> Source:
     return Source(str(path), _decoded(path, faults), computation, faults)
 
 
-def beginning(path: Path, size: int = 1 << 16) -> str:
+def beginning(path: AnyPath, size: int = 1 << 16) -> str:
     """The first characters of a file, for telling its format."""
     text = ""
     for _, line in open_source(path).numbered:
@@ -59,7 +59,7 @@ def beginning(path: Path, size: int = 1 << 16) -> str:
     return text
 
 
-def open_piece(path: Path, begin: int, end: int, first_line: int, computation: str = "") -> Source:
+def open_piece(path: AnyPath, begin: int, end: int, first_line: int, computation: str = "") -> Source:
     """The lines that begin within [begin, end) of a file that is not compressed."""
     faults: list[Quarantined] = []
     return Source(
@@ -70,7 +70,7 @@ def open_piece(path: Path, begin: int, end: int, first_line: int, computation: s
     )
 
 
-def lines_begun(path: Path, begin: int, end: int) -> int:
+def lines_begun(path: AnyPath, begin: int, end: int) -> int:
     """How many lines begin within [begin, end): at the file's beginning, and after each line's end."""
     count = 1 if begin == 0 and end > 0 else 0
     with path.open("rb") as raw:
@@ -82,12 +82,12 @@ def lines_begun(path: Path, begin: int, end: int) -> int:
     return count
 
 
-def is_compressed(path: Path) -> bool:
+def is_compressed(path: AnyPath) -> bool:
     with path.open("rb") as raw:
         return raw.read(len(GZIP_MAGIC)) == GZIP_MAGIC
 
 
-def _lines_between(path: Path, begin: int, end: int) -> Iterator[bytes]:
+def _lines_between(path: AnyPath, begin: int, end: int) -> Iterator[bytes]:
     with path.open("rb") as raw:
         if begin > 0:
             raw.seek(begin - 1)
@@ -96,7 +96,7 @@ def _lines_between(path: Path, begin: int, end: int) -> Iterator[bytes]:
             yield line
 
 
-def _decoded(path: Path, faults: list[Quarantined]) -> Iterator[tuple[int, str]]:
+def _decoded(path: AnyPath, faults: list[Quarantined]) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         compressed = is_compressed(path)

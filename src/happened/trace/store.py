@@ -1,0 +1,486 @@
+"""Where traces and tables lie, on this machine or in an object store: the one home of storage.
+
+`any_path` makes a `pathlib.Path` of a local path or file:// URL, and a `StorePath` of any other URL. A
+StorePath has those methods of Path that we use, with the same names and meaning, so that code is written once
+for both; for the rest there are the functions below, and `atomic`.
+
+Promises   a StorePath is a few strings: it pickles to Spark's executors, and each process connects by itself,
+           once. A store that refuses or cannot be reached is a CausalityError that says so, soon.
+Leaves out writing step by step. pyarrow completes an object even if its stream is abandoned, so that half a
+           file would look whole: `atomic.whole_file` writes to a local file first.
+
+How to connect is in the URL's options (s3://bucket/key?endpoint_override=…) or in the environment. Who
+connects is in the environment alone: URLs end up in logs and messages, so one with a password is refused.
+"""
+
+import io
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pyarrow as pa
+
+from ..core.errors import CausalityError
+
+SCHEMES = ("s3", "s3a", "gs", "abfss", "hdfs")
+OPTIONS = {
+    "s3": ("endpoint_override", "scheme", "region", "anonymous", "force_virtual_addressing"),
+    "gs": ("endpoint_override", "scheme", "retry_limit_seconds"),
+    "abfss": (
+        "enable_tls",
+        "blob_storage_authority",
+        "dfs_storage_authority",
+        "credential_kind",
+        "tenant_id",
+    ),
+    "hdfs": ("user", "replication"),
+}
+"""What the query of a URL may say, by scheme; no secrets."""
+
+CONNECT_SECONDS = 5.0
+SILENT_SECONDS = 20.0
+ATTEMPTS = 3
+"""How long a store is waited for, before and after it was connected to, and how often."""
+
+READ_AHEAD = 4 << 20
+"""Bytes of a request where a file is read from its beginning to its end, line by line."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorePath:
+    """An object in a store, or what begins with its name and "/": stores have no directories of their own."""
+
+    scheme: str  # of OPTIONS
+    authority: str  # the bucket; container@account; host:port
+    key: str  # names joined by "/"
+    options: str = ""  # how to connect, as in the URL
+
+    def __str__(self) -> str:
+        """The URL; `any_path` makes the same StorePath of it."""
+        return self._url(self.scheme) + (f"?{self.options}" if self.options else "")
+
+    def _url(self, scheme: str) -> str:
+        return f"{scheme}://{self.authority}/{self.key}".rstrip("/")
+
+    @property
+    def hadoop_url(self) -> str:
+        """The URL for Spark's own reader and writer, which have options and connectors of their own."""
+        return self._url("s3a" if self.scheme == "s3" else self.scheme)
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.key).name
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.key).suffix
+
+    @property
+    def parent(self) -> "StorePath":
+        """What it lies in; the bucket lies in itself."""
+        return self._at(self.key.rpartition("/")[0])
+
+    def __truediv__(self, below: str) -> "StorePath":
+        return self._at(f"{self.key}/{below}")
+
+    def with_name(self, name: str) -> "StorePath":
+        return self.parent / name
+
+    def relative_to(self, other: "StorePath") -> PurePosixPath:
+        return PurePosixPath(self.key).relative_to(other.key)
+
+    def __lt__(self, other: "StorePath") -> bool:
+        return self.key.split("/") < other.key.split("/")  # as Path does
+
+    def absolute(self) -> "StorePath":
+        return self
+
+    def exists(self) -> bool:
+        return self._type() != "NotFound"
+
+    def is_file(self) -> bool:
+        return self._type() == "File"
+
+    def is_dir(self) -> bool:
+        return self._type() == "Directory"
+
+    def size(self) -> int:
+        with _explained(self):
+            return int(self._filesystem().get_file_info(self._inside()).size or 0)
+
+    def iterdir(self) -> Iterator["StorePath"]:
+        """What lies in it, in the order of names; nothing if nothing does."""
+        return iter(self._below(recursive=False))
+
+    def glob(self, pattern: str) -> Iterator["StorePath"]:
+        return (path for path in self._below(recursive=False) if fnmatchcase(path.name, pattern))
+
+    def rglob(self, pattern: str) -> Iterator["StorePath"]:
+        return (path for path in self._below(recursive=True) if fnmatchcase(path.name, pattern))
+
+    def open(self, mode: str = "rb") -> io.BufferedReader:
+        """For reading; `atomic.whole_file` is for writing."""
+        if mode != "rb":
+            raise ValueError(f"a store's file is opened for reading, rb, not {mode!r}")
+        return io.BufferedReader(_Reading(self), READ_AHEAD)
+
+    def open_arrow(self) -> Any:
+        """For reading by pyarrow: a NativeFile with random access."""
+        with _explained(self):
+            return self._filesystem().open_input_file(self._inside())
+
+    def read_bytes(self) -> bytes:
+        with self.open() as file:
+            return file.read()
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        return self.read_bytes().decode(encoding)
+
+    def write_bytes(self, data: bytes) -> None:
+        """All at once, replacing what is there."""
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(data)
+            file.flush()
+            self.put(Path(file.name))
+
+    def write_text(self, text: str, encoding: str = "utf-8") -> None:
+        self.write_bytes(text.encode(encoding))
+
+    def put(self, file: Path) -> None:
+        """Become what a local file holds, at once: readers see what was there before, or all of it."""
+        # An object has its name when its upload ends; a file of HDFS has it while it is being written, and
+        # none is renamed to a name that is taken.
+        target = self.with_name(f".{self.name}.{os.urandom(8).hex()}") if self.scheme == "hdfs" else self
+        with _explained(self):
+            filesystem = self._filesystem()
+            # One write, which no interrupt divides, then close: it tells if a part of the upload failed, and
+            # completes no object then. pyarrow's copy_files does not tell of a failure at the end.
+            with pa.memory_map(str(file)) as data, filesystem.open_output_stream(target._inside()) as stream:
+                stream.write(data.read_buffer())
+            if target != self:
+                self.unlink(missing_ok=True)
+                filesystem.move(target._inside(), self._inside())
+
+    def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
+        """Nothing: what holds no file is no directory."""
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        try:
+            with _explained(self):
+                self._filesystem().delete_file(self._inside())
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def _at(self, key: str) -> "StorePath":
+        return StorePath(self.scheme, self.authority, _names(key), self.options)
+
+    def _filesystem(self) -> Any:
+        return _connected(self.scheme, self.authority, self.options)[0]
+
+    def _inside(self) -> str:
+        """Its name within its filesystem."""
+        root = _connected(self.scheme, self.authority, self.options)[1]
+        return f"{root}/{self.key}" if self.key else root or "/"
+
+    def _type(self) -> str:
+        with _explained(self):
+            found = str(self._filesystem().get_file_info(self._inside()).type.name)
+        if found == "NotFound":
+            self._refuse_missing_bucket()
+        return found
+
+    def _refuse_missing_bucket(self) -> None:
+        """S3 answers alike for a missing object and for one in a missing bucket; a slip deserves better."""
+        if self.scheme == "s3" and self.key:
+            try:
+                bucket = self._filesystem().get_file_info(self.authority)
+            except OSError:  # who may read objects need not be allowed to look at the bucket
+                return
+            if bucket.type.name == "NotFound":
+                raise CausalityError(_no_bucket(self))
+
+    def _below(self, *, recursive: bool, files: bool = False) -> list["StorePath"]:
+        from pyarrow.fs import FileSelector
+
+        selector = FileSelector(self._inside(), allow_not_found=True, recursive=recursive)
+        with _explained(self):
+            found = self._filesystem().get_file_info(selector)
+        if not found:
+            self._refuse_missing_bucket()
+        beyond = len(self._inside().rstrip("/")) + 1
+        return sorted(self / info.path[beyond:] for info in found if info.is_file or not files)
+
+
+AnyPath = Path | StorePath
+
+
+def any_path(given: "str | os.PathLike[str] | StorePath") -> AnyPath:
+    """A local path, or where a URL leads; CausalityError if it is no URL of ours. Nothing is connected to."""
+    if isinstance(given, StorePath):
+        return given
+    if not isinstance(given, str):
+        path = Path(given)
+        if path.parts and path.parts[0].removesuffix(":") in ("file", *SCHEMES) and path.parts[0][-1] == ":":
+            raise CausalityError(
+                f"{path} was a URL before it became a local path; give the URL as text, or make a path of it "
+                "with happened.trace.store.any_path"
+            )
+        return path
+    scheme, there, rest = given.partition("://")
+    if not there or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        return Path(given)
+    scheme = scheme.lower()
+    if scheme == "file":
+        return _local(given)
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{each}://" for each in SCHEMES)
+        raise CausalityError(
+            f"{scheme}:// is no storage I know; give a local path, or a URL that begins with file://, {known}"
+        )
+    return _parsed("s3" if scheme == "s3a" else scheme, rest)
+
+
+def files_below(path: AnyPath) -> list[AnyPath]:
+    """All files below a directory, in the order of their names; none if there is no directory."""
+    if isinstance(path, StorePath):
+        return [*path._below(recursive=True, files=True)]
+    return sorted(file for file in path.rglob("*") if file.is_file())
+
+
+def remove_tree(path: AnyPath) -> None:
+    """Remove a directory with all that is in it; nothing if there is none."""
+    if not isinstance(path, StorePath):
+        if path.exists():
+            shutil.rmtree(path)
+        return
+    try:
+        with _explained(path):
+            path._filesystem().delete_dir(path._inside())
+    except FileNotFoundError:
+        pass
+
+
+def size_of(path: AnyPath) -> int:
+    """How many bytes a file has."""
+    return path.size() if isinstance(path, StorePath) else path.stat().st_size
+
+
+def arrow_source(path: AnyPath) -> Any:
+    """What pyarrow's readers take as the file to read."""
+    return path.open_arrow() if isinstance(path, StorePath) else path
+
+
+def trouble(path: AnyPath, error: Exception) -> CausalityError | None:
+    """What an error of pyarrow says of the store; None if it may as well concern what the file holds."""
+    reason = _reason(path, error) if isinstance(path, StorePath) else None
+    return None if reason is None else CausalityError(reason)
+
+
+def _local(url: str) -> Path:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise CausalityError(f"{url} names a file of another host; write file:///path, with three slashes")
+    return Path(unquote(parts.path))
+
+
+def _parsed(scheme: str, rest: str) -> StorePath:
+    before, _, options = rest.partition("?")
+    authority, _, key = before.partition("/")
+    user, has_user, bucket = authority.rpartition("@")
+    if ":" in user or (has_user and scheme == "s3"):
+        raise CausalityError(
+            f"{scheme}://…@{bucket}: credentials in a URL would be shown in logs; take them out and set them "
+            "in the environment (for S3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+        )
+    if not bucket:
+        raise CausalityError(f"{scheme}:///{key} names no bucket; write {scheme}://BUCKET/{key or 'NAME'}")
+    if scheme == "abfss" and not has_user:
+        raise CausalityError(
+            f"abfss://{bucket} names no container; write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/NAME"
+        )
+    for option, _ in parse_qsl(options, keep_blank_values=True):
+        if option not in OPTIONS[scheme]:
+            raise CausalityError(
+                f"{scheme}://{authority}/{key}: {option!r} is no option of its URL; "
+                f"it may have {', '.join(OPTIONS[scheme])}"
+            )
+    return StorePath(scheme, authority, _names(key), options)
+
+
+def _names(key: str) -> str:
+    return "/".join(name for name in key.split("/") if name)
+
+
+class _Reading(io.RawIOBase):
+    """A store's file as the standard library reads files, with errors that explain themselves."""
+
+    def __init__(self, path: StorePath) -> None:
+        self._path = path
+        self._file = path.open_arrow()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readinto(self, buffer: Any) -> int:
+        with _explained(self._path):
+            return int(self._file.readinto(buffer))
+
+    def readall(self) -> bytes:
+        with _explained(self._path):
+            return bytes(self._file.readall())
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+@cache
+def _connected(scheme: str, authority: str, options: str) -> tuple[Any, str]:
+    """The filesystem, and the name that its root has within it."""
+    from pyarrow import fs
+
+    path = StorePath(scheme, authority, "", options)
+    try:
+        if scheme == "s3":
+            return _s3(authority, dict(parse_qsl(options))), authority
+        query = _bounded(scheme, options)
+        filesystem, root = fs.FileSystem.from_uri(f"{path._url(scheme)}/{query and '?' + query}")
+    except (OSError, ImportError, pa.ArrowException) as error:
+        raise _error(path, error) from error
+    return filesystem, root.rstrip("/")
+
+
+def _bounded(scheme: str, options: str) -> str:
+    """The options, with how long to try where the URL can say it and does not."""
+    if scheme == "gs" and "retry_limit_seconds" not in options:
+        return "&".join(filter(None, [options, f"retry_limit_seconds={ATTEMPTS * SILENT_SECONDS:.0f}"]))
+    return options
+
+
+def _s3(bucket: str, options: dict[str, str]) -> Any:
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
+
+    endpoint = options.get("endpoint_override") or _environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    protocol, there, host = (endpoint or "").partition("://")
+    if not there:
+        protocol, host = "https", protocol
+    region = options.get("region") or _environment("AWS_REGION", "AWS_DEFAULT_REGION")
+    if region is None:
+        region = "us-east-1" if host else resolve_s3_region(bucket)
+    return S3FileSystem(
+        anonymous=_is_true(options.get("anonymous")),
+        region=region,
+        scheme=options.get("scheme") or protocol,
+        endpoint_override=host or None,
+        force_virtual_addressing=_is_true(options.get("force_virtual_addressing")),
+        connect_timeout=CONNECT_SECONDS,
+        request_timeout=SILENT_SECONDS,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+        allow_delayed_open=True,  # a small object is one request then, not three
+    )
+
+
+def _environment(*names: str) -> str | None:
+    return next((value for name in names if (value := os.environ.get(name))), None)
+
+
+def _is_true(text: str | None) -> bool:
+    return (text or "").lower() in ("1", "true", "yes")
+
+
+@contextmanager
+def _explained(path: StorePath) -> Iterator[None]:
+    """Turn what pyarrow raises into a CausalityError that says what to do; FileNotFoundError stays."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise _error(path, error) from error
+
+
+REFUSED = (
+    "OAuth2",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+    "ACCESS_DENIED",
+    "INVALID_ACCESS_KEY_ID",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "EXPIRED_TOKEN",
+    "MISSING_",
+)
+UNREACHABLE = ("NETWORK_CONNECTION", "REQUEST_TIMEOUT", "Bucket region resolution failed", "UNAVAILABLE")
+ABSENT = ("Unrecognized filesystem", "compiled without", "Unable to load libjvm", "libhdfs")
+
+
+def _error(path: StorePath, error: Exception) -> CausalityError:
+    reason = _reason(path, error)
+    if reason is None:
+        said = str(error).partition("\n")[0][:200]
+        reason = f"{path}: the store fails ({said}); try again, or look at its log"
+    return CausalityError(reason)
+
+
+def _reason(path: StorePath, error: Exception) -> str | None:
+    """What is wrong and what to do, in our own words: the libraries' are long, and may quote the request."""
+    text = str(error)
+    code = re.search(r"AWS Error (\w+) during (\w+)", text)
+    said = f" ({code[1]} during {code[2]})" if code else ""
+    if "NO_SUCH_BUCKET" in text:
+        return _no_bucket(path)
+    if any(word in text for word in REFUSED):
+        return (
+            f"{path}: the store refuses these credentials{said}; set {_who(path.scheme)} for the driver and "
+            "for every executor, and see that they may read and write there"
+        )
+    if any(word in text for word in UNREACHABLE):
+        named = " (endpoint_override in the URL, or AWS_ENDPOINT_URL)" if path.scheme == "s3" else ""
+        return (
+            f"{path}: the store cannot be reached{_endpoint(path)}; see that it runs, and that this machine "
+            f"reaches it{named}"
+        )
+    if isinstance(error, ImportError) or any(word in text for word in ABSENT):
+        needs = " and Hadoop's libraries (JAVA_HOME, HADOOP_HOME, CLASSPATH)" if path.scheme == "hdfs" else ""
+        return (
+            f"{path}: the pyarrow installed here cannot open {path.scheme}://; it needs one with that "
+            f"filesystem{needs}; or copy the files to another storage"
+        )
+    return f"{path}: the store fails{said}; try again, or look at its log" if code else None
+
+
+def _no_bucket(path: StorePath) -> str:
+    return f"{path._at('')}: there is no such bucket{_endpoint(path)}; create it, or correct its name"
+
+
+def _endpoint(path: StorePath) -> str:
+    options = dict(parse_qsl(path.options))
+    given = options.get("endpoint_override") or _environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    return f" at {given.rpartition('@')[2]}" if given and path.scheme == "s3" else ""
+
+
+def _who(scheme: str) -> str:
+    return {
+        "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a role, or ?anonymous=true in the URL)",
+        "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+        "abfss": "AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET (or log in with `az login`)",
+    }.get(scheme, "a user who may do so")
