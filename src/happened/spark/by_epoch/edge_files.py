@@ -9,7 +9,7 @@ import numpy as np
 
 from ...causality.linearization import Ints
 from ..storage import read_arrays
-from .matching import EDGES
+from .matching import EDGES, UNNAMED, UNNAMED_SEQ
 
 
 class EdgeFile:
@@ -61,19 +61,15 @@ class EdgeFile:
         source, target, sent, gap, timed, _ = self.messages
         return source[timed], target[timed], sent[timed] - origin, gap[timed]
 
-    def absent_causes(self, most: int) -> tuple[list[tuple[str, int, str, int]], int]:
-        """The causes that are no events, as (process, seq, cause's process, seq), up to so many; how many."""
+    def absent_causes(self, most: int) -> tuple[list[tuple[str, str]], int]:
+        """The names of events and their causes that are none, up to so many; how many there are."""
         bad = np.flatnonzero(self._edges["cause"] & ~self._real)
-        named = [
-            (
-                str(self._local[self._edges["target"][e]]),
-                int(self._edges["target_seq"][e]),
-                str(self._local[self._edges["source"][e]]),
-                int(self._edges["source_seq"][e]),
-            )
-            for e in bad[:most]
-        ]
-        return named, int(bad.size)
+        ends = [(self._name(e, "target"), self._name(e, "source")) for e in bad[:most]]
+        return ends, int(bad.size)
+
+    def _name(self, e: int, end: str) -> str:
+        process, seq = str(self._local[self._edges[end][e]]), int(self._edges[f"{end}_seq"][e])
+        return f"{None if process == UNNAMED else process}#{None if seq == UNNAMED_SEQ else seq}"
 
     def rows(self) -> dict[str, Ints] | None:
         """What the split's events say beside edges: process, seq, time, timed, relevant; None if nothing."""

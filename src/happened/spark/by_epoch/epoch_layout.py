@@ -229,9 +229,9 @@ def _prepare(
             last = max((result[1] for result in mine), default=0)
             clocks = estimate(_scan(spark, of), least, len(of.names), of.earliest, last)
         absent = [
-            f"{process}#{seq} names the cause {cause}#{cause_seq}, which is not in the trace"
+            f"{effect} names the cause {cause}, which is not in the trace"
             for result in mine
-            for process, seq, cause, cause_seq in result[2]
+            for effect, cause in result[2]
         ]
         per_epoch = epoch_events or max(1000, min(EPOCH_EVENTS, CELLS_PER_EPOCH // max(len(of.names), 1)))
         proposals = _proposals(of, clocks, per_epoch)

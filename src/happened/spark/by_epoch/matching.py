@@ -36,6 +36,9 @@ EDGES = ("source", "source_seq", "target", "target_seq", "sent", "gap", "timed",
 never reached: a slot, but no edge. `sent` and `gap` count where both ends are timed; `slot` is the first
 delivery at a destination; `cause` an edge that the trace recorded as such."""
 
+UNNAMED, UNNAMED_SEQ = "\0", -(2**63)
+"""In place of what a cause does not say; no event is called so."""
+
 SENDS = pa.schema(
     [("message", pa.string()), ("source", pa.string()), ("seq", pa.int64()), ("time", pa.int64())]
 )
@@ -68,8 +71,8 @@ class Part:
     def __init__(self, table: pa.Table, handover: str) -> None:
         to, addressed = flatten(table["to"])
         causes, self._caused = flatten(table["causes"])
-        self._cause_seq = pc.struct_field(causes, "seq").fill_null(0).to_numpy(zero_copy_only=False)
-        causing = pc.struct_field(causes, "process").fill_null("")
+        self._cause_seq = pc.struct_field(causes, "seq").fill_null(UNNAMED_SEQ).to_numpy(zero_copy_only=False)
+        causing = pc.struct_field(causes, "process").fill_null(UNNAMED)
         (self.process, dest, self._cause), self.names = codes_of(table["process"], to, causing)
         self.destinations = np.unique(dest)
         self.seq = table["seq"].to_numpy()
