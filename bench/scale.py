@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from happened.causality import encode
 from happened.causality.analysis import stamps_table
 from happened.causality.stamps import stamp_computation
+from happened.spark.storage import write_part
 from happened.trace import SCHEMA, read
 
 ROWS_PER_PART = 500_000
@@ -74,8 +75,7 @@ def make(path: Path, events: int, processes: int, seed: int = 1) -> None:
 def single(trace: Path, out: Path, timestamps: str) -> None:
     (computation,) = encode(read(trace))
     vectors = stamp_computation(computation)
-    out.mkdir()
-    pq.write_table(stamps_table(computation, vectors, timestamps), out / "stamps.parquet")
+    write_part(out, "stamps", stamps_table(computation, vectors, timestamps))
 
 
 def spark_stamp(spark, trace: Path, work: Path, timestamps: str) -> int:
