@@ -92,9 +92,14 @@ def rows_of(table, name):
         return Counter((*key, end) for key, end in last.items())
     for row in table.to_pylist():
         if name == "stamps":
-            row = (row["computation"], row["process"], row["seq"], tuple(sorted(row["clock"] or ())))
+            clock = row["clock"] and tuple(row["clock"])
+            entries = row["entries"] and frozenset((entry["p"], entry["seq"]) for entry in row["entries"])
+            row = (row["computation"], row["process"], row["seq"], row["event"], clock, entries)
         elif name == "violations":
-            row = tuple(row[key] for key in ("computation", "order", "process", "early", "early_seq"))
+            row = tuple(
+                row[key]
+                for key in ("computation", "order_name", "process", "early", "early_seq", "early_event")
+            )
             if row[1] == "total":  # which pair of messages stands for a disagreement may differ
                 continue
         elif name == "lost_causes":

@@ -66,7 +66,7 @@ def per_computation(out):
     """What the tables say of each computation, under the names of EXPECTED.json."""
     stamps = pq.read_table(out / "stamps").combine_chunks()
     clocks = stamps["clock"].combine_chunks()
-    past = np.add.reduceat(clocks.items.to_numpy(), clocks.offsets.to_numpy()[:-1])
+    past = np.add.reduceat(clocks.values.to_numpy(), clocks.offsets.to_numpy()[:-1], dtype=np.int64)
     sums = pa.table({"computation": stamps["computation"], "past": past})
     counts = {}
     for row in sums.group_by("computation").aggregate([("past", "sum"), ("past", "count")]).to_pylist():

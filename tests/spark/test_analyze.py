@@ -147,7 +147,7 @@ def test_witnesses_across_epochs_are_paths_of_happened_before(order_across_epoch
     sends = {
         row["message"]: (row["process"], row["seq"]) for row in table.to_pylist() if row["kind"] == "send"
     }
-    early = [row for row in found if row["order"] == "causal"]
+    early = [row for row in found if row["order_name"] == "causal"]
     assert len(early) == summary["causal_violations"] > 3
     for row in early[:100]:
         path = [(step["process"], step["seq"]) for step in row["path"]]
@@ -169,7 +169,9 @@ def test_a_path_over_many_epochs(spark, tmp_path):
     write(traces.number(chains), tmp_path / "trace")
     analyze(spark, tmp_path / "trace", tmp_path / "out", whole_events=1, epoch_events=20)
     (row,) = (
-        row for row in pq.read_table(tmp_path / "out" / "violations").to_pylist() if row["order"] == "causal"
+        row
+        for row in pq.read_table(tmp_path / "out" / "violations").to_pylist()
+        if row["order_name"] == "causal"
     )
     path = [(step["process"], step["seq"], step["kind"], step["message"]) for step in row["path"]]
     assert path == [
@@ -205,7 +207,7 @@ def test_total_order_across_epochs(order_across_epochs, module_seed):
     verdict = check_order(table, "total")
     assert summary["total_violations"] == verdict.violations > 0
     rows = {(row["process"], row["seq"]): row for row in table.to_pylist()}
-    found = [row for row in violations if row["order"] == "total"]
+    found = [row for row in violations if row["order_name"] == "total"]
     assert len(found) == summary["total_violations"]
     for row in found:
         legs = [*batched(row["path"], 2)]

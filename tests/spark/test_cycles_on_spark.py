@@ -38,7 +38,7 @@ def test_cycles_of_many_processes_across_epochs(spark, tmp_path):
     expected = analyse(table)
     assert summary["total_violations"] == expected.totals["total_violations"] == 7 + 1
     found, kernel = (
-        [row for row in rows.to_pylist() if row["order"] == "total"]
+        [row for row in rows.to_pylist() if row["order_name"] == "total"]
         for rows in (pq.read_table(tmp_path / "out" / "violations"), expected.table("violations"))
     )
     assert {legs_of(row) for row in found} == {legs_of(row) for row in kernel}
@@ -60,6 +60,11 @@ def test_a_lost_cause_that_shows_many_epochs_later(spark, tmp_path):
     rows = pq.read_table(tmp_path / "out" / "lost_causes").to_pylist()
     assert rows == analyse(table).table("lost_causes").to_pylist()
     (row,) = rows
-    assert (row["order"], row["lost"], row["delivered"], row["delivered_seq"]) == ("causal", "m", "n0", 61)
+    assert (row["order_name"], row["lost"], row["delivered"], row["delivered_seq"]) == (
+        "causal",
+        "m",
+        "n0",
+        61,
+    )
     assert [step["message"] for step in row["path"]] == ["m", "a", "a", "n0"]
     assert (summary["lost_causes"], summary["fifo_lost_causes"], summary["lost"]) == (1, 0, 1)

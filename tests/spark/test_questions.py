@@ -32,7 +32,7 @@ REACH = pa.schema([*EVENT, pa.field("destinations", pa.int64(), nullable=False)]
 class ReachFold(Fold):
     def step(self, view, answers):
         sends, counts = np.unique(view.addressed[:, :2], axis=0, return_counts=True)
-        columns = [*view.processes(sends[:, 0]), pa.array(sends[:, 1]), pa.array(counts)]
+        columns = [*view.event_columns(sends[:, 0], sends[:, 1]), pa.array(counts)]
         answers.add("reach", pa.table(columns, schema=REACH))
         answers.totals["addressed"] += int(counts.sum())
 
@@ -76,7 +76,9 @@ def told(table):
 def test_a_new_question_is_answered_by_everyone(spark, reach, dice, tmp_path):
     given = rows(dice)
     expected = sorted(
-        ("conversation", row["process"], row["seq"], len(row["to"])) for row in given if row["kind"] == "send"
+        ("conversation", row["process"], row["seq"], f"{row['process']}#{row['seq']}", len(row["to"]))
+        for row in given
+        if row["kind"] == "send"
     )
     total = sum(count for *_, count in expected)
     alone = analyse(traces.table(given))

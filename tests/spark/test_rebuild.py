@@ -1,5 +1,6 @@
 """Timestamps stored in less say what full vectors say."""
 
+import json
 import random
 
 import pyarrow as pa
@@ -7,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from causality import traces
+from golden import access
 from happened.causality import encode, stamp
-from happened.causality.analysis import STAMPS, analyse
+from happened.causality.analysis import STAMPS, analyse, clock_maps
 from happened.core.errors import TraceFormatError
 from happened.spark.rebuild import rebuild
 
@@ -35,20 +37,48 @@ def write(table, path):
     pq.write_table(table.slice(half), path / "b.parquet")
 
 
-def rows(table):
-    return traces.rows_of(table, "stamps")
+def write_answers(analysis, folder):
+    folder.mkdir()
+    for name in ("stamps", "processes"):
+        write(analysis.table(name), folder / name)
 
 
-@pytest.mark.parametrize("timestamps", ["sparse", "predecessors"])
+def by_name(stamps, processes):
+    """Clocks as maps, by event."""
+    clocks = clock_maps(stamps, processes).to_pylist()
+    names = (stamps[name].to_pylist() for name in ("computation", "process", "seq"))
+    return {
+        event: dict(clock) for *event, clock in zip(*names, clocks, strict=True) for event in [tuple(event)]
+    }
+
+
+def read(folder, name):
+    return pq.read_table(folder / name)
+
+
+OLD_STAMPS = pa.schema(
+    [
+        *(STAMPS.field(name) for name in ("computation", "process", "seq", "epoch")),
+        pa.field("clock", pa.map_(pa.string(), pa.int64())),
+    ]
+)
+"""As versions 0.1.0 and 0.2.0 wrote them."""
+
+
+@pytest.mark.parametrize("timestamps", ["full", "sparse", "predecessors"])
 @pytest.mark.parametrize("whole_events", [10_000, 1], ids=["whole", "by epochs"])
 def test_compact_timestamps_are_rebuilt(spark, tmp_path, seed, timestamps, whole_events):
     table = orderly(seed, 200 if whole_events > 1 else 3)
-    write(analyse(table, timestamps=timestamps).table("stamps"), tmp_path / "stamps")
+    write_answers(analyse(table, timestamps=timestamps), tmp_path / "answers")
     summary = rebuild(
-        spark, tmp_path / "stamps", tmp_path / "out", whole_events=whole_events, epoch_events=20
+        spark, tmp_path / "answers", tmp_path / "out", whole_events=whole_events, epoch_events=20
     )
     expected = analyse(table)
-    assert rows(pq.read_table(tmp_path / "out" / "stamps")) == rows(expected.table("stamps"))
+    for name in ("stamps", "processes"):
+        assert traces.rows_of(read(tmp_path / "out", name), name) == traces.rows_of(
+            expected.table(name), name
+        )
+    assert 0 in expected.table("processes")["events"].to_pylist()
     assert summary["ordered_pairs"] == expected.totals["ordered_pairs"]
 
 
@@ -74,10 +104,11 @@ def test_dependency_vectors_become_vector_clocks(spark, tmp_path, seed):
                     "clock": list(clock.items()),
                 }
             )
-    write(pa.Table.from_pylist(direct, schema=STAMPS), tmp_path / "stamps")
+    write(pa.Table.from_pylist(direct, schema=OLD_STAMPS), tmp_path / "stamps")
     rebuild(spark, tmp_path / "stamps", tmp_path / "out")
-    full = analyse(table).table("stamps")
-    assert rows(pq.read_table(tmp_path / "out" / "stamps")) == rows(full)
+    full = analyse(table)
+    found = by_name(read(tmp_path / "out", "stamps"), read(tmp_path / "out", "processes"))
+    assert found == by_name(full.table("stamps"), full.table("processes"))
 
 
 def test_clocks_of_relevant_events_alone_name_the_newest_of_those(spark, tmp_path, seed):
@@ -86,22 +117,39 @@ def test_clocks_of_relevant_events_alone_name_the_newest_of_those(spark, tmp_pat
     relevant = pa.array([dice.random() < 0.5 for _ in range(table.num_rows)])
     at = table.schema.get_field_index("relevant")
     table = table.set_column(at, table.schema.field(at), relevant)
-    stored = analyse(table, timestamps="predecessors").table("stamps")
-    write(stored, tmp_path / "stamps")
-    rebuild(spark, tmp_path / "stamps", tmp_path / "out")
+    answers = analyse(table, timestamps="predecessors")
+    stored = answers.table("stamps")
+    write_answers(answers, tmp_path / "answers")
+    rebuild(spark, tmp_path / "answers" / "stamps", tmp_path / "out")
     chosen = {(row["computation"], row["process"], row["seq"]) for row in stored.to_pylist()}
     stamps = stamp(table)
-    found = pq.read_table(tmp_path / "out" / "stamps").to_pylist()
+    found = by_name(read(tmp_path / "out", "stamps"), read(tmp_path / "out", "processes"))
     assert len(found) == len(chosen)
-    for row in found:
-        name, process, seq = row["computation"], row["process"], row["seq"]
+    for (name, process, seq), clock in found.items():
         past = stamps.vector(process, seq, name)
         expected = {}
         for other, count in past.items():
             newest = max((s for c, p, s in chosen if (c, p) == (name, other) and s <= count), default=0)
             if newest:
                 expected[other] = newest
-        assert dict(row["clock"]) == expected
+        assert clock == expected
+
+
+def test_stamps_of_version_0_1_0_are_read(spark, tmp_path):
+    """Their clocks are maps, and nothing beside them numbers the processes."""
+    lines = (access.HERE / "tables" / "whole" / "stamps.jsonl").read_text().splitlines()
+    recorded = list(map(json.loads, lines))
+    maps = [row | {"clock": list(row["clock"].items())} for row in recorded]
+    write(pa.Table.from_pylist(maps, schema=OLD_STAMPS), tmp_path / "stamps")
+    rebuild(spark, tmp_path / "stamps", tmp_path / "out")
+    found = by_name(read(tmp_path / "out", "stamps"), read(tmp_path / "out", "processes"))
+    assert found == {(row["computation"], row["process"], row["seq"]): row["clock"] for row in recorded}
+
+
+def test_stamps_without_the_numbers_of_their_processes_are_refused(spark, tmp_path, seed):
+    write(analyse(orderly(seed, 1), timestamps="sparse").table("stamps"), tmp_path / "stamps")
+    with pytest.raises(TraceFormatError, match="no table `processes` beside"):
+        rebuild(spark, tmp_path / "stamps", tmp_path / "out")
 
 
 def test_what_holds_no_stamps_is_refused(spark, tmp_path):

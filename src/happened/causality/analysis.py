@@ -14,9 +14,20 @@ import pyarrow as pa
 
 from .quarantine import sound
 from .questions import QUESTIONS, TABLES, Answers, Question, Subject, asked
-from .questions.stamp import STAMPS, TIMESTAMPS, stamps_table
+from .questions.stamp import PROCESSES, STAMPS, TIMESTAMPS, clock_maps, stamps_table
 
-__all__ = ["EVERYTHING", "QUESTIONS", "STAMPS", "TABLES", "TIMESTAMPS", "Analysis", "analyse", "stamps_table"]
+__all__ = [
+    "EVERYTHING",
+    "PROCESSES",
+    "QUESTIONS",
+    "STAMPS",
+    "TABLES",
+    "TIMESTAMPS",
+    "Analysis",
+    "analyse",
+    "clock_maps",
+    "stamps_table",
+]
 
 EVERYTHING = tuple(QUESTIONS)
 

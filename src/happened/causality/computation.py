@@ -35,6 +35,9 @@ from .names import codes_of, encode_names, flatten
 
 SEND, RECEIVE, DELIVER, INTERNAL = range(len(KINDS))
 
+MOST_EVENTS = np.iinfo(np.int32).max
+"""Of one process: seqs and the entries of vectors are 32 bits wide."""
+
 
 class Event(NamedTuple):
     """An event as a person names it."""
@@ -47,7 +50,11 @@ class Event(NamedTuple):
 
     def __str__(self) -> str:
         about = f" {self.message}" if self.message is not None else ""
-        return f"{self.process}#{self.seq} {self.kind}{about}"
+        return f"{self.id} {self.kind}{about}"
+
+    @property
+    def id(self) -> str:
+        return f"{self.process}#{self.seq}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +127,11 @@ class Computation:
         processes = pa.array(self.process_names, pa.string())
         return [computations.take(pa.array(self.owner[process])), processes.take(pa.array(process))]
 
+    def event_columns(self, events: Ints) -> list[pa.Array]:
+        """The computation, process, seq and id of these events."""
+        names, seq = self.names_of(self.process[events]), pa.array(self.seq[events].astype(np.int64))
+        return [*names, seq, event_ids(names[1], seq)]
+
     def index(self, process: str, seq: int) -> int:
         """The event with this name; LookupError if there is none. Not for unions."""
         if process in self.process_names:
@@ -127,6 +139,20 @@ class Computation:
             if 1 <= seq <= self.chain_offsets[p + 1] - self.chain_offsets[p]:
                 return int(self.chain[self.chain_offsets[p] + seq - 1])
         raise LookupError(f"no event {process}#{seq} in computation {self.name!r}")
+
+
+def event_ids(process: pa.Array, seq: pa.Array) -> pa.Array:
+    """Events as `process#seq`, which is unique within a computation; null where there is no event."""
+    return pc.binary_join_element_wise(process, seq.cast(pa.string()), "#")
+
+
+def too_long(process: str, events: int) -> TraceFormatError:
+    """The refusal of a process that has more than MOST_EVENTS events."""
+    return TraceFormatError(
+        f"process {process!r} has {events:,} events, and vectors count {MOST_EVENTS:,} of one process at "
+        "most; divide the trace into several computations",
+        field="seq",
+    )
 
 
 Trace: TypeAlias = pa.Table | Sequence[Computation]
@@ -183,6 +209,10 @@ class _Columns:
 
         counts = np.bincount(process, minlength=self.process_keys.size)
         self.chain_offsets = _offsets(counts)
+        if counts.max(initial=0) > MOST_EVENTS:
+            longest = int(np.argmax(counts))
+            name = self.process_names[self.process_keys[longest] % len(self.process_names)]
+            raise too_long(name, int(counts[longest]))
         seq = table["seq"].to_numpy()
         chain_of_row = self.chain_offsets[process] + seq - 1
         self.row = np.empty(table.num_rows, np.int64)

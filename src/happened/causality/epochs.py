@@ -20,6 +20,7 @@ import numpy as np
 
 from ..core.errors import TraceFormatError
 from .compiled import compiled
+from .computation import MOST_EVENTS, too_long
 from .linearization import Ints, linearize
 from .stamps import stamp_rows
 
@@ -113,8 +114,12 @@ class Arranged:
 
 
 def arrange(epoch: Epoch, frontier: Frontier) -> Arranged:
-    """TraceFormatError on a cycle, a gap, or a cause that the frontier has forgotten."""
+    """TraceFormatError on a cycle, a gap, a process too long, or a cause that the frontier has forgotten."""
     starts = _chain_offsets(epoch, frontier)
+    last = frontier.last + np.diff(starts)
+    if last.max(initial=0) > MOST_EVENTS:
+        longest = int(np.argmax(last))
+        raise too_long(epoch.names[longest] if epoch.names else str(longest), int(last[longest]))
     # In chain order a local event has its place there; frontier rows count as placed already.
     edge_place = _places(epoch, frontier, starts)
     local = edge_place >= 0
@@ -138,7 +143,7 @@ def arrange(epoch: Epoch, frontier: Frontier) -> Arranged:
     lengths = np.diff(epoch.edge_offsets)[order]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     picked = np.repeat(epoch.edge_offsets[:-1][order] - offsets[:-1], lengths) + np.arange(edge_rows.size)
-    return Arranged(order, row_of, offsets, edge_rows[picked], frontier.last + np.diff(starts))
+    return Arranged(order, row_of, offsets, edge_rows[picked], last)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

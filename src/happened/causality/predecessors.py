@@ -25,8 +25,10 @@ PREDECESSORS = pa.schema(
         pa.field("computation", pa.string(), nullable=False),
         pa.field("process", pa.string(), nullable=False),
         pa.field("seq", pa.int64(), nullable=False),
+        pa.field("event", pa.string(), nullable=False),
         pa.field("cause_process", pa.string(), nullable=False),
         pa.field("cause_seq", pa.int64(), nullable=False),
+        pa.field("cause_event", pa.string(), nullable=False),
     ]
 )
 
@@ -125,12 +127,7 @@ class Predecessors:
 
 def edges_table(c: Computation, effects: Ints, causes: Ints) -> pa.Table:
     return pa.table(
-        [
-            *c.names_of(c.process[effects]),
-            pa.array(c.seq[effects].astype(np.int64)),
-            c.names_of(c.process[causes])[1],
-            pa.array(c.seq[causes].astype(np.int64)),
-        ],
+        [*c.event_columns(effects), *c.event_columns(causes)[1:]],
         schema=PREDECESSORS,
     )
 

@@ -42,6 +42,9 @@ COMMANDS = {
         "jobs",
         "deliveries that came too early, with witnesses; messages lost, doubled or astray (on Spark)",
     ),
+    "messages": Command(
+        "jobs", "what became of each message at each destination, and how long it took (on Spark)"
+    ),
     "necessary": Command(
         "jobs", "what the optimal protocol would have had to carry on each message (on Spark)"
     ),

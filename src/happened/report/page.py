@@ -179,7 +179,7 @@ def _of_computation(folder: Path, name: str, computation: str) -> pa.Table:
 def _witnesses(folder: Path, summary: dict[str, Any]) -> str:
     if not summary["causal_violations"]:
         return ""
-    rows = _rows(folder, "violations", WITNESSES_READ, pc.field("order") == "causal")
+    rows = _rows(folder, "violations", WITNESSES_READ, pc.field("order_name") == "causal")
     chosen = _of_many_shapes(rows)[:MOST_WITNESSES]
     return (
         f'<h2>Witnesses</h2><p class="aside">{len(chosen)} of {summary["causal_violations"]:,}; all are in '
@@ -227,7 +227,7 @@ def _lost_causes(folder: Path, summary: dict[str, Any]) -> str:
     count = summary["lost_causes"]
     if not count:
         return ""
-    rows = _rows(folder, "lost_causes", MOST_WITNESSES, pc.field("order") == "causal")
+    rows = _rows(folder, "lost_causes", MOST_WITNESSES, pc.field("order_name") == "causal")
     items = "".join(
         f"<li>{escape(row['process'])} delivered {escape(row['delivered'])} (event {row['delivered_seq']}) "
         f"and never {escape(row['lost'])}, which was sent to it causally earlier"
@@ -318,18 +318,18 @@ def _latency(folder: Path) -> str:
 
 
 def _skew(folder: Path, summary: dict[str, Any]) -> str:
-    rows = [row for row in _rows(folder, "skew", 2000) if row["offset"]]
+    rows = [row for row in _rows(folder, "skew", 2000) if row["clock_offset"]]
     before, after = summary["receives_before_sends"], summary["receives_before_sends_corrected"]
     if not rows and not before:
         return ""
-    worst = sorted(rows, key=lambda row: -abs(row["offset"]))[:16]
+    worst = sorted(rows, key=lambda row: -abs(row["clock_offset"]))[:16]
     several = len({row["computation"] for row in worst}) > 1
     picture = bars(
         [
             Bar(
                 f"{row['process']} ({row['computation']})" if several else row["process"],
-                row["offset"],
-                f"{duration(row['offset'])}{_drift(row['drift'])}",
+                row["clock_offset"],
+                f"{duration(row['clock_offset'])}{_drift(row['drift'])}",
             )
             for row in worst
         ]

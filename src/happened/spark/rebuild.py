@@ -8,6 +8,9 @@ Cost  as stamping: two passes
 The paper follows the names until nothing changes any more. But an event that a clock names is a cause, and a
 computation's vectors follow from its causes without iteration. Events that have no clock of their own (those
 that were not relevant) stand in the chain of their process and know of nothing else.
+
+Clocks name processes by number, and the table `processes` beside `stamps` has the names. Tables of versions
+before 0.3.0 have clocks that are maps from names, and need no such table.
 """
 
 from pathlib import Path
@@ -15,6 +18,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import MapType
 
 from ..core.errors import TraceFormatError
 from ..trace import locate
@@ -44,9 +48,14 @@ def rebuild(
             file=str(stamps),
         )
     stored = spark.read.parquet(str(table))
+    if isinstance(stored.schema["clock"].dataType, MapType):
+        named, processes = stored.select(*EVENT, "clock"), _those_that_act(stored)
+    else:
+        processes = _processes(spark, table)
+        named = with_names(stored, processes)
     with whole_directory(out) as folder:
         trace = folder / ".work" / "trace"
-        as_events(stored).write.parquet(str(trace))
+        as_events(named, processes).write.parquet(str(trace))
         answers = folder / ".work" / "answers"
         answers.mkdir()
         splits = splits_of(locate(trace))
@@ -59,7 +68,8 @@ def rebuild(
             epoch_events=epoch_events,
             progress=progress,
         )
-        (answers / "quarantine").rename(folder / "quarantine")
+        for name in ("quarantine", "processes"):
+            (answers / name).rename(folder / name)
         if sum(split.rows or 0 for split in splits) == stored.count():
             (answers / "stamps").rename(folder / "stamps")
         else:
@@ -69,10 +79,45 @@ def rebuild(
     return summary
 
 
-def as_events(stamps: DataFrame) -> DataFrame:
-    """A trace whose happened-before is the one the clocks describe."""
-    last = stamps.groupBy("computation", "process").agg(F.max("seq").alias("last"))
-    every = last.select("computation", "process", F.explode(F.sequence(F.lit(1), "last")).alias("seq"))
+def _those_that_act(stamps: DataFrame) -> DataFrame:
+    """Rows of PROCESSES without numbers, as far as clocks that are maps tell."""
+    return stamps.groupBy("computation", "process").agg(F.max("seq").alias("events"))
+
+
+def _processes(spark: SparkSession, stamps: Path) -> DataFrame:
+    beside = stamps.resolve().parent / "processes"
+    if not any(beside.glob("*.parquet")):
+        raise TraceFormatError(
+            f"no table `processes` beside these stamps, which number the processes: expected {beside}",
+            file=str(stamps),
+        )
+    return spark.read.parquet(str(beside))
+
+
+def with_names(stamps: DataFrame, processes: DataFrame) -> DataFrame:
+    """The stamps with their clock, of whatever form, as a map from the names of processes."""
+    numbered = F.array_sort(F.collect_list(F.struct("p", "process")))
+    names = processes.groupBy("computation").agg(numbered["process"].alias("names"))
+    counts = F.transform("clock", lambda seq, p: F.struct(p.alias("p"), seq.cast("long").alias("seq")))
+    entries = F.filter(F.coalesce(counts, F.col("entries")), lambda entry: entry["seq"] > 0)
+    by_name = F.transform(
+        entries,
+        lambda entry: F.struct(F.get("names", entry["p"]).alias("process"), entry["seq"].alias("seq")),
+    )
+    return stamps.join(names, "computation").select(*EVENT, F.map_from_entries(by_name).alias("clock"))
+
+
+def as_events(stamps: DataFrame, processes: DataFrame) -> DataFrame:
+    """A trace of these processes, whose happened-before is the one the clocks describe.
+
+    First events address the processes that never act, so that these are numbered along with the others.
+    """
+    every = processes.where("events > 0").select(
+        "computation", "process", F.explode(F.sequence(F.lit(1).cast("long"), "events")).alias("seq")
+    )
+    silent = (
+        processes.where("events = 0").groupBy("computation").agg(F.collect_list("process").alias("silent"))
+    )
     others = F.map_filter("clock", lambda process, seq: (process != F.col("process")) & (seq > 0))
     causes = F.transform(
         F.map_entries(others),
@@ -81,10 +126,11 @@ def as_events(stamps: DataFrame) -> DataFrame:
     known = {
         "kind": F.lit("internal"),
         "relevant": F.lit(False),
+        "to": F.when(F.col("seq") == 1, F.col("silent")),
         "causes": causes,
         **{name: F.col(name) for name in EVENT},
     }
-    rows = every.join(stamps.select(*EVENT, "clock"), EVENT, "left")
+    rows = every.join(stamps, EVENT, "left").join(silent, "computation", "left")
     return rows.select(
         *(known.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in TRACE.fields)
     )

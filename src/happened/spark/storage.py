@@ -27,7 +27,18 @@ def spark_path(path: AnyPath) -> str:
 def write_part(directory: AnyPath, name: str, table: pa.Table, **options: Any) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with whole_file(directory / f"{name}.parquet") as unfinished:
-        pq.write_table(table, unfinished, **options)
+        pq.write_table(table, unfinished, **parquet_settings(table.schema) | options)
+
+
+def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
+    """How a table is stored: small; no dictionary is tried for clocks, seqs, times and ids, which hardly
+    recur."""
+    recurring = [
+        field.name
+        for field in schema
+        if not (pa.types.is_list(field.type) or pa.types.is_int64(field.type) or field.name.endswith("event"))
+    ]
+    return {"compression": "zstd", "use_dictionary": recurring}
 
 
 def write_rows(rows: DataFrame, directory: AnyPath, part: str, work: AnyPath) -> None:

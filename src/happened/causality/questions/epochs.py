@@ -22,19 +22,19 @@ SKEW = pa.schema(
     [
         pa.field("computation", pa.string(), nullable=False),
         pa.field("process", pa.string(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("clock_offset", pa.int64(), nullable=False),
         pa.field("drift", pa.float64(), nullable=False),
         pa.field("origin", pa.int64(), nullable=False),
         pa.field("feasible", pa.bool_(), nullable=False),
         pa.field("backwards", pa.int64(), nullable=False),
     ]
 )
-"""A clock that shows `time` is ahead by offset + drift x (time - origin). `backwards` counts the events at
-which it showed less than at the event before."""
+"""A clock that shows `time` is ahead by clock_offset + drift x (time - origin). `backwards` counts the events
+at which it showed less than at the event before."""
 TIMES = pa.schema(
     [
         *EVENT,
-        pa.field("time", pa.int64(), nullable=False),
+        pa.field("clock_time", pa.int64(), nullable=False),
         pa.field("corrected", pa.int64(), nullable=False),
     ]
 )

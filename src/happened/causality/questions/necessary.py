@@ -9,9 +9,10 @@ import pyarrow as pa
 from ..epochs import places
 from ..necessary import COUNTS, NecessaryUnits
 from ..units import MOST_PROCESSES, UnitState, count_units
-from .question import Answers, EpochView, Fold, Question, Subject
+from .question import EVENT, Answers, EpochView, Fold, Question, Subject
 
-NECESSARY = COUNTS.remove(COUNTS.get_field_index("message"))
+NECESSARY = pa.schema([*EVENT, COUNTS.field("destination"), COUNTS.field("units")])
+"""`event` is the send of a message, and `destination` one of those it was sent to."""
 
 
 class Necessary(Question):
@@ -28,7 +29,9 @@ class Necessary(Question):
         units = NecessaryUnits(subject.computation, subject.vectors)
         answers.totals["necessary_units"] += int(units.edge_counts.sum())
         answers.totals["necessary_edges"] += len(units.edge_counts)
-        answers.add("necessary", units.counts_table().drop_columns("message"))
+        c = subject.computation
+        names = [*c.event_columns(c.slot_send), c.names_of(c.slot_dest)[1]]
+        answers.add("necessary", pa.table([*names, pa.array(units.edge_counts)], schema=NECESSARY))
 
     def fold(self, timestamps: str, processes: int) -> Fold | None:
         return NecessaryFold(processes) if processes <= MOST_PROCESSES else None
@@ -52,8 +55,7 @@ class NecessaryFold(Fold):
         answers.totals["necessary_units"] += int(counts.sum())
         answers.totals["necessary_edges"] += counts.size
         columns = [
-            *view.processes(addressed[:, 0]),
-            pa.array(addressed[:, 1]),
+            *view.event_columns(addressed[:, 0], addressed[:, 1]),
             view.processes(addressed[:, 2])[1],
             pa.array(counts),
         ]

@@ -30,23 +30,26 @@ STEP = pa.struct(
 VIOLATIONS = pa.schema(
     [
         pa.field("computation", pa.string(), nullable=False),
-        pa.field("order", pa.string(), nullable=False),
+        pa.field("order_name", pa.string(), nullable=False),
         pa.field("process", pa.string(), nullable=False),
         pa.field("early", pa.string(), nullable=False),
         pa.field("early_seq", pa.int64(), nullable=False),
+        pa.field("early_event", pa.string(), nullable=False),
         pa.field("overtaken", pa.string(), nullable=False),
         pa.field("overtaken_seq", pa.int64(), nullable=False),
+        pa.field("overtaken_event", pa.string(), nullable=False),
         pa.field("path", pa.list_(STEP)),
     ]
 )
 LOST_CAUSES = pa.schema(
     [
         pa.field("computation", pa.string(), nullable=False),
-        pa.field("order", pa.string(), nullable=False),
+        pa.field("order_name", pa.string(), nullable=False),
         pa.field("process", pa.string(), nullable=False),
         pa.field("lost", pa.string(), nullable=False),
         pa.field("delivered", pa.string(), nullable=False),
         pa.field("delivered_seq", pa.int64(), nullable=False),
+        pa.field("delivered_event", pa.string(), nullable=False),
         pa.field("path", pa.list_(STEP)),
     ]
 )
@@ -177,12 +180,14 @@ def _row(
 ) -> dict[str, Any]:
     return {
         "computation": computation,
-        "order": order,
+        "order_name": order,
         "process": early.process,
         "early": early.message,
         "early_seq": early.seq,
+        "early_event": early.id,
         "overtaken": overtaken.message,
         "overtaken_seq": overtaken.seq,
+        "overtaken_event": overtaken.id,
         "path": _steps(path),
     }
 
@@ -191,11 +196,12 @@ def lost_causes_table(witnesses: Iterable[LostCause]) -> pa.Table:
     rows = [
         {
             "computation": w.computation,
-            "order": w.order,
+            "order_name": w.order,
             "process": w.process,
             "lost": w.lost,
             "delivered": w.delivered,
             "delivered_seq": w.delivery.seq,
+            "delivered_event": w.delivery.id,
             "path": _steps(w.path),
         }
         for w in witnesses

@@ -27,7 +27,7 @@ class Predecessors(Question):
 
 def _tell_edges(view: EpochView, effects: Ints, process: Ints, seq: Ints, answers: Answers) -> None:
     answers.totals["reduction_edges"] += effects.size
-    columns = [*view.names_of(effects), view.processes(process)[1], pa.array(seq)]
+    columns = [*view.names_of(effects), *view.event_columns(process, seq)[1:]]
     answers.add("predecessors", pa.table(columns, schema=PREDECESSORS))
 
 

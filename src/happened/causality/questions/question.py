@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ..computation import Computation
+from ..computation import Computation, event_ids
 from ..epochs import Epoch, Frontier, Stamped, places
 from ..linearization import Ints
 from ..predecessors import computation_predecessors
@@ -26,8 +26,9 @@ EVENT = [
     pa.field("computation", pa.string(), nullable=False),
     pa.field("process", pa.string(), nullable=False),
     pa.field("seq", pa.int64(), nullable=False),
+    pa.field("event", pa.string(), nullable=False),
 ]
-"""The columns that name an event."""
+"""The columns that name an event. Its id, `process#seq`, is unique within its computation."""
 
 
 @dataclass
@@ -91,8 +92,7 @@ class Subject:
 
     def names_of(self, events: Ints) -> list[pa.Array]:
         """The columns EVENT of these events."""
-        c = self.computation
-        return [*c.names_of(c.process[events]), pa.array(c.seq[events].astype(np.int64))]
+        return self.computation.event_columns(events)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +136,12 @@ class EpochView:
 
     def names_of(self, events: Ints) -> list[pa.Array]:
         """The columns EVENT of these events of the epoch."""
-        epoch = self.epoch
-        return [*self.processes(epoch.process[events]), pa.array(epoch.seq[events])]
+        return self.event_columns(self.epoch.process[events], self.epoch.seq[events])
+
+    def event_columns(self, process: Ints, seq: Ints) -> list[pa.Array]:
+        """The columns EVENT of events given by process and seq, in this epoch or another."""
+        names, seqs = self.processes(process), pa.array(np.asarray(seq, np.int64))
+        return [*names, seqs, event_ids(names[1], seqs)]
 
     def processes(self, indices: Ints) -> list[pa.Array]:
         """The computation and the names of processes, as columns."""

@@ -1,14 +1,18 @@
 """Exact vector timestamps of every event, in one of three forms, and how many pairs of events are ordered.
 
-full          every entry that is not zero
-sparse        the entries that differ from the event before on the same process
-predecessors  of each relevant event its immediate predecessors, from which the vector can be rebuilt
+full          `clock`: one entry for each process of the event's computation, by its number p
+sparse        `entries`: those that differ from the event before on the same process
+predecessors  `entries`: of each relevant event its immediate predecessors, which suffice to rebuild vectors
+
+Processes are numbered by name within their computation; the table `processes` has the numbers. Names in every
+clock would cost more than the vectors (bench/stamps.py).
 """
 
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..computation import Computation
 from ..epochs import Frontier, Stamped
@@ -17,19 +21,37 @@ from .question import EVENT, Answers, EpochView, Fold, Question, Subject
 from .reduction_fold import ReductionFold
 
 TIMESTAMPS = ("full", "sparse", "predecessors")
+ENTRY = pa.struct([pa.field("p", pa.int32(), nullable=False), pa.field("seq", pa.int64(), nullable=False)])
 STAMPS = pa.schema(
     [
         *EVENT,
         pa.field("epoch", pa.int32(), nullable=False),
-        pa.field("clock", pa.map_(pa.string(), pa.int64())),
+        pa.field("clock", pa.list_(pa.field("element", pa.int32(), nullable=False))),
+        pa.field("entries", pa.list_(pa.field("element", ENTRY, nullable=False))),
     ]
 )
+"""Entry p of `clock` says how many events of process p are in the past of the event, itself included. One of
+`entries` says the same of process p alone, or names an immediate predecessor. The other column is null."""
+PROCESSES = pa.schema(
+    [
+        pa.field("computation", pa.string(), nullable=False),
+        pa.field("process", pa.string(), nullable=False),
+        pa.field("p", pa.int32(), nullable=False),
+        pa.field("events", pa.int64(), nullable=False),
+    ]
+)
+"""The processes of each computation, numbered from 0 by name; one that is only addressed has no events."""
+
+MOST_ENTRIES = np.iinfo(np.int32).max
+"""Entries of the clocks in one piece of an Arrow column: its offsets are 32 bits wide."""
 
 
 class Stamp(Question):
+    """Of computations cut into epochs, the processes come with the layout (spark.by_epoch.steps)."""
+
     name = "stamp"
     help = "exact vector timestamps of every event"
-    tables: ClassVar = {"stamps": STAMPS}
+    tables: ClassVar = {"stamps": STAMPS, "processes": PROCESSES}
     totals = ("ordered_pairs", "concurrent_pairs")
 
     def whole(self, subject: Subject, answers: Answers) -> None:
@@ -38,6 +60,10 @@ class Stamp(Question):
             answers.add("stamps", _predecessor_stamps(subject))
         else:
             answers.add("stamps", stamps_table(c, vectors, subject.timestamps))
+        every = np.arange(c.processes)
+        answers.add(
+            "processes", processes_table(c.names_of(every), every - c.first, np.diff(c.chain_offsets))
+        )
         events = np.bincount(c.owner[c.process]).astype(object)  # exact, however many pairs there are
         # The causal past of an event, itself left out, has as many events as its vector sums to, less one.
         ordered = int(vectors.sum(dtype=np.int64)) - c.events
@@ -57,63 +83,68 @@ class Stamp(Question):
         return ReductionFold(processes, [_tell_stamps]) if timestamps == "predecessors" else None
 
 
+def processes_table(names: list[pa.Array], number: Ints, events: Ints) -> pa.Table:
+    """PROCESSES; `names` has the computation and the name of each process."""
+    columns = [*names, pa.array(number.astype(np.int32)), pa.array(events.astype(np.int64))]
+    return pa.table(columns, schema=PROCESSES)
+
+
 def stamps_table(c: Computation, vectors: Ints, timestamps: str) -> pa.Table:
-    """STAMPS of a computation that is looked at whole."""
+    """STAMPS of a computation that is looked at whole, by process, then seq."""
     events = c.chain
-    process = c.process[events]
-    names = c.names_of(np.arange(c.processes))
-    return clock_table(names, c.first, process, c.seq[events], vectors[events], timestamps)
+    process, ordered = c.process[events], vectors[events]
+    names = c.event_columns(events)
+    if timestamps == "sparse":
+        return _stamps(names, 0, entries=_changes(process, ordered))
+    widths = np.bincount(c.owner)[c.owner[process]]
+    return _stamps(names, 0, clock=_clocks(ordered, None if (widths == c.width).all() else widths))
 
 
 def _epoch_stamps(view: EpochView, frontier: Frontier, vectors: Ints) -> pa.Table:
     epoch, n = view.epoch, view.epoch.processes
+    names = view.names_of(np.arange(epoch.events))
+    if view.timestamps == "full":
+        return _stamps(names, view.number, clock=_clocks(vectors))
     before = np.zeros((n, n), np.int32)
     known = np.flatnonzero(frontier.last > 0)
     before[known] = frontier.vectors[frontier.rows(known, frontier.last[known])]
-    return clock_table(
-        view.processes(np.arange(n)),
-        np.zeros(n, np.int64),
-        epoch.process,
-        epoch.seq,
-        vectors,
-        view.timestamps,
-        view.number,
-        before,
-    )
+    return _stamps(names, view.number, entries=_changes(epoch.process, vectors, before))
 
 
-def clock_table(
-    names: list[pa.Array],
-    first: Ints,
-    process: Ints,
-    seq: Ints,
-    vectors: Ints,
-    timestamps: str,
-    epoch: int = 0,
-    before: Ints | None = None,
-) -> pa.Table:
-    """STAMPS for events given by process and seq, with their clocks in the form `full` or `sparse`.
+def _clocks(vectors: Ints, widths: Ints | None = None) -> pa.ChunkedArray:
+    """The rows of `vectors` as lists, without copying them; of each only so many entries, if `widths` are
+    given."""
+    rows, width = vectors.shape
+    at_once = max(1, MOST_ENTRIES // max(1, width))
+    element = STAMPS.field("clock").type
+    chunks = []
+    for at in range(0, rows, at_once):
+        part = vectors[at : at + at_once]
+        if widths is None:
+            offsets, flat = np.arange(len(part) + 1) * width, part.ravel()
+        else:
+            of = widths[at : at + at_once]
+            offsets, flat = _offsets(of), part[np.arange(width) < of[:, None]]
+        chunks.append(pa.ListArray.from_arrays(offsets.astype(np.int32), flat, type=element))
+    return pa.chunked_array(chunks, type=element)
 
-    names   the computation and the name of each process
-    first   entry k of the vector of an event of process p is about process first[p] + k
-    before  the vectors before each process's first event here, where those are not zero
+
+def _changes(process: Ints, vectors: Ints, before: Ints | None = None) -> pa.ChunkedArray:
+    """Of each event the entries that differ from those of the event before on its process.
+
+    before   the vectors before each process's first event here, where those are not zero
     """
-    if timestamps == "sparse":
-        shown = np.empty(vectors.shape, bool)
-        np.not_equal(vectors[1:], vectors[:-1], out=shown[1:])
-        starts = np.flatnonzero(np.diff(process, prepend=-1))
-        shown[starts] = vectors[starts] != (0 if before is None else before[process[starts]])
-    else:
-        shown = vectors != 0
-    row, column = np.nonzero(shown)
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(process)))]).astype(np.int32)
-    clock = pa.MapArray.from_arrays(
-        offsets,
-        names[1].take(pa.array(first[process[row]] + column)),
-        pa.array(vectors[row, column].astype(np.int64)),
-    )
-    columns = [*(name.take(pa.array(process)) for name in names), pa.array(np.asarray(seq, np.int64))]
-    return _stamps(columns, epoch, clock)
+    shown = np.empty(vectors.shape, bool)
+    np.not_equal(vectors[1:], vectors[:-1], out=shown[1:])
+    starts = np.flatnonzero(np.diff(process, prepend=-1))
+    shown[starts] = vectors[starts] != (0 if before is None else before[process[starts]])
+    at_once = max(1, MOST_ENTRIES // max(1, vectors.shape[1]))
+    chunks = []
+    for at in range(0, len(vectors), at_once):
+        row, column = np.nonzero(shown[at : at + at_once])
+        counts = np.bincount(row, minlength=len(process[at : at + at_once]))
+        chunks.append(_entries(counts, column, vectors[at + row, column]))
+    return pa.chunked_array(chunks, type=STAMPS.field("entries").type)
 
 
 def _predecessor_stamps(subject: Subject) -> pa.Table:
@@ -121,8 +152,10 @@ def _predecessor_stamps(subject: Subject) -> pa.Table:
     effects, causes = subject.reduction
     events = np.flatnonzero(subject.relevant)
     counts = np.bincount(effects, minlength=c.events)[events]
-    clock = _predecessor_clocks(counts, c.names_of(c.process[causes])[1], c.seq[causes])
-    return _stamps(subject.names_of(events), 0, clock)
+    process = c.process[causes]
+    return _stamps(
+        subject.names_of(events), 0, entries=_entries(counts, process - c.first[process], c.seq[causes])
+    )
 
 
 def _tell_stamps(view: EpochView, effects: Ints, process: Ints, seq: Ints, answers: Answers) -> None:
@@ -130,19 +163,62 @@ def _tell_stamps(view: EpochView, effects: Ints, process: Ints, seq: Ints, answe
     # The effects come in topological order, the events by process: each keeps its own causes.
     order = np.argsort(effects, kind="stable")
     counts = np.bincount(effects, minlength=view.epoch.events)[events]
-    clock = _predecessor_clocks(counts, view.processes(process[order])[1], seq[order])
-    answers.add("stamps", _stamps(view.names_of(events), view.number, clock))
+    entries = _entries(counts, process[order], seq[order])
+    answers.add("stamps", _stamps(view.names_of(events), view.number, entries=entries))
 
 
-def _predecessor_clocks(counts: Ints, processes: pa.Array, seqs: Ints) -> pa.Array:
-    """Immediate predecessors as clocks: so many to each event, of these processes and seqs."""
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return pa.MapArray.from_arrays(offsets, processes, pa.array(np.asarray(seqs, np.int64)))
+def _entries(counts: Ints, process: Ints, seq: Ints) -> pa.Array:
+    """Lists of entries: so many to each event, about these processes and seqs."""
+    columns = [pa.array(process.astype(np.int32)), pa.array(seq.astype(np.int64))]
+    flat = pa.StructArray.from_arrays(columns, fields=list(ENTRY))
+    return pa.ListArray.from_arrays(
+        _offsets(counts).astype(np.int32), flat, type=STAMPS.field("entries").type
+    )
 
 
-def _stamps(columns: list[pa.Array], epoch: int, clock: pa.Array) -> pa.Table:
-    number = pa.repeat(pa.scalar(epoch, pa.int32()), len(clock))
-    return pa.table([*columns, number, clock], schema=STAMPS)
+def _offsets(counts: Ints) -> Ints:
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def _stamps(
+    names: list[pa.Array],
+    epoch: int,
+    clock: pa.ChunkedArray | None = None,
+    entries: pa.ChunkedArray | None = None,
+) -> pa.Table:
+    events = len(names[0])
+    number = pa.repeat(pa.scalar(epoch, pa.int32()), events)
+    forms = [
+        pa.nulls(events, STAMPS.field(name).type) if form is None else form
+        for name, form in (("clock", clock), ("entries", entries))
+    ]
+    return pa.table([*names, number, *forms], schema=STAMPS)
+
+
+def clock_maps(stamps: pa.Table, processes: pa.Table) -> pa.MapArray:
+    """The clock of each row of `stamps`, of whatever form, by the names of processes; zeros are left out.
+
+    processes   rows of PROCESSES, with at least those of the computations in `stamps`
+    """
+    numbered = processes.sort_by([("computation", "ascending"), ("p", "ascending")])
+    computations = numbered["computation"].combine_chunks()
+    first_of = pc.index_in(pc.unique(computations), value_set=computations)
+    owner = pc.index_in(stamps["computation"], value_set=pc.unique(computations)).to_numpy()
+    first = first_of.to_numpy().astype(np.int64)[owner]
+    if stamps["clock"].null_count == 0:
+        lists = stamps["clock"].combine_chunks()
+        row, seq = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists).to_numpy()
+        starts = lists.offsets.to_numpy()
+        number = np.arange(len(row)) - (starts[:-1] - starts[0])[row]
+    else:
+        lists = stamps["entries"].combine_chunks()
+        row, flat = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists)
+        number, seq = pc.struct_field(flat, "p").to_numpy(), pc.struct_field(flat, "seq").to_numpy()
+    shown = np.flatnonzero(seq)
+    row, number, seq = row[shown], number[shown], seq[shown]
+    offsets = _offsets(np.bincount(row, minlength=stamps.num_rows)).astype(np.int32)
+    names = numbered["process"].combine_chunks().take(pa.array(first[row] + number))
+    return pa.MapArray.from_arrays(offsets, names, pa.array(seq.astype(np.int64)))
 
 
 QUESTION = Stamp()

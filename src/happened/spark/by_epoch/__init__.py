@@ -9,5 +9,5 @@ epoch_layout    what each epoch's task needs, as arrays in files
 stamping        exact vectors of every epoch, in two passes, and what questions ask of stamped epochs
 walks           what questions ask of the epochs one after the other
 steps           what only Spark can answer for a question, registered by the question's name
-  named_violations, total_at_scale, clock_faults, causal_paths
+  named_violations, total_at_scale, clock_faults, causal_paths, message_rows
 """

@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 
+from ...causality.computation import event_ids
 from ...causality.epochs import event_keys, places
 from ...causality.linearization import Ints
 from ...causality.questions import Answers
@@ -88,6 +89,13 @@ def verify_ends(layout: Layout) -> Answers:
 def _add(layout: Layout, answers: Answers, fault: str, process: Ints, seq: Ints) -> None:
     size = len(process)
     names = pa.array(layout.names, pa.string()).take(pa.array(process, pa.int64()))
-    columns = [pa.repeat(layout.computation, size), names, pa.array(seq, pa.int64()), pa.repeat(fault, size)]
+    seqs = pa.array(seq, pa.int64())
+    columns = [
+        pa.repeat(layout.computation, size),
+        names,
+        seqs,
+        event_ids(names, seqs),
+        pa.repeat(fault, size),
+    ]
     answers.add("clocks", pa.table(columns, schema=CLOCKS))
     answers.totals += Counter({CLOCK_TOTALS[fault]: size})

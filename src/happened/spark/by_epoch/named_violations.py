@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from ...causality.computation import Event
+from ...causality.computation import Event, event_ids
 from ...causality.epochs import event_keys, split_keys
 from ...causality.linearization import Ints
 from ...causality.questions import Answers
@@ -280,16 +280,19 @@ def _violations(layout: Layout, of: Columns, messages: list[pa.Array], paths: li
     rows = np.repeat(np.arange(len(paths)), 1 + of["fifo"])
     also = np.append(np.diff(rows), 1) == 0
     overtaken, early = (column.take(pa.array(rows)) for column in messages)
-    names = pa.array(layout.names, pa.string())
+    process = pa.array(layout.names, pa.string()).take(pa.array(of["dest"][rows]))
+    early_seq, overtaken_seq = pa.array(of["early_seq"][rows]), pa.array(of["overtaken_seq"][rows])
     return pa.table(
         [
             pa.repeat(layout.computation, rows.size),
             pa.array(np.where(also, "fifo", "causal")),
-            names.take(pa.array(of["dest"][rows])),
+            process,
             early,
-            pa.array(of["early_seq"][rows]),
+            early_seq,
+            event_ids(process, early_seq),
             overtaken,
-            pa.array(of["overtaken_seq"][rows]),
+            overtaken_seq,
+            event_ids(process, overtaken_seq),
             pa.array([paths[row] for row in rows.tolist()], VIOLATIONS.field("path").type),
         ],
         schema=VIOLATIONS,
@@ -297,16 +300,18 @@ def _violations(layout: Layout, of: Columns, messages: list[pa.Array], paths: li
 
 
 def _lost_causes(layout: Layout, of: Columns, messages: list[pa.Array], paths: list[Any]) -> pa.Table:
-    names = pa.array(layout.names, pa.string())
+    process = pa.array(layout.names, pa.string()).take(pa.array(of["dest"]))
+    seq = pa.array(of["delivered_seq"])
     lost, delivered = messages
     return pa.table(
         [
             pa.repeat(layout.computation, len(paths)),
             pa.array(np.where(of["fifo"] == 1, "fifo", "causal")),
-            names.take(pa.array(of["dest"])),
+            process,
             lost,
             delivered,
-            pa.array(of["delivered_seq"]),
+            seq,
+            event_ids(process, seq),
             pa.array(paths, LOST_CAUSES.field("path").type),
         ],
         schema=LOST_CAUSES,

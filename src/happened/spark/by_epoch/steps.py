@@ -17,9 +17,12 @@ from ...causality.linearization import Ints
 from ...causality.measures import measure_rows
 from ...causality.questions import Answers, Question
 from ...causality.questions.epochs import EPOCHS, TIMES, skew_table
+from ...causality.questions.stamp import processes_table
 from ...core.errors import CausalityError
+from ..storage import write_rows
 from ..tasks import on_tasks
 from .clock_faults import verify_ends, verify_epoch
+from .message_rows import message_rows
 from .named_violations import Laid, early, first_early, lost_causes, name_all
 from .stamping import EpochDone, EpochStep, write_answers
 from .total_at_scale import count_disagreements, keep_casts
@@ -30,6 +33,15 @@ class Step(NamedTuple):
 
     finish: Callable[[SparkSession, Sequence[Laid], Sequence[list[Any]]], Counter[str]]
     epoch: EpochStep | None = None
+
+
+def number_processes(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+    """The numbers that clocks are indexed by; the stamped epochs have written the clocks."""
+    for of in laid:
+        layout, n = of.layout, len(of.layout.names)
+        names = [pa.repeat(layout.computation, n), pa.array(layout.names, pa.string())]
+        of.output.write("processes", processes_table(names, np.arange(n), layout.counts))
+    return Counter()
 
 
 def look_for_faults_of_order(of: EpochDone, answers: Answers) -> tuple[int, list[tuple[int, ...]]]:
@@ -75,7 +87,7 @@ def tell_times(of: EpochDone, answers: Answers) -> Backwards:
     n = len(layout.names)
     if layout.clocks is not None and time.size:
         ahead = layout.clocks.skew.ahead(process, time - layout.clocks.origin)
-        columns = [*view.processes(process), pa.array(seq), pa.array(time), pa.array(time - ahead)]
+        columns = [*view.event_columns(process, seq), pa.array(time), pa.array(time - ahead)]
         answers.add("times", pa.table(columns, schema=TIMES))
     back = np.flatnonzero((np.diff(process) == 0) & (np.diff(time) < 0)) + 1
     first = np.flatnonzero(np.diff(process, prepend=-1))
@@ -134,6 +146,13 @@ def _traffic(of: Laid) -> None:
     of.output.write("measures", pa.concat_tables(rows))
 
 
+def tell_messages(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+    for of in laid:
+        rows, output = message_rows(spark, of), of.output
+        write_rows(rows, output.folder / "messages", output.part, of.layout.store / "messages")
+    return Counter()
+
+
 def check_answerable(questions: Iterable[Question]) -> None:
     """Refuse a question that would say nothing of computations cut into epochs."""
     for question in questions:
@@ -147,8 +166,10 @@ def check_answerable(questions: Iterable[Question]) -> None:
 
 
 STEPS: dict[str, Step] = {
+    "stamp": Step(number_processes),
     "order": Step(name_faults_of_order, look_for_faults_of_order),
     "verify-clocks": Step(finish_clocks, verify_epoch),
     "epochs": Step(tell_cuts_and_clocks, tell_times),
     "measures": Step(measure_traffic),
+    "messages": Step(tell_messages),
 }

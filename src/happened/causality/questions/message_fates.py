@@ -1,0 +1,113 @@
+"""What became of each message at each process: one row for each pair that was addressed or delivered.
+
+delivered      addressed and delivered there once
+duplicated     addressed and delivered there several times
+lost           addressed and never delivered there, or not before the trace ended
+misdelivered   sent, but not to this process, which delivered it all the same
+never_sent     delivered, and the trace has no send of it
+
+`received_seq`, `received_at` and the latencies are those of the first delivery there; `copies` counts all.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from ..computation import Computation, event_ids
+from ..linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints
+from ..skew import Times
+from .question import Answers, Question, Subject
+
+FATES = ("lost", "delivered", "duplicated", "misdelivered", "never_sent")
+MESSAGES = pa.schema(
+    [
+        pa.field("computation", pa.string(), nullable=False),
+        pa.field("message", pa.string(), nullable=False),
+        pa.field("sender", pa.string()),
+        pa.field("sent_seq", pa.int64()),
+        pa.field("sent_event", pa.string()),
+        pa.field("receiver", pa.string(), nullable=False),
+        pa.field("received_seq", pa.int64()),
+        pa.field("received_event", pa.string()),
+        pa.field("sent_at", pa.int64()),
+        pa.field("received_at", pa.int64()),
+        pa.field("latency", pa.int64()),
+        pa.field("latency_corrected", pa.int64()),
+        pa.field("copies", pa.int64(), nullable=False),
+        pa.field("fate", pa.string(), nullable=False),
+    ]
+)
+"""Times and latencies as in TIMES (questions.epochs): what the clocks showed, and corrected by their skew."""
+
+
+class Messages(Question):
+    """Of computations cut into epochs the Spark room answers, by a join (spark.by_epoch.steps)."""
+
+    name = "messages"
+    help = "what became of each message at each destination, and how long it took"
+    tables: ClassVar = {"messages": MESSAGES}
+
+    def whole(self, subject: Subject, answers: Answers) -> None:
+        answers.add("messages", _messages(subject.computation, subject.times))
+
+
+def _messages(c: Computation, times: Times | None) -> pa.Table:
+    strays = np.flatnonzero((c.fate == MISDELIVERED) | (c.fate == NEVER_SENT))
+    message = np.concatenate([c.slot_message, c.message[strays]]).astype(np.int64)
+    receiver = np.concatenate([c.slot_dest, c.process[strays]]).astype(np.int64)
+    sent = c.send[message]
+    received = np.concatenate([c.slot_delivery, strays])
+    copies = (received >= 0) + _repetitions(c, message, receiver)
+    fate = np.minimum(copies, 2)
+    fate[len(c.slot_message) :] = np.where(sent[len(c.slot_message) :] < 0, 4, 3)
+    computation, receivers = c.names_of(receiver)
+    senders = pa.array(c.process_names, pa.string()).take(_where(c.process[sent], sent >= 0))
+    sent_seq, received_seq = _where(c.seq[sent], sent >= 0), _where(c.seq[received], received >= 0)
+    columns = [
+        computation,
+        c.names.take(pa.array(c.message_codes[message])),
+        senders,
+        sent_seq,
+        event_ids(senders, sent_seq),
+        receivers,
+        received_seq,
+        event_ids(receivers, received_seq),
+        *_latencies(sent, received, times),
+        pa.array(copies),
+        pa.array(FATES, pa.string()).take(pa.array(fate)),
+    ]
+    return pa.table(columns, schema=MESSAGES)
+
+
+def _repetitions(c: Computation, message: Ints, receiver: Ints) -> Ints:
+    """How often each message was delivered again there."""
+    again = np.flatnonzero(c.fate == REPEATED)
+    if not again.size:
+        return np.zeros(len(message), np.int64)
+    found = c.message[again].astype(np.int64) * c.processes + c.process[again]
+    keys, counts = np.unique(found, return_counts=True)
+    wanted = message * c.processes + receiver
+    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    return np.where(keys[at] == wanted, counts[at], 0)
+
+
+def _latencies(sent: Ints, received: Ints, times: Times | None) -> list[pa.Array]:
+    """The times at both ends and how long it took between them, as shown and corrected."""
+    if times is None:
+        return [pa.nulls(len(sent), pa.int64())] * 4
+    left = (sent >= 0) & times.timed[sent]
+    came = (received >= 0) & times.timed[received]
+    return [
+        _where(times.time[sent], left),
+        _where(times.time[received], came),
+        _where(times.time[received] - times.time[sent], left & came),
+        _where(times.corrected[received] - times.corrected[sent], left & came),
+    ]
+
+
+def _where(values: Ints, known: Ints) -> pa.Array:
+    return pa.array(values.astype(np.int64), mask=~known)
+
+
+QUESTION = Messages()
