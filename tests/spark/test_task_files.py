@@ -9,8 +9,8 @@ from happened import trace
 from happened.causality.analysis import EVERYTHING, TABLES, analyse
 from happened.spark.log_import import run as import_on_spark
 from happened.spark.one_pass import pass_over
+from happened.spark.sizes import MOST_CELLS, survey
 from happened.spark.splits import splits_of
-from happened.spark.survey import MOST_CELLS, survey
 from happened.spark.whole import Whole
 from happened.trace import locate
 from happened.trace.atomic import whole_directory
@@ -31,9 +31,9 @@ def test_a_task_that_runs_twice_leaves_one_set_of_rows(spark, tmp_path, seed):
         splits = splits_of(locate(path), rows=1)
         found = survey(spark, splits, tmp_path / way / ".work", tmp_path / way / "quarantine", 1000)
         assert (found.large, found.crossing_events > 0) == ([], way == "across")
-        first, _ = pass_over(spark, splits, found, whole, lambda i: tmp_path / str(i), 1)
+        first, _ = pass_over(spark, splits, found, whole, [], 1)
         once = answers(whole.out)
-        again, _ = pass_over(spark, splits, found, whole, lambda i: tmp_path / str(i), 1)
+        again, _ = pass_over(spark, splits, found, whole, [], 1)
         assert again == first == expected.totals, way
         assert answers(whole.out) == once, way
         assert once["stamps"] == traces.rows_of(expected.table("stamps"), "stamps")

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from happened.spark.pieces import pieces_of
 
 from causality import traces
-from happened.spark.pieces import pieces_of
 from happened.spark.splits import splits_of
 from happened.spark.storage import read_arrays, write_arrays, write_part, write_rows
 from happened.spark.tasks import on_tasks

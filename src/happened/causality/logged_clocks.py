@@ -1,7 +1,8 @@
 """Vector clocks that a source logged, against the ones that follow from its events.
 
 A logged clock is right if it says, for each process, how many of its events are in the past, the event
-itself included; absent means zero. A *regression* is a clock that does not grow at its own process; an
+itself included; absent means zero. A *regression* is a clock that does not exceed the one logged before it on
+its process; an
 *impossible* entry names a process of which the trace has no event, or counts events there are not.
 """
 
@@ -61,10 +62,10 @@ def _processes(c: Computation, event: Ints, names: pa.Array) -> Ints:
 
 
 def _regressions(c: Computation, logged: Ints, known: Ints) -> Ints:
-    """Events whose logged clock does not exceed that of the event before them on their process."""
-    chain = c.chain
+    """Events whose logged clock does not exceed the one logged before it on their process."""
+    chain = c.chain[known[c.chain]]
     previous, current = chain[:-1], chain[1:]
-    same = (c.process[previous] == c.process[current]) & known[previous] & known[current]
+    same = c.process[previous] == c.process[current]
     previous, current = previous[same], current[same]
     own = c.process[current] - c.first[c.process[current]]
     back = (logged[current] < logged[previous]).any(axis=1) | (logged[current, own] <= logged[previous, own])

@@ -18,6 +18,7 @@ happened before, so did its oldest. Cost: deliveries x processes.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,17 +61,37 @@ def check_order(trace: Trace, order: str = "causal", *, limit: int = DEFAULT_LIM
 
 def causal_order(c: Computation, vectors: Ints, order: str, limit: int) -> Verdict:
     """Causal or FIFO order of one computation, or of a union."""
+    of = faults_of_order(c, vectors, order)
+    if of.deliveries == 0:
+        return Verdict(order, None, 0, 0, ())
+    witnesses = islice(_early_deliveries(c, order, vectors, of.early, of.overtaken), max(limit, 0))
+    named = islice(_lost_witnesses(c, order, vectors, of.lost, of.shown), max(limit, 0))
+    count = of.early.size
+    return Verdict(order, count == 0, of.deliveries, count, tuple(witnesses), of.lost.size, tuple(named))
+
+
+class FaultsOfOrder(NamedTuple):
+    """Slots: those delivered early, and one that each overtook; those lost, and what first shows it."""
+
+    deliveries: int
+    early: Ints
+    overtaken: Ints
+    lost: Ints
+    shown: Ints
+
+
+def faults_of_order(c: Computation, vectors: Ints, order: str) -> FaultsOfOrder:
+    """What breaks causal or FIFO order in a computation, or in a union, in the order of deliveries."""
     slots = np.flatnonzero(c.slot_delivery >= 0)
     slots = slots[np.argsort(c.slot_delivery[slots])]
     if slots.size == 0:
-        return Verdict(order, None, 0, 0, ())
+        nothing = np.empty(0, np.int64)
+        return FaultsOfOrder(0, nothing, nothing, nothing, nothing)
     fifo = order == "fifo"
     overtaken = _overtaken(c, slots, vectors, same_sender_only=fifo)
     early = np.flatnonzero(overtaken >= 0)
-    witnesses = islice(_early_deliveries(c, order, vectors, slots[early], overtaken[early]), max(limit, 0))
-    lost, delivered = _lost_causes(c, slots, vectors, same_sender_only=fifo)
-    named = islice(_lost_witnesses(c, order, vectors, lost, delivered), max(limit, 0))
-    return Verdict(order, early.size == 0, slots.size, early.size, tuple(witnesses), lost.size, tuple(named))
+    lost, shown = _lost_causes(c, slots, vectors, same_sender_only=fifo)
+    return FaultsOfOrder(slots.size, slots[early], overtaken[early], lost, shown)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

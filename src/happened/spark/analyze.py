@@ -25,9 +25,9 @@ from .by_epoch.epoch_layout import EPOCH_EVENTS
 from .by_epoch.job import Progress, analyse_large
 from .by_epoch.steps import check_answerable
 from .one_pass import MOST_SAMPLES, pass_over
+from .sizes import survey
 from .splits import ROWS_AT_ONCE, Split, splits_of
 from .storage import write_part
-from .survey import survey
 from .whole import Whole, analyse_alone
 
 WHOLE_EVENTS = 200_000
@@ -103,9 +103,9 @@ def analyze_splits(
         progress("computations that fit a task")
         events = sum(large.events for large in found.large)
         sample_every = max(1, min(events // MOST_SAMPLES, (epoch_events or EPOCH_EVENTS) // 64))
-        totals, large = pass_over(
-            spark, splits, found, whole, lambda i: work / f"large-{i:04d}", sample_every
-        )
+        stores = [work / f"large-{i:04d}" for i in range(len(found.large))]
+        keep_fates = any("messages" in question.tables for question in wanted)
+        totals, large = pass_over(spark, splits, found, whole, stores, sample_every, keep_fates)
         totals["quarantined"] += found.quarantined
         if large:
             totals += analyse_large(

@@ -11,7 +11,7 @@ Cost  one Spark job; one more for large computations whose messages splits must 
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,12 @@ from pyspark.sql import SparkSession
 from ..causality.linearization import Ints
 from ..causality.names import encode_names, hashes
 from ..trace import SCHEMA
-from .by_epoch.chains import Chain, check_chains, runs_by_bucket, settle_chains
 from .by_epoch.epoch_layout import Found, Samples
-from .by_epoch.matching import Arrays, Part, settle
+from .by_epoch.matching import FATES, Arrays, Part, pack_names, settle
+from .by_epoch.numbering import Chain, check_chains, runs_by_bucket, settle_chains
+from .sizes import Large, Survey
 from .splits import Split
-from .storage import write_arrays
-from .survey import Large, Survey
+from .storage import write_arrays, write_part
 from .tasks import Emitted, Fault, exchange, raise_faults
 from .whole import Whole
 
@@ -61,14 +61,16 @@ def pass_over(
     splits: Sequence[Split],
     found: Survey,
     whole: Whole,
-    stores: Callable[[int], Path],
+    stores: list[Path],
     sample_every: int,
+    keep_fates: bool = False,
 ) -> tuple[Counter[str], list[Found | Fault]]:
     """The totals of the computations that are not large, and each large one as it was found.
 
-    stores   the directory of a large computation, by its number
+    stores       the directory of each large computation
+    keep_fates   whether what became of each of its messages is to be left there too
     """
-    job = _Pass(splits, found, whole, [*map(stores, range(len(found.large)))], sample_every)
+    job = _Pass(splits, found, whole, stores, sample_every, keep_fates)
     emitted, settled = exchange(spark, len(splits), job.emit, job.buckets, job.settle)
     told = [result for _, result in raise_faults(emitted)]
     totals: Counter[str] = sum((result for result, _ in emitted), Counter())
@@ -102,6 +104,7 @@ class _Pass:
     whole: Whole
     stores: list[Path]
     sample_every: int
+    keep_fates: bool
 
     @property
     def crossing(self) -> int:
@@ -156,8 +159,9 @@ class _Pass:
             yield int(each), sink.getvalue().to_pybytes()
 
     def _match(self, i: int, part: Part, number: int) -> tuple[Told, list[tuple[int, bytes]]]:
-        edges, unsettled, totals = part.match()
+        edges, unsettled, totals, fates = part.match()
         self.write(i, f"split-{number:06d}", edges | _rows(part))
+        self.write_fates(i, f"split-{number:06d}", fates)
         base, buckets = self.base(i), self.buckets_of(self.found.large[i])
         chains = runs_by_bucket(part.names, part.process, part.seq, part.destinations, buckets)
         blobs = [(base + r, pickle.dumps((CHAINS, blob))) for r, blob in chains]
@@ -166,6 +170,10 @@ class _Pass:
 
     def write(self, i: int, name: str, arrays: Arrays) -> None:
         write_arrays(self.stores[i] / "edges" / f"{name}.npz", **arrays)
+
+    def write_fates(self, i: int, name: str, fates: pa.Table) -> None:
+        if self.keep_fates:
+            write_part(self.stores[i] / "fates", name, fates)
 
     def settle(self, bucket: int, blobs: list[bytes]) -> Any:
         if bucket < self.crossing:
@@ -187,6 +195,7 @@ class _Pass:
             return chains, None
         settled = settle(given[MESSAGES], everything=everything)
         self.write(i, f"bucket-{bucket - self.base(i):06d}", settled.edges)
+        self.write_fates(i, f"bucket-{bucket - self.base(i):06d}", settled.fates)
         return chains, (settled.totals, settled.doubtful)
 
     def gather(self, i: int, told: list[Told], results: list[Any], again: list[Any] | None) -> Found | Fault:
@@ -245,6 +254,7 @@ class _Again:
             part = Part(rows_of(table, large.name), large.handover)
             edges, unsettled, totals = part.unmatched()
             self.job.write(i, f"split-{number:06d}", edges | _rows(part))
+            self.job.write_fates(i, f"split-{number:06d}", FATES.empty_table())
             base, buckets = self.job.base(i), self.job.buckets_of(large)
             given = unsettled.by_bucket(buckets)
             blobs += [(base + r, pickle.dumps((MESSAGES, blob))) for r, blob in given]
@@ -314,5 +324,5 @@ def _clocks(part: Part) -> Arrays:
         "clock_row": row[held],
         "clock_key": key[held],
         "clock_count": count[held],
-        "clock_names": np.array(names.to_pylist(), dtype=np.str_),
+        "clock_names": pack_names(names.to_pylist()),
     }

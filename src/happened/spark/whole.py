@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from ..causality.analysis import analyse
 from ..causality.questions import Question
+from .sizes import MOST_CELLS, sizes_of
 from .splits import Split
 from .storage import write_part
-from .survey import MOST_CELLS, sizes_of
 from .tasks import on_tasks
 
 EVENTS_PER_BATCH = 200_000

@@ -5,24 +5,27 @@ epochs are done; the Spark room then gives them their names and paths, and judge
 computation (spark.by_epoch.steps).
 """
 
-import sys
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from ..computation import Event
+from ..computation import Computation, Event, event_ids
 from ..delivery import check_delivery
 from ..epochs import Frontier, Stamped
 from ..linearization import Ints
-from ..order import Channels, causal_order, early_deliveries, first_to_follow
+from ..order import Channels, early_deliveries, faults_of_order, first_to_follow
 from ..total_order import total_order
-from ..verdict import Cycle, Disagreement, EarlyDelivery, LostCause, Witness
+from ..verdict import Cycle, Disagreement, Witness
+from ..witness import causal_path
 from .question import Answers, EpochView, Question, Subject
 
 TOTAL_WITNESSES = 1000
 """Causal order leaves concurrent messages in any order, so disagreements can be as many as deliveries."""
+
+MOST_PATHS = 100
+"""Of a computation, early deliveries in an order, or lost causes, that come with a causal path."""
 
 STEP = pa.struct(
     [("process", pa.string()), ("seq", pa.int64()), ("kind", pa.string()), ("message", pa.string())]
@@ -86,15 +89,15 @@ class Order(Question):
     def whole(self, subject: Subject, answers: Answers) -> None:
         c, totals = subject.computation, answers.totals
         for order, lost_causes in (("fifo", "fifo_lost_causes"), ("causal", "lost_causes")):
-            verdict = causal_order(c, subject.vectors, order, sys.maxsize)
-            totals[f"{order}_violations"] += verdict.violations
-            totals[lost_causes] += verdict.lost_causes
-            answers.add("violations", violations_table(verdict.witnesses))
-            answers.add("lost_causes", lost_causes_table(verdict.lost_witnesses))
-        totals["deliveries_judged"] += verdict.deliveries
+            faults = faults_of_order(c, subject.vectors, order)
+            totals[f"{order}_violations"] += faults.early.size
+            totals[lost_causes] += faults.lost.size
+            answers.add("violations", _early_table(subject, order, faults.early, faults.overtaken))
+            answers.add("lost_causes", _lost_table(subject, order, faults.lost, faults.shown))
+        totals["deliveries_judged"] += faults.deliveries
         agreed = total_order(c, TOTAL_WITNESSES)
         totals["total_violations"] += agreed.violations
-        answers.add("violations", violations_table(agreed.witnesses))
+        answers.add("violations", _total_table(agreed.witnesses))
         fates = check_delivery([c], examples=0)
         for name in FATES:
             totals[name] += getattr(fates, name)
@@ -156,17 +159,70 @@ def _shown(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: Ints) ->
     return np.concatenate(rows)
 
 
-def violations_table(witnesses: Iterable[Witness]) -> pa.Table:
-    return pa.Table.from_pylist([_violation(w) for w in witnesses], schema=VIOLATIONS)
+def _early_table(subject: Subject, order: str, early: Ints, overtaken: Ints) -> pa.Table:
+    c = subject.computation
+    computation, process = c.names_of(c.slot_dest[early])
+    early_seq, overtaken_seq = (pa.array(_delivery_seq(c, slots)) for slots in (early, overtaken))
+    columns = [
+        computation,
+        pa.repeat(order, early.size),
+        process,
+        _messages(c, early),
+        early_seq,
+        event_ids(process, early_seq),
+        _messages(c, overtaken),
+        overtaken_seq,
+        event_ids(process, overtaken_seq),
+        _paths(subject, overtaken, early),
+    ]
+    return pa.table(columns, schema=VIOLATIONS)
 
 
-def _violation(w: Witness) -> dict[str, Any]:
-    if isinstance(w, EarlyDelivery):
-        return _row(w.computation, w.order, w.early_delivery, w.overtaken_delivery, w.path)
-    if isinstance(w, Disagreement):
-        return total_row(w.computation, (w.one, w.other))
-    assert isinstance(w, Cycle)
-    return total_row(w.computation, w.legs)
+def _lost_table(subject: Subject, order: str, lost: Ints, shown: Ints) -> pa.Table:
+    c = subject.computation
+    computation, process = c.names_of(c.slot_dest[lost])
+    seq = pa.array(_delivery_seq(c, shown))
+    columns = [
+        computation,
+        pa.repeat(order, lost.size),
+        process,
+        _messages(c, lost),
+        _messages(c, shown),
+        seq,
+        event_ids(process, seq),
+        _paths(subject, lost, shown),
+    ]
+    return pa.table(columns, schema=LOST_CAUSES)
+
+
+def _delivery_seq(c: Computation, slots: Ints) -> Ints:
+    return c.seq[c.slot_delivery[slots]].astype(np.int64)
+
+
+def _messages(c: Computation, slots: Ints) -> pa.Array:
+    return c.names.take(pa.array(c.message_codes[c.slot_message[slots]]))
+
+
+def _paths(subject: Subject, before: Ints, after: Ints) -> pa.Array:
+    """The causal paths between the sends of two slots each, for the first MOST_PATHS of a computation."""
+    c = subject.computation
+    owner = c.owner[c.slot_dest[after]]
+    order = np.argsort(owner, kind="stable")
+    begins = np.flatnonzero(np.diff(owner[order], prepend=-1))
+    place = np.arange(owner.size) - np.repeat(begins, np.diff(begins, append=owner.size))
+    paths: list[Any] = [None] * owner.size
+    for row in order[place < MOST_PATHS].tolist():
+        ends = int(c.slot_send[before[row]]), int(c.slot_send[after[row]])
+        paths[row] = _steps(c.event(e) for e in causal_path(c, subject.vectors, *ends))
+    return pa.array(paths, pa.list_(STEP))
+
+
+def _total_table(witnesses: Iterable[Witness]) -> pa.Table:
+    rows = []
+    for w in witnesses:
+        assert isinstance(w, Disagreement | Cycle)
+        rows.append(total_row(w.computation, (w.one, w.other) if isinstance(w, Disagreement) else w.legs))
+    return pa.Table.from_pylist(rows, schema=VIOLATIONS)
 
 
 def total_row(computation: str, legs: Iterable[tuple[Event, Event]]) -> dict[str, Any]:
@@ -190,23 +246,6 @@ def _row(
         "overtaken_event": overtaken.id,
         "path": _steps(path),
     }
-
-
-def lost_causes_table(witnesses: Iterable[LostCause]) -> pa.Table:
-    rows = [
-        {
-            "computation": w.computation,
-            "order_name": w.order,
-            "process": w.process,
-            "lost": w.lost,
-            "delivered": w.delivered,
-            "delivered_seq": w.delivery.seq,
-            "delivered_event": w.delivery.id,
-            "path": _steps(w.path),
-        }
-        for w in witnesses
-    ]
-    return pa.Table.from_pylist(rows, schema=LOST_CAUSES)
 
 
 def _steps(path: Iterable[Event]) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ def verify_epoch(of: EpochDone, answers: Answers) -> None:
     at = places(view.epoch, process, seq)
     impossible = (foreign > 0) | (clock > counts).any(axis=1)
     differs = (clock != of.stamped.event_vectors()[at]).any(axis=1) | impossible
-    follows = np.flatnonzero((np.diff(process) == 0) & (np.diff(seq) == 1)) + 1
+    follows = np.flatnonzero(np.diff(process) == 0) + 1
     regression = follows[shrinks(clock[follows - 1], clock[follows], process[follows])]
     answers.totals["clocks_logged"] += len(logged)
     for fault, rows in {
@@ -44,11 +44,12 @@ def verify_epoch(of: EpochDone, answers: Answers) -> None:
         "regression": regression,
     }.items():
         _add(layout, answers, fault, process[rows], seq[rows])
-    first = np.flatnonzero(seq == layout.starts(view.number)[process] + 1)
-    last = np.flatnonzero(seq == layout.cuts[view.number][process])
+    first = np.flatnonzero(np.diff(process, prepend=-1))
+    last = np.flatnonzero(np.diff(process, append=-1))
     write_arrays(
         layout.path("logged", view.number),
         first=process[first],
+        first_seq=seq[first],
         first_clock=clock[first],
         last=process[last],
         last_clock=clock[last],
@@ -56,33 +57,26 @@ def verify_epoch(of: EpochDone, answers: Answers) -> None:
 
 
 def shrinks(before: Ints, after: Ints, process: Ints) -> Ints:
-    """Whether a clock does not exceed that of the event before it on its process."""
+    """Whether a clock does not exceed the one logged before it on its process."""
     row = np.arange(len(process))
     back: Ints = (after < before).any(axis=1) | (after[row, process] <= before[row, process])
     return back
 
 
 def verify_ends(layout: Layout) -> Answers:
-    """The regressions from the last event of a process before an epoch to its first one there."""
+    """The regressions from the last clock that a process logged before an epoch to its first one there."""
     answers = Answers()
-    last: dict[int, Ints] = {}
-    for k in range(layout.epochs):
-        start, end = layout.starts(k), layout.cuts[k]
-        path = layout.path("logged", k)
-        ends = read_arrays(path) if path.exists() else None
-        if ends is not None:
-            known = [
-                (p, clock) for p, clock in zip(ends["first"], ends["first_clock"], strict=True) if p in last
-            ]
-            if known:
-                process = np.array([p for p, _ in known])
-                before = np.array([last[p] for p, _ in known])
-                back = shrinks(before, np.array([clock for _, clock in known]), process)
-                _add(layout, answers, "regression", process[back], start[process[back]] + 1)
-        for p in np.flatnonzero(end > start).tolist():
-            last.pop(p, None)
-        if ends is not None:
-            last |= dict(zip(ends["last"].tolist(), ends["last_clock"], strict=True))
+    n = len(layout.names)
+    last, known = np.zeros((n, n), np.int64), np.zeros(n, bool)
+    for path in (layout.path("logged", k) for k in range(layout.epochs)):
+        if not path.exists():
+            continue
+        ends = read_arrays(path)
+        follows = known[ends["first"]]
+        process = ends["first"][follows]
+        back = shrinks(last[process], ends["first_clock"][follows], process)
+        _add(layout, answers, "regression", process[back], ends["first_seq"][follows][back])
+        last[ends["last"]], known[ends["last"]] = ends["last_clock"], True
     return answers
 
 

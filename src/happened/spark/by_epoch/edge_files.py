@@ -9,7 +9,7 @@ import numpy as np
 
 from ...causality.linearization import Ints
 from ..storage import read_arrays
-from .matching import EDGES, UNNAMED, UNNAMED_SEQ
+from .matching import EDGES, UNNAMED, UNNAMED_SEQ, unpack_names
 
 
 class EdgeFile:
@@ -18,8 +18,8 @@ class EdgeFile:
     def __init__(self, path: Path, names: Sequence[str], counts: Ints) -> None:
         self._arrays = read_arrays(path)
         index = {name: p for p, name in enumerate(names)}
-        self._local = self._arrays["names"]
-        self._known = np.array([index.get(str(name), -1) for name in self._local], np.int64)
+        self._local = unpack_names(self._arrays["names"])
+        self._known = np.array([index.get(name, -1) for name in self._local], np.int64)
         self._counts = counts
         self._edges = {name: self._arrays[name] for name in EDGES}
         self._source = self._known[self._edges["source"]]
@@ -68,7 +68,7 @@ class EdgeFile:
         return ends, int(bad.size)
 
     def _name(self, e: int, end: str) -> str:
-        process, seq = str(self._local[self._edges[end][e]]), int(self._edges[f"{end}_seq"][e])
+        process, seq = self._local[self._edges[end][e]], int(self._edges[f"{end}_seq"][e])
         return f"{None if process == UNNAMED else process}#{None if seq == UNNAMED_SEQ else seq}"
 
     def rows(self) -> dict[str, Ints] | None:
@@ -85,5 +85,5 @@ class EdgeFile:
         return self._arrays["clock_row"], self._arrays["clock_key"], self._arrays["clock_count"]
 
     @property
-    def clock_names(self) -> Ints:
-        return self._arrays["clock_names"]
+    def clock_names(self) -> list[str]:
+        return unpack_names(self._arrays["clock_names"])

@@ -447,7 +447,7 @@ def _clock_columns(
         return {}
     row, key, count = entries
     index = {name: p for p, name in enumerate(layout.names)}
-    known = np.array([index.get(str(name), -1) for name in file.clock_names], np.int64)
+    known = np.array([index.get(name, -1) for name in file.clock_names], np.int64)
     of = known[key] if key.size else key
     foreign = np.zeros(process.size, bool)
     foreign[row[(of < 0) & (count > 0)]] = True

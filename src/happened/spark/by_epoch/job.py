@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from ...causality.questions import QUARANTINE, Question
+from ..sizes import Large
 from ..splits import Split
 from ..storage import write_part
-from ..survey import Large
 from ..tasks import Fault
 from .epoch_layout import Found, Layout, lay_out
 from .named_violations import Laid, Output

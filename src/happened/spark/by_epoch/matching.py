@@ -14,12 +14,13 @@ Slots and misdeliveries carry an edge; so does every recorded cause. Deliveries 
 `receive` rows where the computation records no deliveries at all.
 """
 
+import json
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,12 +38,27 @@ never reached: a slot, but no edge. `sent` and `gap` count where both ends are t
 delivery at a destination; `cause` an edge that the trace recorded as such."""
 
 UNNAMED, UNNAMED_SEQ = "\0", -(2**63)
-"""In place of what a cause does not say; no event is called so."""
+"""In place of what a cause does not say; no event has this number."""
 
 SENDS = pa.schema(
     [("message", pa.string()), ("source", pa.string()), ("seq", pa.int64()), ("time", pa.int64())]
 )
 SLOTS = pa.schema([("message", pa.string()), ("target", pa.string())])
+FATES = pa.schema(
+    [
+        ("message", pa.string()),
+        ("sender", pa.dictionary(pa.int32(), pa.string())),
+        ("sent_seq", pa.int64()),
+        ("sent_at", pa.int64()),
+        ("receiver", pa.dictionary(pa.int32(), pa.string())),
+        ("received_seq", pa.int64()),
+        ("received_at", pa.int64()),
+        ("copies", pa.int64()),
+        ("addressed", pa.bool_()),
+    ]
+)
+"""What became of a message at a process that it was addressed to or delivered at; null what is not there."""
+
 ARRIVALS = pa.schema(
     [
         ("message", pa.string()),
@@ -55,7 +71,17 @@ ARRIVALS = pa.schema(
 
 
 def edge_arrays(names: list[str], **columns: Ints) -> Arrays:
-    return {"names": np.array(names, dtype=np.str_), **{name: columns[name] for name in EDGES}}
+    return {"names": pack_names(names), **{name: columns[name] for name in EDGES}}
+
+
+def pack_names(names: list[str]) -> Ints:
+    """Names as an array of bytes: arrays of strings would lose what some names end with."""
+    return np.frombuffer(json.dumps(names).encode(), np.uint8)
+
+
+def unpack_names(packed: Ints) -> list[str]:
+    names: list[str] = json.loads(packed.tobytes())
+    return names
 
 
 def joined(parts: list[Arrays]) -> dict[str, Ints]:
@@ -89,8 +115,8 @@ class Part:
         self._slots = np.unique(self._message[addressed[of_send]] * n + dest[of_send])
         self.casts = bool(self._slots.size and (np.bincount(self._slots // n) > 1).any())
 
-    def match(self) -> tuple[Arrays, "Unsettled", Counter[str]]:
-        """The edges among these rows, what has an end elsewhere, and the totals of what is settled."""
+    def match(self) -> tuple[Arrays, "Unsettled", Counter[str], pa.Table]:
+        """The edges among these rows; what has an end elsewhere; of what is settled, the totals and FATES."""
         n = len(self.names)
         send_of = np.full(len(self._messages), -1, np.int64)
         send_of[self._message[self._sends]] = self._sends
@@ -119,7 +145,18 @@ class Part:
             self._arrival_table(keys[elsewhere], first[elsewhere], copies[elsewhere]),
             np.sort(hashes(self._messages)[self._message[self._sends]]),
         )
-        return edge_arrays(self.names, **joined(edges)), unsettled, totals
+        settled = np.concatenate([self._slots[met], keys[astray]])
+        fates = fate_table(
+            self._messages.take(pa.array(settled // n)),
+            self._end(send_of[settled // n]),
+            self._end(np.concatenate([first[here], first[astray]])),
+            np.concatenate([copies[here], copies[astray]]),
+            np.arange(settled.size) < here.size,
+        )
+        return edge_arrays(self.names, **joined(edges)), unsettled, totals, fates
+
+    def _end(self, rows: Ints) -> "End":
+        return End(self.names, self.process[rows], self.seq[rows], self.time[rows], self.timed[rows])
 
     def unmatched(self) -> tuple[Arrays, "Unsettled", Counter[str]]:
         """The edges of causes alone; everything else is left to be settled."""
@@ -191,6 +228,46 @@ class Part:
         return pa.table(columns, schema=ARRIVALS)
 
 
+class End(NamedTuple):
+    """One end of messages: a process and a seq, and a time if it is timed."""
+
+    names: list[str]
+    process: Ints
+    seq: Ints
+    time: Ints
+    timed: Ints
+
+
+def fate_table(
+    messages: pa.Array,
+    sent: End,
+    received: End,
+    copies: Ints,
+    addressed: Ints,
+    was_sent: Any = True,
+) -> pa.Table:
+    """FATES of these messages; of `received`, where there are no copies, only the process counts."""
+    came, left = copies > 0, np.broadcast_to(was_sent, copies.shape)
+    columns = [
+        messages,
+        _dictionary(sent.names, sent.process, left),
+        pa.array(sent.seq, mask=~left),
+        pa.array(sent.time, mask=~(left & sent.timed)),
+        _dictionary(received.names, received.process, np.ones(copies.size, bool)),
+        pa.array(received.seq, mask=~came),
+        pa.array(received.time, mask=~(came & received.timed)),
+        pa.array(copies),
+        pa.array(addressed),
+    ]
+    return pa.table(columns, schema=FATES)
+
+
+def _dictionary(names: list[str], codes: Ints, known: Ints) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes.astype(np.int32), mask=~known), pa.array(names, pa.string())
+    )
+
+
 @dataclass(frozen=True)
 class Unsettled:
     """What a split leaves to be settled with others: tables, and the hashes of all messages it sent."""
@@ -243,6 +320,7 @@ class Settled:
     edges: Arrays
     totals: Counter[str]
     doubtful: bool
+    fates: pa.Table
 
 
 def settle(blobs: Iterable[bytes], *, everything: bool) -> Settled:
@@ -276,42 +354,53 @@ def settle(blobs: Iterable[bytes], *, everything: bool) -> Settled:
     stray = np.ones(keys.size, bool)
     stray[at[met]] = False
     astray = np.flatnonzero(stray & (send_of[keys // n] >= 0))
-    never = int(stray.sum()) - astray.size
     doubtful = doubtful or (not everything and bool(stray.any()))
 
-    rows = np.concatenate([send_of[slot_keys // n], send_of[keys[astray] // n]])
+    never_sent = np.flatnonzero(stray & (send_of[keys // n] < 0))
+    settled = np.concatenate([slot_keys, keys[astray], keys[never_sent]])
+    addressed = np.arange(settled.size) < slot_keys.size
     delivery = np.full(slot_keys.size, -1, np.int64)
     delivery[met] = first[at[met]]
-    delivery = np.concatenate([delivery, first[astray]])
-    reached = delivery >= 0
-    there = np.where(reached, delivery, 0)
-    times = [pc.fill_null(t["time"], 0).to_numpy() for t in (sends, arrivals)]
-    timed = [pc.is_valid(t["time"]).to_numpy() for t in (sends, arrivals)]
+    sent_at = _end(names, sends, source, send_of[settled // n])
+    received = _end(names, arrivals, target, np.concatenate([delivery, first[astray], first[never_sent]]))
+    received = received._replace(process=settled % n)
+    was_sent, reached = send_of[settled // n] >= 0, received.seq > 0
     edges = edge_arrays(
         names,
-        source=source[rows],
-        source_seq=sends["seq"].to_numpy()[rows],
-        target=np.concatenate([slot_keys % n, keys[astray] % n]),
-        target_seq=_where(reached, seq, there),
-        sent=times[0][rows],
-        gap=_where(reached, times[1], there) - times[0][rows],
-        timed=timed[0][rows] & _where(reached, timed[1], there).astype(bool),
-        slot=np.arange(rows.size) < slot_keys.size,
-        cause=np.zeros(rows.size, bool),
+        source=sent_at.process[was_sent],
+        source_seq=sent_at.seq[was_sent],
+        target=received.process[was_sent],
+        target_seq=received.seq[was_sent],
+        sent=sent_at.time[was_sent],
+        gap=(received.time - sent_at.time)[was_sent],
+        timed=(sent_at.timed & received.timed)[was_sent],
+        slot=addressed[was_sent],
+        cause=np.zeros(int(was_sent.sum()), bool),
     )
+    counts = np.zeros(settled.size, np.int64)
+    counts[reached] = copies[np.searchsorted(keys, settled[reached])]
+    named = pa.array(messages, pa.string()).take(pa.array(settled // n))
     totals = Counter(
         lost=int((~met).sum()),
         deliveries_judged=int(met.sum()),
         duplicated=int((copies - 1).sum()),
         misdelivered=astray.size,
-        never_sent=never,
+        never_sent=never_sent.size,
     )
-    return Settled(edges, totals, doubtful)
+    return Settled(edges, totals, doubtful, fate_table(named, sent_at, received, counts, addressed, was_sent))
 
 
-def _where(reached: Ints, values: Ints, at: Ints) -> Ints:
-    """values[at] where reached, else 0."""
-    return np.where(reached, values[at], 0) if values.size else np.zeros(at.size, np.int64)
+def _end(names: list[str], table: pa.Table, process: Ints, rows: Ints) -> End:
+    """One end of messages, from rows of SENDS or ARRIVALS; all zeros where a row is -1."""
+    time, timed = pc.fill_null(table["time"], 0).to_numpy(), pc.is_valid(table["time"]).to_numpy()
+    columns = (process, table["seq"].to_numpy(), time, timed)
+    return End(names, *(_taken(column, rows) for column in columns))
+
+
+def _taken(values: Ints, rows: Ints) -> Ints:
+    if not values.size:
+        return np.zeros(rows.size, values.dtype)
+    return np.where(rows >= 0, values[rows], values.dtype.type(0))
 
 
 def _one_send_each(sent: Ints, messages: list[str]) -> None:

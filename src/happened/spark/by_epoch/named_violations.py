@@ -23,7 +23,7 @@ from ...causality.computation import Event, event_ids
 from ...causality.epochs import event_keys, split_keys
 from ...causality.linearization import Ints
 from ...causality.questions import Answers
-from ...causality.questions.order import LOST_CAUSES, VIOLATIONS, total_row
+from ...causality.questions.order import LOST_CAUSES, MOST_PATHS, VIOLATIONS, total_row
 from ..splits import Split
 from ..storage import write_part
 from ..tasks import on_tasks
@@ -31,7 +31,6 @@ from .causal_paths import Step, causal_paths
 from .epoch_layout import Layout
 from .total_at_scale import Leg
 
-MOST_PATHS = 100
 MOST_NAMED_AT_ONCE = 1_000_000
 
 Columns = dict[str, Ints]

@@ -19,10 +19,9 @@ from ...causality.questions import Answers, Question
 from ...causality.questions.epochs import EPOCHS, TIMES, skew_table
 from ...causality.questions.stamp import processes_table
 from ...core.errors import CausalityError
-from ..storage import write_rows
 from ..tasks import on_tasks
 from .clock_faults import verify_ends, verify_epoch
-from .message_rows import message_rows
+from .message_rows import write_messages
 from .named_violations import Laid, early, first_early, lost_causes, name_all
 from .stamping import EpochDone, EpochStep, write_answers
 from .total_at_scale import count_disagreements, keep_casts
@@ -147,9 +146,7 @@ def _traffic(of: Laid) -> None:
 
 
 def tell_messages(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
-    for of in laid:
-        rows, output = message_rows(spark, of), of.output
-        write_rows(rows, output.folder / "messages", output.part, of.layout.store / "messages")
+    write_messages(spark, laid)
     return Counter()
 
 
