@@ -17,7 +17,7 @@ class Copy:
     def __init__(self, root):
         self.root = root
         self.touched = set()
-        ignored = shutil.ignore_patterns("__pycache__", "fixtures")
+        ignored = shutil.ignore_patterns("fixtures")  # but not what is compiled already
         for folder in ("src", "tests", "docs"):
             shutil.copytree(REPOSITORY / folder, root / folder, ignore=ignored)
         for file in ("README.md", "CONTRIBUTING.md", "pyproject.toml"):
@@ -35,7 +35,7 @@ class Copy:
         self.write(path, changed)
 
     def run(self, *arguments):
-        environment = {"PYTHONPATH": str(self.root / "src"), "PATH": "", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {"PYTHONPATH": str(self.root / "src"), "PATH": ""}
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=self.root,
