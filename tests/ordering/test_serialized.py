@@ -26,12 +26,10 @@ def programs(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_interleavings_of_arrivals_with_serialized_sends(name, dice):
     """The right to send is handed over; packets arrive in any order. All interleavings of some programs."""
-    assert (
-        sum(
-            Serialized(name, program).explore() for program in dice.sample(programs(name), effort.samples(40))
-        )
-        > 150
-    )
+    assert sum(
+        Serialized(name, program).explore()
+        for program in dice.sample(programs(name), 30 if effort.THOROUGH else 10)
+    ) > (500 if effort.THOROUGH else 150)
 
 
 @pytest.mark.slow

@@ -127,7 +127,7 @@ def test_random_walks_across_two_failures_in_a_row(options, seed):
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("world", [TWO_ZONES, THREE_ZONES], ids=["two zones", "three zones"])
 def test_random_walks_across_failures_departures_and_joins(world, options, seed):
-    rows(seed, effort.samples(60), world, options, 4, CHANGES)
+    rows(seed, 50 if effort.THOROUGH else 25, world, options, 4, CHANGES)
 
 
 @pytest.mark.slow
