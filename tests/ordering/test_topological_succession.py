@@ -116,6 +116,7 @@ def rows(seed, count, world, options, changes, choices):
     assert made == {change.__name__ for change in choices}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_random_walks_across_two_failures_in_a_row(options, seed):
     """Of three gateways, the forwarder fails, and then the one that succeeded it."""

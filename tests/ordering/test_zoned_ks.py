@@ -91,6 +91,7 @@ def test_walks_are_in_order_and_carry_exactly_what_is_necessary_in_each_zone(nam
         assert walk.hops > 4
 
 
+@pytest.mark.long
 def test_walks_through_random_zones_are_in_order_and_carry_what_is_necessary(dice):
     for _ in range(40):
         zones = random_zones(dice, dice.randint(2, 6))
