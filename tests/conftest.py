@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from effort import some
+
 pytest.register_assert_rewrite("contract", "oracles")  # so that a failed check says what it saw
 
 settings.register_profile("fast", deadline=None, print_blob=True)
@@ -97,6 +99,15 @@ def seed(request):
 def module_seed(request):
     """A seed for what the tests of a module share; it is shown where `seed` is, with the first of them."""
     return _shown(_chosen(request.config))
+
+
+@pytest.fixture
+def some_programs(monkeypatch):
+    """`explore` explores only `some` programs."""
+    from happened.sim import explore
+    from happened.sim.programs import programs
+
+    monkeypatch.setattr(explore, "programs", lambda *size, **kinds: some(programs(*size, **kinds)))
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
 """Every interleaving of every program of three processes and three messages, for every registered protocol
-within its assumptions, judged at every step by a ground truth that does not look at what messages carry."""
+within its assumptions, judged at every step by a ground truth that does not look at what messages carry.
+In `make test` of every fourth program, where there are many."""
 
 import pytest
 
+import effort
 from contract.runs import check_explored, explored
 from happened.ordering import protocols
 
@@ -36,12 +38,15 @@ def takes_minutes(facts):
     return facts.order.is_total and not facts.relays
 
 
+@pytest.mark.sampled
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name, facts in protocols().items() if not takes_minutes(facts)])
-def test_three_processes_and_three_messages(name):
+def test_three_processes_and_three_messages(name, some_programs):
     result = check_explored(protocols()[name], seed=None, messages=3)
-    counted = (result.programs, result.states)
-    assert counted == COUNTED.get(name, counted)
+    programs, states = COUNTED.get(name, (result.programs, result.states))
+    assert result.programs == effort.count(programs)
+    if result.programs == programs:
+        assert result.states == states
 
 
 @pytest.mark.parametrize(("name", "states"), [("bss", 981), ("kim", 981), ("psync", 981)])

@@ -19,6 +19,7 @@ def test_a_destination_set_survives_packing(members):
     assert pack(members).bit_count() == len(members)
 
 
+@pytest.mark.long
 @given(st.data(), st.sampled_from([1, 2, 10, 63, 64, 65, 130]))
 def test_lanes_compare_and_select_like_lists(data, n):
     values = st.lists(st.one_of(st.integers(0, 3), st.integers(0, CLOCK_LIMIT - 1)), min_size=n, max_size=n)
@@ -33,6 +34,7 @@ def test_lanes_compare_and_select_like_lists(data, n):
     assert list(lanes.unpack(lanes.put(packed_a, lane, 7))) == [*a[:lane], 7, *a[lane + 1 :]]
 
 
+@pytest.mark.long
 @given(st.data(), st.sampled_from([1, 2, 10, 63, 64, 65, 130]))
 def test_lanes_join_and_subtract_like_lists(data, n):
     values = st.lists(st.one_of(st.integers(0, 3), st.integers(0, CLOCK_LIMIT - 1)), min_size=n, max_size=n)

@@ -24,6 +24,8 @@ NAMES = ["alice", "bob", "carol", "dave", "erin"]
 SCRIPT = Path(__file__).with_name("netprocess.py")
 QUICK = {"first_retry": 0.02, "last_retry": 0.3, "heartbeat": 1.0, "linger": 2.0, "compaction": 200_000}
 
+NO_SIGNAL = 0  # it was told to end before
+
 
 def free_ports(count):
     """Ports the system does not give to outgoing connections, so that a restart finds its own free."""
@@ -221,8 +223,10 @@ class Cluster:
             assert not dead, f"{dead} ended by themselves: {self.errors(dead)}"
             assert time.monotonic() < deadline, f"not done: {self.state(expected)} {self.errors(NAMES)}"
             time.sleep(0.05)
+        for child in self.children.values():
+            child.process.send_signal(signal.SIGTERM)
         for name in NAMES:
-            code = self.stop(name)
+            code = self._bury(name, NO_SIGNAL)
             assert code == 0, f"{name} ended with {code}: {self.errors([name])}"
 
     def _is_done(self, name, expected):

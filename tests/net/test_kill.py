@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from netcluster import NAMES, Cluster, schedule
 
+import effort
 from happened.core.errors import TraceFormatError
 from happened.ordering import protocols
 
@@ -34,9 +35,13 @@ def survive(tmp_path, seed, protocol, messages, *, duration, every, pace, timeou
     return trace
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("protocol", ["ks", "causal-total", "sequencer"])
 def test_nothing_is_lost_repeated_or_misordered_by_kills_and_partitions(tmp_path, seed, protocol):
-    messages, duration = (400, 4) if protocol == "ks" else (60, 2.5)
+    if effort.THOROUGH:
+        messages, duration = (400, 4) if protocol == "ks" else (60, 2.5)
+    else:
+        messages, duration = (250, 2.5) if protocol == "ks" else (60, 1.5)
     survive(tmp_path, seed, protocol, messages, duration=duration, every=0.35, pace=0.008, timeout=90)
 
 

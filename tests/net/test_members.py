@@ -134,6 +134,44 @@ def test_who_leaves_waits_for_the_farewell_of_everybody():
         engine.multicast([1], b"too late")
 
 
+def test_who_leaves_waits_until_everybody_has_what_it_sent():
+    """b tells c that a has left, before anything of a has come to c."""
+    members, a = start("a")
+    _, b = start("b")
+    others, c = start("c")
+    a.multicast([2], b"before")
+    members.leave()
+    tell(a, b, 1)
+    tell(b, a, 0)
+    tell(b, c, 2)
+    assert c.is_gone(0) and not c.unacknowledged
+    tell(c, a, 0)
+    assert a.farewells == {1, 2} and not members.everybody_said_farewell
+    again = Engine("c", ["a", "b", "c"], "ks")
+    c.release(c.cut())
+    again.restore(c.snapshot())
+    for engine in (c, again):
+        assert engine.awaited == {0}
+    assert not others.is_done_with(0) and "a" in [peer.name for peer in others.peers()]
+    tell(a, c, 2)
+    assert members.everybody_said_farewell and others.is_done_with(0)
+    assert [each.payload for each in c.unacknowledged.values()] == [b"before"]
+
+
+def test_who_is_admitted_while_another_leaves_has_its_farewell_too():
+    _, a = start("a")
+    _, b = start("b")
+    b.leave("b")
+    a.join("d", "there:4")
+    tell(a, b, 1)
+    d = Engine("d", ["a", "b", "c", "d"], "ks")
+    tell(b, a, 0)
+    tell(a, d, 3)
+    assert d.awaited == {1}
+    tell(b, d, 3)
+    assert d.is_gone(1) and not d.awaited
+
+
 def hello(name="b", **changed):
     said = {"incarnation": b"life of b", "knows": b"", "protocol": "ks", "members": ("a", "b", "c")}
     return Hello(**{**said, **changed})

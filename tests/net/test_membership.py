@@ -154,6 +154,30 @@ def test_who_has_left_sends_nothing_more(tmp_path, clean):
 
 
 @both_ends
+def test_what_was_sent_before_leaving_arrives_although_others_spread_the_news(tmp_path, clean):
+    """c hears from b that a has left while the link from a to c is cut, and says farewell to a."""
+
+    async def scenario():
+        async with nodes("a", "b", "c", tmp_path=tmp_path) as (a, b, c):
+            await until(lambda: all(peer["calling"] for peer in a.stats()["peers"].values()))
+            a.transport._callers.pop("c").stop()
+            await until(lambda: not c.stats()["peers"]["a"]["called"])
+            await a.multicast(["b", "c"], b"1")
+            assert await take(b, 1) == ["a:1"]
+            await b.multicast(["c"], b"2")
+            leaving = asyncio.create_task(a.leave())
+            await until(lambda: c.members == ("b", "c"))
+            await asyncio.sleep(0.5)  # c would have parted with a by now
+            assert a.received("c") == 1 and not leaving.done() and c.stats()["held"] == 1
+            a.transport.add_peer("c", c.transport.address)
+            await leaving
+            await end(a, clean)
+            assert await take(c, 2) == ["a:1", "b:1"]
+
+    run(scenario())
+
+
+@both_ends
 def test_who_was_expelled_learns_it_and_sends_nothing_more(tmp_path, clean):
     async def scenario():
         where = addresses("a", "b")

@@ -11,6 +11,8 @@ import pytest
 from brokers import broker
 from netcluster import Cluster, schedule
 
+import effort
+
 
 def run(folder, servers, seed, *, duration, every, timeout, server_faults=lambda servers: None, **plan):
     nats = {"servers": servers.urls, "replicas": len(servers.urls), "start_seconds": 60}
@@ -26,20 +28,27 @@ def run(folder, servers, seed, *, duration, every, timeout, server_faults=lambda
     return cluster
 
 
+@pytest.mark.sampled
 def test_five_processes_over_one_server(tmp_path, seed):
     with broker(tmp_path / "broker") as servers:
-        run(tmp_path / "run", servers, seed, messages=300, pace=0.004, duration=2.5, every=0.5, timeout=60)
+        plan = {"messages": 200, "pace": 0.005, "duration": 1.5, "every": 0.4}
+        if effort.THOROUGH:
+            plan = {"messages": 300, "pace": 0.004, "duration": 2.5, "every": 0.5}
+        run(tmp_path / "run", servers, seed, timeout=60, **plan)
 
 
+@pytest.mark.sampled
 def test_a_cluster_of_three_loses_a_server(tmp_path, dice, seed):
     victim = dice.randrange(3)
 
     def lose(servers):
-        time.sleep(1.5)
+        time.sleep(1.5 if effort.THOROUGH else 1.0)
         servers.kill(victim)
 
     with broker(tmp_path / "broker", servers=3) as servers:
-        plan = {"messages": 300, "pace": 0.01, "duration": 4, "every": 0.7, "timeout": 90}
+        plan = {"messages": 200, "pace": 0.01, "duration": 2.5, "every": 0.6, "timeout": 90}
+        if effort.THOROUGH:
+            plan |= {"messages": 300, "duration": 4, "every": 0.7}
         run(tmp_path / "run", servers, seed, server_faults=lose, **plan)
         assert servers.processes[victim].poll() is not None
 

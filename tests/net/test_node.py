@@ -114,6 +114,26 @@ def test_a_held_message_says_what_it_waits_for(tmp_path):
     run(scenario())
 
 
+def test_what_is_sent_before_a_caller_knows_its_connection_is_not_forgotten(monkeypatch):
+    """The peers have said hello before the task that called goes on, as on a busy machine."""
+    connect = asyncio.BaseEventLoop.create_connection
+
+    async def slowly(*arguments, **more):
+        made = await connect(*arguments, **more)
+        await asyncio.sleep(0.3)
+        return made
+
+    async def scenario():
+        monkeypatch.setattr(asyncio.BaseEventLoop, "create_connection", slowly)
+        async with nodes("a", "b") as (a, b):
+            await until(lambda: a.stats()["peers"]["b"]["calling"])
+            assert a.transport._callers["b"]._connection is None
+            await a.multicast(["b"], b"1")
+            assert await asyncio.wait_for(take(b, 1), 10) == ["a:1"]
+
+    run(scenario())
+
+
 def test_groups_are_destinations_by_name():
     async def scenario():
         async with nodes("a", "b", "c", groups={"team": ["a", "b"]}) as (a, b, c):

@@ -22,10 +22,11 @@ class History:
 
     def overtaken_by(self, process, message):
         """The messages this delivery would overtake (Definition 2)."""
+        delivered = set(self.order.get(process, []))
         return {
             other
             for kind, other, *_ in self.before[message]
-            if kind == "send" and process in self.dests[other] and other not in self.order.get(process, [])
+            if kind == "send" and process in self.dests[other] and other not in delivered
         }
 
     def deliver(self, process, message):
@@ -59,4 +60,5 @@ class History:
         return 1 + min(1 if m == first else self.chain_length(first, m) for m in via)
 
     def undelivered(self):
-        return {(m, x) for m, dests in self.dests.items() for x in dests if m not in self.order.get(x, [])}
+        delivered = {(m, x) for x, order in self.order.items() for m in order}
+        return {(m, x) for m, dests in self.dests.items() for x in dests} - delivered

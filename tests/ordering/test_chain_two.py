@@ -2,6 +2,7 @@
 
 import pytest
 
+import effort
 from happened.ordering import create, protocols
 from happened.sim.explore import explore
 from oracles.history import History
@@ -37,22 +38,24 @@ def test_order_is_kept_over_two_messages_and_broken_from_three_on(path, overtake
     assert relay(5, path) is overtakes
 
 
+@pytest.mark.sampled
 @pytest.mark.long
-def test_three_processes_and_three_messages_only_violate_along_a_chain_of_three():
+def test_three_processes_and_three_messages_only_violate_along_a_chain_of_three(some_programs):
     """With three processes it takes a message to oneself: the sender of x is also where x is overtaken."""
     result = explore("chain-two", 3, 3, order="causal")
-    assert result.counts() == {"safety": 7, "liveness": 0, "error": 0}
-    assert result.programs == 598 and result.states > 140_000
+    assert result.counts() == {"safety": 7 if effort.THOROUGH else 1, "liveness": 0, "error": 0}
+    assert result.programs == effort.count(598) and result.states > (140_000 if effort.THOROUGH else 30_000)
     for violation in result.violations:
         assert chain_of(violation.schedule) == 3
     assert explore("chain-two", 3, 3, order="causal", self_addressed=False).violations == ()
 
 
+@pytest.mark.sampled
 @pytest.mark.long
-def test_four_processes_violate_exactly_along_chains_of_three():
+def test_four_processes_violate_exactly_along_chains_of_three(some_programs):
     result = explore("chain-two", 4, 3, order="causal", self_addressed=False)
-    assert result.programs == 326
-    assert result.counts() == {"safety": 8, "liveness": 0, "error": 0}
+    assert result.programs == effort.count(326)
+    assert result.counts() == {"safety": 8 if effort.THOROUGH else 3, "liveness": 0, "error": 0}
     assert {chain_of(violation.schedule) for violation in result.violations} == {3}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import effort
 from happened import wire
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
@@ -38,14 +39,15 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "large-systems.md"
 # --- histories that the application manages -------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.long
 def test_every_application_of_three_messages_is_ordered_as_its_histories_say():
     count = states = 0
-    for sends in applications(3):
+    for sends in effort.some(applications(3)):
         explored, fault = Run(sends).explore()
         assert fault is None, f"{sends}: {fault}"
         count, states = count + 1, states + explored
-    assert (count, states) == (1_380, 41_414)
+    assert (count, states) == ((1_380, 41_414) if effort.THOROUGH else (345, 9_840))
 
 
 @pytest.mark.slow

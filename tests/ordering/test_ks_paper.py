@@ -160,6 +160,7 @@ def newest(log):
     return result
 
 
+@pytest.mark.long
 def test_lemma_1_a_destination_stands_in_one_entry_of_a_sender(dice):
     def each(network):
         for machine in network.machines:
@@ -270,6 +271,7 @@ def test_theorem_2_without_one_necessary_unit_causal_order_is_violated():
     assert removed == 3
 
 
+@pytest.mark.long
 def test_theorem_3_and_corollary_1_information_reaches_its_fixed_points(dice):
     """Sufficiency alone: on no edge and in no log is a necessary unit missing."""
 

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+import effort
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.ordering import create
@@ -20,11 +21,15 @@ def programs(name):
     return [tuple(zip(s, c, strict=True)) for s in product(*sends[0]) for c in product(*sends[1])]
 
 
+@pytest.mark.sampled
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_interleavings_of_arrivals_with_serialized_sends(name, dice):
     """The right to send is handed over; packets arrive in any order. All interleavings of some programs."""
-    assert sum(Serialized(name, program).explore() for program in dice.sample(programs(name), 30)) > 500
+    assert sum(
+        Serialized(name, program).explore()
+        for program in dice.sample(programs(name), 30 if effort.THOROUGH else 10)
+    ) > (500 if effort.THOROUGH else 150)
 
 
 @pytest.mark.slow

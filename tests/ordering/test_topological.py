@@ -93,6 +93,7 @@ def test_in_one_zone_it_carries_what_histories_carries(dice):
         in_flight += [(a.to, a.message, b.message) for a, b in zip(hops, plain, strict=True)]
 
 
+@pytest.mark.long
 def test_filtering_at_more_separators_makes_timestamps_smaller(dice):
     """On a line of processes, all else being the same."""
     seed, means = dice.randrange(2**32), []

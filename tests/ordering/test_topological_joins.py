@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+import effort
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
 from happened.ordering.causal.extended_history import History
@@ -126,12 +127,15 @@ def changed_walk(dice, change, *, link):
     walk.finish(dice)
 
 
+@pytest.mark.long
+@pytest.mark.sampled
 @pytest.mark.parametrize("link", [True, False], ids=["a new link", "a newcomer"])
 def test_whatever_leads_past_a_separator_learns_what_was_left_out_there(link, seed):
-    for i in range(400):
+    for i in range(effort.samples(400)):
         changed_walk(random.Random(f"{seed}.{i}"), admit, link=link)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("link", [True, False], ids=["a new link", "a newcomer"])
 def test_without_what_was_left_out_random_messages_overtake(link):
     with pytest.raises(Overtaken):
@@ -161,8 +165,10 @@ def walk_with_changes_in_a_row(dice, change, changes):
     walk.finish(dice)
 
 
+@pytest.mark.long
+@pytest.mark.sampled
 def test_two_joins_or_links_in_a_row_are_in_order(seed):
-    for i in range(600):
+    for i in range(effort.samples(600)):
         walk_with_changes_in_a_row(random.Random(f"{seed}.{i}"), admit, 2)
 
 

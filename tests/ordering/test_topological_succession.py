@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+import effort
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
 from happened.ordering.causal.succession import admit, retire, succeed
@@ -115,17 +116,19 @@ def rows(seed, count, world, options, changes, choices):
     assert made == {change.__name__ for change in choices}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_random_walks_across_two_failures_in_a_row(options, seed):
     """Of three gateways, the forwarder fails, and then the one that succeeded it."""
     rows(seed, 60, TWO_ZONES, options, 2, FAILURES)
 
 
+@pytest.mark.sampled
 @pytest.mark.long
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("world", [TWO_ZONES, THREE_ZONES], ids=["two zones", "three zones"])
 def test_random_walks_across_failures_departures_and_joins(world, options, seed):
-    rows(seed, 50, world, options, 4, CHANGES)
+    rows(seed, 50 if effort.THOROUGH else 25, world, options, 4, CHANGES)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import effort
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.core.orders import Order
@@ -37,13 +38,17 @@ EXPLORED = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.long
 @pytest.mark.parametrize("name", EXPLORED)
 def test_every_program_is_in_order_end_to_end_in_every_interleaving(name):
     messages, programs, states = EXPLORED[name]
     at = places(WORLDS[name])
-    found = explored(explorer(at, ZonedKs), routed_programs(len(at), messages))
-    assert found == (programs, states, [])
+    count, found, violations = explored(
+        explorer(at, ZonedKs), effort.some(routed_programs(len(at), messages))
+    )
+    assert (count, violations) == (effort.count(programs), [])
+    assert found == states or (count < programs and found > states // 8)
 
 
 ONE_MORE = {
@@ -86,6 +91,7 @@ def test_walks_are_in_order_and_carry_exactly_what_is_necessary_in_each_zone(nam
         assert walk.hops > 4
 
 
+@pytest.mark.long
 def test_walks_through_random_zones_are_in_order_and_carry_what_is_necessary(dice):
     for _ in range(40):
         zones = random_zones(dice, dice.randint(2, 6))

@@ -96,6 +96,7 @@ def documents(draw):
     return document | {"groups": draw(st.dictionaries(names, some, max_size=2))}
 
 
+@pytest.mark.long
 @given(documents())
 def test_documents_come_back_from_themselves_and_from_graphml(tmp_path_factory, document):
     topology = from_document(document)

@@ -26,7 +26,7 @@ def test_exact_with_three_processes_four_messages_and_three_events(name):
     assert exact(name, 3, 4, 3, fifo=fifo).states > 15_000
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["p1", "p3-reduced"])
 def test_exact_with_three_processes_four_messages_and_four_events(name):
     fifo = protocols()[name].fifo_links if name in protocols() else False

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import effort
 from happened import wire
 from happened.core.errors import RemoteProtocolError
 from happened.ordering.causal.incomplete import Labelled, Priorities
@@ -47,8 +48,9 @@ def test_a_frame_comes_back_as_it_went_and_says_where_it_ends(kind, n, seed):
 GENUINE = [(kind, wire.encode(message)) for kind in (Labelled, Priorities) for message in traffic(kind, 5)]
 
 
+@pytest.mark.sampled
 @pytest.mark.long
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=effort.samples(1500), deadline=None)
 @given(st.sampled_from(GENUINE), st.data())
 def test_a_damaged_frame_is_refused_or_still_a_message_a_machine_survives(genuine, data):
     kind, frame = genuine

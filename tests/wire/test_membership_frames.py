@@ -30,6 +30,7 @@ def test_the_bytes_of_form_1_are_fixed(change, frame):
     assert decode(frame) == change
 
 
+@pytest.mark.long
 @given(changes)
 def test_a_change_comes_back_as_it_went(change):
     assert decode(encode(change)) == change
@@ -80,6 +81,7 @@ def test_what_is_too_long_to_be_read_is_not_written():
         encode(MemberJoined(3, "dave", address + "x"))
 
 
+@pytest.mark.long
 @given(changes, st.data())
 def test_a_damaged_frame_is_refused_or_a_change_within_the_bounds(change, data):
     damaged = bytearray(encode(change))

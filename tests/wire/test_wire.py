@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import effort
 from happened import wire
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.core.lanes import CLOCK_LIMIT
@@ -78,8 +79,9 @@ def test_a_set_costs_as_little_as_its_complement():
     assert sizes[0] == sizes[1] < n // 8
 
 
+@pytest.mark.sampled
 @pytest.mark.long
-@settings(max_examples=2000)
+@settings(max_examples=effort.samples(2000))
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_refused_or_are_a_message(data):
     try:
@@ -93,8 +95,9 @@ def test_arbitrary_bytes_are_refused_or_are_a_message(data):
 GENUINE = [wire.encode(message) for n in (3, 10, 70) for message in messages(5, n)]
 
 
+@pytest.mark.sampled
 @pytest.mark.long
-@settings(max_examples=3000)
+@settings(max_examples=effort.samples(3000))
 @given(st.sampled_from(GENUINE), st.data())
 def test_a_damaged_frame_is_refused_or_still_a_message_a_machine_survives(frame, data):
     damaged = bytearray(frame)

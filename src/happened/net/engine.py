@@ -98,6 +98,7 @@ class Engine:
         self.unacknowledged: dict[int, Delivery] = {}
         self.unacknowledged_bytes = 0
         self.gone: set[int] = set()  # who has left or was expelled
+        self.awaited: set[int] = set()  # of those, by what others say, and its own farewell is still to come
         self.has_left = False  # or was expelled: nobody takes our messages any more
         self.farewells: set[int] = set()  # the links on which nothing more will come, since we have left
         # Per link, messages that wait for others: counted only where pausing that link makes progress.
@@ -331,8 +332,13 @@ class Engine:
         if index == self.me:
             self.farewells.add(link)
             self.has_left = True
-        elif index not in self.gone:
+            return
+        if index not in self.gone:
             self._leave(index, staged=False)
+            if index != link:  # what it sent before it left may still be on its way to us
+                self.awaited.add(index)
+        if index == link:
+            self.awaited.discard(index)
 
     def _join(self, name: str, address: str, *, staged: bool = True) -> int:
         index = len(self.roster)
@@ -347,6 +353,8 @@ class Engine:
         self.outboxes[index], self.inboxes[index], self.held_on_link[index] = Outbox(), Inbox(), 0
         for gone in sorted(self.gone):
             self._put(index, changes.encode(MemberLeft(gone)))
+        if self.has_left:  # it was admitted meanwhile, and waits for our farewell like the others
+            self._put(index, changes.encode(MemberLeft(self.me)))
         return index
 
     def _leave(self, index: int, *, staged: bool = True) -> None:
@@ -416,6 +424,8 @@ class Engine:
             "links": links,
             "unacknowledged": [[*each[:3], len(each.payload)] for each in self.unacknowledged.values()],
         }
+        if self.awaited:
+            head["awaited"] = sorted(self.awaited)
         text = json.dumps(head, separators=(",", ":")).encode()
         return b"".join([len(text).to_bytes(4, "big"), text, *blobs])
 
@@ -432,6 +442,7 @@ class Engine:
 
         self.roster = Roster(head["members"])
         self.gone, self.farewells = set(head["gone"]), set(head["farewells"])
+        self.awaited = set(head.get("awaited", ()))
         self.has_left = head.get("left", False)
         for index in head["gone"]:
             self.roster.leave(self.roster.name(index))

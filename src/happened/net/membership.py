@@ -101,8 +101,10 @@ class Membership:
         return [Peer(name, engine.addresses[name], joined=True) for name in self.names[known:]]
 
     def is_done_with(self, link: int) -> bool:
-        """Whether a process has left and has all our frames, so that its link can be closed."""
-        return self._engine.is_gone(link) and not self._engine.outboxes[link]
+        """Whether a process has left, has all our frames and we have all of its, up to its own farewell, so
+        that its link can be closed. One that was expelled may never say farewell: its link stays open."""
+        engine = self._engine
+        return engine.is_gone(link) and link not in engine.awaited and not engine.outboxes[link]
 
     def destinations(self, to: str | Iterable[str]) -> tuple[int, ...]:
         """The indices of members and of the present members of groups, each once."""
@@ -133,8 +135,10 @@ class Membership:
 
     @property
     def everybody_said_farewell(self) -> bool:
-        """Whether every member that is present has confirmed that we left: nothing more will come from it."""
-        return self._engine.farewells.issuperset(self._engine.present_links())
+        """Whether every member that is present has confirmed that we left, so that nothing more will come
+        from it, and has all our frames: it may have heard from others that we left, before those came."""
+        engine = self._engine
+        return all(link in engine.farewells and not engine.outboxes[link] for link in engine.present_links())
 
     def expel(self, name: str) -> None:
         self._engine.leave(name)

@@ -440,7 +440,7 @@ class Node:
 
     async def leave(self, timeout: float = 30.0) -> None:
         """Leave for good. Returns once every other member has confirmed it, so that all they had sent us is
-        here; NodeError if that takes longer than `timeout` seconds."""
+        here and all we had sent is there; NodeError if that takes longer than `timeout` seconds."""
         self._life.check_running()
         self._commits.stamp()
         self._members.leave()
@@ -493,8 +493,17 @@ class Node:
             self._measure_room()
             if self._paused:
                 self._regulate()
-            if self._members.is_done_with(link):
-                self._loop.call_soon(self.transport.remove_peer, peer)  # it has had our farewell
+            self._part_if_done(link)
+
+    def _part_if_done(self, link: int) -> None:
+        """Close the link with a process that has left, if both have everything. Not at once: if the link
+        breaks now, the other calls again to hear that we have all of its frames."""
+        if self._members.is_done_with(link):
+            self._loop.call_later(self._limits.linger, self._part, self._members.names[link])
+
+    def _part(self, peer: str) -> None:
+        if self._life.takes_input:
+            self.transport.remove_peer(peer)
 
     def expects(self, peer: str) -> int:
         return self._engine.inboxes[self._members.index[peer]].received_through + 1
@@ -558,6 +567,7 @@ class Node:
             transport.wake(names[link])
         for link, number in batch.received_through.items():
             transport.durable(names[link], number)
+            self._part_if_done(link)
         if batch.deliveries:
             self._ready.extend(batch.deliveries)
             self._news.set()

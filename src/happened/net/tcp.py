@@ -467,6 +467,7 @@ class _Caller:
             )
             _, connection = await asyncio.wait_for(made, limits.handshake)
             self._connection = connection if not connection._ended else None
+            self._pump()  # what was released since the peer's hello woke nobody
             if self._stopped:  # before Python 3.12 `wait_for` can lose a cancellation
                 connection.end("")
         except (OSError, TimeoutError, UnicodeError) as error:  # the last: no host name, says IDNA

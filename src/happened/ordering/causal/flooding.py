@@ -115,10 +115,13 @@ def _links(overlay: str | Iterable[Iterable[int]], n: int) -> list[tuple[int, in
 
 
 def _check_connected(links: list[tuple[int, int]], n: int) -> None:
+    neighbours: dict[int, set[int]] = {p: set() for p in range(n)}
+    for a, b in links:
+        neighbours[a].add(b)
+        neighbours[b].add(a)
     reached, waiting = {0}, [0]
     while waiting:
-        p = waiting.pop()
-        found = {b if a == p else a for a, b in links if p in (a, b)} - reached
+        found = neighbours[waiting.pop()] - reached
         reached |= found
         waiting += found
     if len(reached) < n:
