@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 import pytest
-from happened.spark.pieces import pieces_of
 
 from causality import traces
 from happened.spark.splits import splits_of
@@ -45,22 +44,18 @@ def test_tasks_write_parts_and_arrays_to_a_url(executors, bucket):
     assert read_arrays(folder / "arrays" / "2.npz")["squares"].tolist() == [0, 1]
 
 
-def test_tasks_read_pieces_of_files_at_a_url(executors, bucket, dice):
+def test_tasks_read_splits_of_files_at_a_url(executors, bucket, dice):
     table = traces.table(traces.wild(dice))
     write_part(any_path(bucket), "part-0", table.drop_columns(["computation"]), row_group_size=5)
     write_part(any_path(bucket), "part-1", table)
-    files = [str(file) for file in files_below(any_path(bucket))]
-    pieces = pieces_of(files)
-    assert [piece.path for piece in pieces] == files
+    splits = splits_of(locate(bucket), rows=table.num_rows)
 
     def work(number):
-        read = pieces[number].read()
-        assert read.schema == SCHEMA
-        return [read.num_rows, pieces[number].computations().to_pylist()]
+        events, quarantined = splits[number].read()
+        assert (events.schema, quarantined.num_rows) == (SCHEMA, 0)
+        return events["computation"].to_pylist()
 
-    first, second = on_tasks(executors, 2, work)
-    assert first == [table.num_rows, [""] * table.num_rows]
-    assert second == [table.num_rows, table["computation"].to_pylist()]
+    assert on_tasks(executors, 2, work) == [[""] * table.num_rows, table["computation"].to_pylist()]
     assert count(bucket) == 2 * table.num_rows
 
 

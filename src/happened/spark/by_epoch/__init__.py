@@ -1,13 +1,14 @@
-"""One computation too large for a task, cut into epochs by consistent cuts.
+"""Computations too large for a task, cut into epochs by consistent cuts; all of them in each phase together.
 
-job             from its events to its part of every table: the order of everything below
+job             from what the pass over the rows found to their part of every table: the order of all below
+  matching        the edges of happened-before and the fates of messages, from the rows of splits
+  numbering       whether events are numbered without gaps
 epoch_layout    what each epoch's task needs, as arrays in files
-  edges           the edges of happened-before by a shuffle join
-  matching        the same edges where the events lie, for traces written as they happened
+  edge_files      the edges as tasks read them
   edge_skew       how far clocks disagree, from the edges
   consistent_cuts where one epoch ends and the next begins
 stamping        exact vectors of every epoch, in two passes, and what questions ask of stamped epochs
 walks           what questions ask of the epochs one after the other
-steps           what only Spark can answer for a question, registered by the question's name
+steps           what else a question needs, registered by its name
   named_violations, total_at_scale, clock_faults, causal_paths, message_rows
 """
