@@ -1,7 +1,11 @@
 """Traces of version 0.1.0 are still read, and judged and analysed as they were.
 
 Later versions may say more: columns, tables, totals and kinds of violation that were not there are left out
-of the comparison; whatever was there must have the same value.
+of the comparison; whatever was there must have the same value, but for
+
+- where epochs end: cuts may fall elsewhere, so of `epochs` only the last cut is compared
+- regressions of logged clocks at a process that the trace does not have: version 0.1.0 found them in
+  computations that were cut and not in whole ones; they are impossible entries, and that alone
 """
 
 import json
@@ -88,7 +92,20 @@ def test_the_totals_are_as_they_were(analysed, name):
     _, summaries = analysed
     recorded = access.load(TABLES / name / "summary.json")
     assert recorded["causal_violations"] > 0 and recorded["lost"] > 0 and recorded["clock_mismatches"] > 0
+    if name == "epochs":
+        assert recorded["clock_regressions"] == 7 <= recorded["clock_impossible"]
+        recorded["clock_regressions"] = 0
     assert part(summaries[name], recorded) == recorded
+
+
+def comparable(table, rows):
+    """Of a computation that was cut, what is not about where, and what was right."""
+    if table == "epochs":
+        last = max(row["epoch"] for row in rows)
+        rows = [row for row in rows if row["epoch"] == last]
+    if table == "clocks":
+        rows = [row for row in rows if row["fault"] != "regression"]
+    return [{name: value for name, value in row.items() if name != "epoch"} for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +120,8 @@ def test_a_table_has_the_recorded_columns_and_rows(analysed, name, table):
         assert now[column] in (kind, f"{kind} not null"), column
     recorded = recorded_rows(name, table)
     rows = access.shown_rows(found, columns)
+    if name == "epochs":
+        rows, recorded = (comparable(table, each) for each in (rows, recorded))
     if table == "violations":
         orders = {row["order"] for row in recorded}
         rows = [row for row in rows if row["order"] in orders]

@@ -40,6 +40,7 @@ def wild_rows(seed, count, *, prefix="", computation=None, skew=0):
                 _rename(row, f"{prefix}{made}.")
         if skew:
             _give_times(candidate, dice, skew)
+        _give_clocks(candidate, dice)
         for row in candidate:
             row["relevant"] = dice.random() < 0.7
         rows += candidate
@@ -63,6 +64,18 @@ def _give_times(rows, dice, skew):
     ahead = {row["process"]: dice.randint(-skew, skew) for row in rows}
     for row in rows:
         row["time"] = row["seq"] * 10 + ahead[row["process"]] + dice.randint(0, 5)
+
+
+def _give_clocks(rows, dice):
+    """Clocks that some events claim: mostly ones that grow, some that shrink, and entries that cannot be."""
+    names = sorted({row["process"] for row in rows})
+    for row in rows:
+        if dice.random() < 0.6:
+            others = dice.sample(names, dice.randint(0, len(names)))
+            clock = {name: dice.randint(0, row["seq"]) for name in others}
+            row["clock"] = clock | {row["process"]: row["seq"] - (dice.random() < 0.1)}
+            if dice.random() < 0.1:
+                row["clock"]["absent"] = dice.randint(0, 2)
 
 
 def write(rows, path):

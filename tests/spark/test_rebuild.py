@@ -68,7 +68,7 @@ OLD_STAMPS = pa.schema(
 @pytest.mark.parametrize("timestamps", ["full", "sparse", "predecessors"])
 @pytest.mark.parametrize("whole_events", [10_000, 1], ids=["whole", "by epochs"])
 def test_compact_timestamps_are_rebuilt(spark, tmp_path, seed, timestamps, whole_events):
-    table = orderly(seed, 200 if whole_events > 1 else 3)
+    table = orderly(seed, 200 if whole_events > 1 else 12)
     write_answers(analyse(table, timestamps=timestamps), tmp_path / "answers")
     summary = rebuild(
         spark, tmp_path / "answers", tmp_path / "out", whole_events=whole_events, epoch_events=20
