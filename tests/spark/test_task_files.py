@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from causality import traces
 from happened import trace
 from happened.causality.analysis import EVERYTHING, TABLES, analyse
+from happened.spark.analyze import analyze
 from happened.spark.log_import import run as import_on_spark
 from happened.spark.one_pass import pass_over
-from happened.spark.sizes import MOST_CELLS, survey
+from happened.spark.sizes import MOST_CELLS, MOST_FILES, survey
 from happened.spark.splits import splits_of
 from happened.spark.whole import Whole
 from happened.trace import locate
@@ -31,9 +33,9 @@ def test_a_task_that_runs_twice_leaves_one_set_of_rows(spark, tmp_path, seed):
         splits = splits_of(locate(path), rows=1)
         found = survey(spark, splits, tmp_path / way / ".work", tmp_path / way / "quarantine", 1000)
         assert (found.large, found.crossing_events > 0) == ([], way == "across")
-        first, _ = pass_over(spark, splits, found, whole, [], 1)
+        first, _ = pass_over(spark, found, whole, [], 1)
         once = answers(whole.out)
-        again, _ = pass_over(spark, splits, found, whole, [], 1)
+        again, _ = pass_over(spark, found, whole, [], 1)
         assert again == first == expected.totals, way
         assert answers(whole.out) == once, way
         assert once["stamps"] == traces.rows_of(expected.table("stamps"), "stamps")
@@ -83,3 +85,27 @@ def test_a_computation_too_wide_for_a_task_is_large(spark, tmp_path):
     )
     low = survey(spark, splits, tmp_path / "low", tmp_path / "quarantine", count - 1)
     assert [large.name for large in low.large] == ["narrow", "wide"]
+
+
+def test_many_small_files_are_opened_once_and_say_the_same(spark, tmp_path, seed, monkeypatch):
+    """The second reader finds their rows in one file; what is no event is told of once."""
+    rows = wild_rows(seed, 12, prefix="w", skew=20)
+    table = pa.Table.from_pylist(
+        [{"computation": "", "relevant": False} | row for row in rows], schema=trace.SCHEMA
+    )
+    bad = pa.Table.from_pylist([{"computation": "", "process": "p", "seq": 1, "kind": "none"}])
+    (tmp_path / "trace").mkdir()
+    for number in range(table.num_rows):
+        pq.write_table(table.slice(number, 1), tmp_path / "trace" / f"{number:04d}.parquet")
+    pq.write_table(bad, tmp_path / "trace" / "bad.parquet")
+    splits = splits_of(locate(tmp_path / "trace"), rows=100)
+    assert min(len(split.pieces) for split in splits[:-1]) > MOST_FILES
+    found = survey(spark, splits, tmp_path / "store", tmp_path / "quarantine", 1)
+    assert [len(split.pieces) for split in found.splits[:-1]] == [1] * (len(splits) - 1)
+    summary = analyze(
+        spark, tmp_path / "trace", tmp_path / "out", whole_events=1, epoch_events=40, split_rows=100
+    )
+    expected = analyse(table)
+    assert summary["quarantined"] == 1 + expected.totals["quarantined"]
+    for name in ("stamps", "messages", "violations"):
+        assert answers(tmp_path / "out")[name] == traces.rows_of(expected.table(name), name)

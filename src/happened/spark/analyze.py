@@ -105,11 +105,11 @@ def analyze_splits(
         sample_every = max(1, min(events // MOST_SAMPLES, (epoch_events or EPOCH_EVENTS) // 64))
         stores = [work / f"large-{i:04d}" for i in range(len(found.large))]
         keep_fates = any("messages" in question.tables for question in wanted)
-        totals, large = pass_over(spark, splits, found, whole, stores, sample_every, keep_fates)
+        totals, large = pass_over(spark, found, whole, stores, sample_every, keep_fates)
         totals["quarantined"] += found.quarantined
         if large:
             totals += analyse_large(
-                spark, found.large, large, splits, folder, wanted, timestamps, epoch_events, progress
+                spark, found.large, large, found.splits, folder, wanted, timestamps, epoch_events, progress
             )
         shutil.rmtree(work, ignore_errors=True)
     return _finish(folder, totals, wanted)

@@ -58,7 +58,6 @@ class Told:
 
 def pass_over(
     spark: SparkSession,
-    splits: Sequence[Split],
     found: Survey,
     whole: Whole,
     stores: list[Path],
@@ -70,6 +69,7 @@ def pass_over(
     stores       the directory of each large computation
     keep_fates   whether what became of each of its messages is to be left there too
     """
+    splits = found.splits
     job = _Pass(splits, found, whole, stores, sample_every, keep_fates)
     emitted, settled = exchange(spark, len(splits), job.emit, job.buckets, job.settle)
     told = [result for _, result in raise_faults(emitted)]

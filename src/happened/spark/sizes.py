@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from ..causality.names import hashes
-from .splits import TELLING, Split
+from ..trace import SCHEMA
+from .splits import TELLING, Groups, Split
 from .storage import write_part
 from .tasks import on_tasks
 
@@ -28,6 +29,9 @@ MOST_CELLS = 50_000_000
 """Events x processes of a computation that is taken whole: at 10 bytes each, the kernel's peak, 500 MB."""
 
 NAMES_PER_BUCKET = 500_000
+
+MOST_FILES = 16
+"""Opening a file takes as long as reading thousands of rows of it."""
 
 COUNTED = pa.schema(
     [
@@ -55,6 +59,7 @@ class Large(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
+    splits: list[Split]
     large: list[Large]
     crossing_events: int  # of computations that are not large and lie in several splits
     elsewhere: Path
@@ -64,10 +69,16 @@ class Survey:
 def survey(
     spark: SparkSession, splits: Sequence[Split], store: Path, quarantine: Path, threshold: int
 ) -> Survey:
-    """A computation is large if it has more than `threshold` events, or too many for its processes."""
+    """A computation is large if it has more than `threshold` events, or too many for its processes.
+
+    The rows of a split of many small files are left together in one, for whoever reads them next.
+    """
+    scattered = [len(split.pieces) > MOST_FILES for split in splits]
 
     def count(number: int) -> tuple[int, int]:
-        events, quarantined = splits[number].read(TELLING)
+        events, quarantined = splits[number].read(SCHEMA.names if scattered[number] else TELLING)
+        if scattered[number]:
+            write_part(store / "together", f"{number:06d}", events)
         if quarantined.num_rows:
             write_part(quarantine, f"rows-{number:06d}", quarantined)
         counted = sizes_of(events)
@@ -76,6 +87,12 @@ def survey(
         return counted.num_rows, quarantined.num_rows
 
     counts = on_tasks(spark, len(splits), count)
+    gathered = [
+        Split((Groups(store / "together" / f"{number:06d}.parquet", None, {}),), split.rows)
+        if scattered[number]
+        else split
+        for number, split in enumerate(splits)
+    ]
     buckets = sum(names for names, _ in counts) // NAMES_PER_BUCKET + 1
 
     def decide(bucket: int) -> tuple[list[Large], int]:
@@ -104,6 +121,7 @@ def survey(
 
     decided = on_tasks(spark, buckets if splits else 0, decide)
     return Survey(
+        gathered,
         sorted(large for found, _ in decided for large in found),
         sum(events for _, events in decided),
         store / "elsewhere",

@@ -44,14 +44,16 @@ class Rows(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Some row groups of a Parquet file; `given` are the columns that the names of its directories hold."""
+    """Some row groups of a Parquet file, or all of it; `given` are the columns that directory names hold."""
 
     path: AnyPath
-    groups: Sequence[int]
+    groups: Sequence[int] | None
     given: dict[str, str | None]
 
     def read(self, columns: Sequence[str]) -> Rows:
-        return sort_out(read_part(self.path, self.groups, self.given, [*{*columns, *TELLING}]))
+        """All its rows as if they were events."""
+        table = read_part(self.path, self.groups, self.given, [*{*columns, *TELLING}])
+        return Rows(table, QUARANTINE.empty_table())
 
 
 class Lines(NamedTuple):
@@ -62,7 +64,7 @@ class Lines(NamedTuple):
     stop: int | None = None
 
     def read(self, columns: Sequence[str]) -> Rows:
-        """All columns, whatever is asked for."""
+        """What is an object with the fields of an event, as if it were one; all columns are read."""
         events, bad = [], []
         for line in self._lines():
             try:
@@ -71,9 +73,8 @@ class Lines(NamedTuple):
                 about = f"field {error.field!r}: {error.reason}"
                 shown = f"is not JSON: {line[:80].decode(errors='replace')}"
                 bad.append({"computation": "", "reason": f"?#: {shown if error.field is None else about}"})
-        rows = sort_out(pa.Table.from_pylist(events, schema=UNCHECKED))
-        unread = pa.Table.from_pylist(bad, schema=QUARANTINE)
-        return Rows(rows.events, pa.concat_tables([rows.quarantined, unread]))
+        table = pa.Table.from_pylist(events, schema=UNCHECKED).cast(SCHEMA)
+        return Rows(table, pa.Table.from_pylist(bad, schema=QUARANTINE))
 
     def _lines(self) -> Iterator[bytes]:
         lines = lines_of(self.path) if self.stop is None else self._stretch(self.stop)
@@ -111,7 +112,9 @@ class Split:
     def read(self, columns: Sequence[str] = SCHEMA.names) -> Rows:
         """Read the columns given, and those that tell events from other rows; the others are null."""
         read = [piece.read(columns) for piece in self.pieces]
-        return Rows(*(pa.concat_tables(tables) for tables in zip(*read, strict=True)))
+        table, unread = (pa.concat_tables(tables) for tables in zip(*read, strict=True))
+        rows = sort_out(table)
+        return Rows(rows.events, pa.concat_tables([rows.quarantined, unread]))
 
 
 def splits_of(at: Location, *, rows: int = ROWS_AT_ONCE, size: int = BYTES_AT_ONCE) -> list[Split]:
@@ -150,7 +153,7 @@ def _together(pieces: Iterable[tuple[Groups, int]], most: int) -> Iterator[Split
             yield Split(tuple(held), rows)
             held, rows = [], 0
         if held and held[-1].path == piece.path:
-            held[-1] = held[-1]._replace(groups=[*held[-1].groups, *piece.groups])
+            held[-1] = held[-1]._replace(groups=[*(held[-1].groups or ()), *(piece.groups or ())])
         else:
             held.append(piece)
         rows += count
