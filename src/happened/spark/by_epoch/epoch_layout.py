@@ -88,6 +88,10 @@ class Found:
     casts: bool = False
     samples: Samples = field(default_factory=lambda: Samples(*(np.empty(0, np.int64),) * 3))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks need: the samples stay with the driver."""
+        return self.__dict__ | {"samples": Samples(*(np.empty(0, np.int64),) * 3)}
+
     def open(self, path: Path) -> EdgeFile:
         return EdgeFile(path, self.names, self.counts)
 
@@ -119,6 +123,10 @@ class Layout:
     logged: int
     casts: bool  # whether any message has several destinations
     quarantined: list[str] = field(default_factory=list)  # causes that are not in the trace, by name
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks need: pairs stay with the driver, for there may be as many as processes squared."""
+        return self.__dict__ | {"pairs": []}
 
     @property
     def epochs(self) -> int:
