@@ -56,8 +56,16 @@ def test_a_url_never_becomes_a_local_directory(tmp_path, capsys, monkeypatch, wo
     (tmp_path / "trace").mkdir()
     (tmp_path / "trace" / "events.jsonl").write_text('{"process": "p", "seq": 1, "kind": "internal"}\n')
     monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_ACCESS_KEY_ID": "nobody",
+        "AWS_SECRET_ACCESS_KEY": "nothing",
+    }.items():
+        monkeypatch.setenv(name, value)
     assert main(words.replace("URL", url).split()) == 2
-    reason = "is no storage I know" if url.startswith("ftp") else ": (this command|on Spark)"
+    takes_urls = words.split()[0] in ("analyze", "order", "rebuild")
+    reason = "cannot be reached at http" if takes_urls else ": (this command|on Spark)"
+    reason = "is no storage I know" if url.startswith("ftp") else reason
     assert re.search(reason, capsys.readouterr().err)
     assert [path.name for path in tmp_path.iterdir()] == ["trace"]
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -60,39 +61,48 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start(tmp_path, name, *arguments):
+def start(tmp_path, name, *command, environment=None):
     log = (tmp_path / f"{name}.log").open("w")
-    environment = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": sys.executable}
-    command = [str(SPARK_HOME / "bin" / "spark-class"), *arguments]
-    return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    own = {"SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": sys.executable}
+    return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **own, **(environment or {})})
+
+
+@contextmanager
+def cluster_of(tmp_path, prefix=(), environment=None, work=None):
+    """A master and two workers, which run behind the command `prefix` and have addresses of their own: Spark
+    speculates on a task only on another host. Its URL, and the processes."""
+    spark_class, port = str(SPARK_HOME / "bin" / "spark-class"), free_port()
+    url = f"spark://127.0.0.1:{port}"
+    master = [
+        spark_class,
+        "org.apache.spark.deploy.master.Master",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
+    processes = [start(tmp_path, "master", *master, "--webui-port", "0")]
+    try:
+        for number in (1, 2):
+            worker = [spark_class, "org.apache.spark.deploy.worker.Worker", "--host", f"127.0.0.{number + 1}"]
+            worker += ["--cores", "1", "--memory", "1g", "--webui-port", "0"]
+            worker += ["--work-dir", work or str(tmp_path / f"work{number}"), url]
+            processes.append(start(tmp_path, f"worker{number}", *prefix, *worker, environment=environment))
+        deadline = time.monotonic() + 120
+        while (tmp_path / "master.log").read_text().count("Registering worker") < 2:
+            assert time.monotonic() < deadline, (tmp_path / "master.log").read_text()[-2000:]
+            time.sleep(0.2)
+        yield url, processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture
 def cluster(tmp_path):
-    port = free_port()
-    url = f"spark://127.0.0.1:{port}"
-    processes = [
-        start(
-            tmp_path, "master", "org.apache.spark.deploy.master.Master",
-            "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0",
-        )
-    ]  # fmt: skip
-    for number in (1, 2):
-        processes.append(
-            start(
-                tmp_path, f"worker{number}", "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1",
-                "--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir",
-                str(tmp_path / f"work{number}"), url,
-            )
-        )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while (tmp_path / "master.log").read_text().count("Registering worker") < 2:
-        assert time.monotonic() < deadline, (tmp_path / "master.log").read_text()[-2000:]
-        time.sleep(0.2)
-    yield url, processes
-    for process in processes:
-        process.kill()
-        process.wait()
+    with cluster_of(tmp_path) as running:
+        yield running
 
 
 def test_two_workers_one_killed(cluster, tmp_path, seed):

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 from causality import traces
 from happened import trace
 from happened.causality.analysis import EVERYTHING, TABLES, analyse
+from happened.spark import one_pass
 from happened.spark.analyze import analyze
 from happened.spark.log_import import run as import_on_spark
 from happened.spark.one_pass import pass_over
@@ -39,6 +40,24 @@ def test_a_task_that_runs_twice_leaves_one_set_of_rows(spark, tmp_path, seed):
         assert again == first == expected.totals, way
         assert answers(whole.out) == once, way
         assert once["stamps"] == traces.rows_of(expected.table("stamps"), "stamps")
+
+
+def test_a_task_that_was_thought_dead_does_not_spoil_a_second_pass(spark, tmp_path, seed):
+    """It still writes what the first pass wants of it, when the second has written its own."""
+    rows = wild_rows(seed, 9, prefix="w")
+    table = write(rows, tmp_path / "trace")
+    splits = splits_of(locate(tmp_path / "trace"), rows=1)
+    found = survey(spark, splits, tmp_path / "work", tmp_path / "quarantine", 1)
+    whole = Whole(tmp_path / "out", "full", EVERYTHING)
+    stores = [tmp_path / "work" / "large-0000"]
+    _, (large,) = pass_over(spark, found, whole, stores, 1, True)
+    assert large.events == table.num_rows
+    assert {path.parent.name for path in large.files} == {"edges-again"}, "no message lay in doubt"
+    before = {path: path.read_bytes() for path in [*large.files, *large.fates]}
+    late = one_pass._Pass(splits, found, whole, stores, 1, True)
+    for number in range(len(splits)):
+        late.emit(number)
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_a_directory_to_fill_is_the_same_from_every_working_directory(tmp_path, monkeypatch):

@@ -53,6 +53,7 @@ COMMANDS = {
         "jobs",
         "full vector clocks from dependency vectors, sparse stamps or immediate predecessors (on Spark)",
     ),
+    "clean": Command("clean", "remove what runs left that did not finish"),
     "check": Command("check", "judge a recorded trace"),
     "explore": Command("explore", "every interleaving of every small program"),
     "track": Command("track", "what timestamping relevant events costs"),

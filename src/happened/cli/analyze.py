@@ -3,14 +3,15 @@
 import argparse
 import logging
 import sys
-from pathlib import Path
 from typing import Any
 
 from ..causality.judgement import Outcome, judge_totals
 from ..causality.questions.stamp import TIMESTAMPS
 from ..core.errors import TraceFormatError
+from ..trace.atomic import refuse_unavailable
+from ..trace.store import AnyPath, any_path
 from .check import add_completeness
-from .terminal import local_path, note, print_json
+from .terminal import note, positive, print_json
 
 DESCRIPTION = """\
 Work out on Spark what a trace says: exact causal order of all events, immediate predecessors, deliveries that
@@ -20,7 +21,8 @@ Writes Parquet tables and summary.json to a new directory.
 EPILOG = """\
 examples:
   happened analyze run --out answers                         a simulated run, on all cores of this machine
-  happened analyze run --out answers --master spark://host:7077 --timestamps sparse
+  happened analyze s3://traces/run --out s3://answers/run --master spark://host:7077 --timestamps sparse
+  happened analyze run --out answers --resume                after it was interrupted
 
 exit codes, as of `happened check`: 0 causal order holds, 1 violated, 2 bad input, or parts of it quarantined,
 3 undecided
@@ -41,10 +43,28 @@ def add_parser(subparsers: Any) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "trace", type=local_path, metavar="TRACE", help="what `simulate` or `import` made, or Parquet"
+        "trace", type=any_path, metavar="TRACE", help="what `simulate` or `import` made, or Parquet"
     )
     parser.add_argument(
-        "--out", type=local_path, required=True, metavar="DIR", help="a directory that does not exist"
+        "--out", type=any_path, required=True, metavar="DIR", help="a directory that does not exist"
+    )
+    parser.add_argument(
+        "--work",
+        type=any_path,
+        metavar="DIR",
+        help="for intermediates, which every executor must reach (default: within --out)",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from what a run left that did not finish"
+    )
+    parser.add_argument(
+        "--split-rows", type=positive, metavar="N", help="events a task reads at once (default: 500,000)"
+    )
+    parser.add_argument(
+        "--epoch-events",
+        type=positive,
+        metavar="N",
+        help="events of an epoch of a large computation (default: at most 200,000, by its processes)",
     )
     parser.add_argument("--master", help="Spark master (default: local[*])")
     parser.add_argument(
@@ -57,20 +77,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
-def refuse_early(given: Path, out: Path) -> None:
+def refuse_early(given: AnyPath, out: AnyPath, *, resume: bool = False) -> None:
     """What can be said before Spark is started, which takes a while."""
-    from ..trace.atomic import refuse_existing
-
     if not given.exists():
         raise TraceFormatError("no such file or directory", file=str(given))
-    refuse_existing(out)
+    refuse_unavailable(out, resume=resume)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would tell of every interrupt with a traceback
 
 
 def run_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str, Any]:
-    refuse_early(arguments.trace, arguments.out)
+    refuse_early(arguments.trace, arguments.out, resume=arguments.resume)
     from ..spark.analyze import analyze
     from ..spark.session import session
+    from ..spark.splits import ROWS_AT_ONCE
 
     spark = session(arguments.master)
     try:
@@ -80,6 +99,10 @@ def run_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str, Any
             arguments.out,
             timestamps=arguments.timestamps,
             complete=arguments.complete,
+            epoch_events=arguments.epoch_events,
+            split_rows=arguments.split_rows or ROWS_AT_ONCE,
+            work=arguments.work,
+            resume=arguments.resume,
             progress=_say if sys.stderr.isatty() else lambda what: None,
             **options,
         )

@@ -9,7 +9,7 @@ from ..core.orders import Order
 from ..ordering import DEFAULT, protocols
 from ..sim.explore import Exploration, explore
 from ..sim.programs import CASTS
-from .terminal import print_json, progress
+from .terminal import positive, print_json, progress
 
 DESCRIPTION = """\
 Run a protocol through every interleaving of every program of a given size (each process performs a
@@ -48,9 +48,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--protocol", default=DEFAULT, choices=sorted(protocols()), help="default: %(default)s"
     )
-    parser.add_argument("--processes", type=_positive, default=3, metavar="N", help="default: %(default)s")
+    parser.add_argument("--processes", type=positive, default=3, metavar="N", help="default: %(default)s")
     parser.add_argument(
-        "--messages", type=_positive, default=3, metavar="M", help="in all; default: %(default)s"
+        "--messages", type=positive, default=3, metavar="M", help="in all; default: %(default)s"
     )
     parser.add_argument(
         "--casts", choices=CASTS, default=None, help="what is sent; default: the most the protocol offers"
@@ -60,7 +60,7 @@ def add_parser(subparsers: Any) -> None:
         "--no-self", action="store_true", help="leave out messages addressed to their own sender"
     )
     parser.add_argument(
-        "--workers", type=_positive, default=1, metavar="K", help="processes to explore with; default: 1"
+        "--workers", type=positive, default=1, metavar="K", help="processes to explore with; default: 1"
     )
     parser.add_argument(
         "--order",
@@ -141,9 +141,3 @@ def _print(order: str, result: Exploration) -> None:
             print(f"\n{_PROMISES[kind]} violated: {shortest.reason}")
             print(f"  program {shortest.program}")
             print(*(f"  {place:>3}. {line}" for place, line in enumerate(shortest.schedule, 1)), sep="\n")
-
-
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a positive whole number is needed, not {text!r}")
-    return int(text)

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from ..causality.questions import QUESTIONS
+from ..trace.store import any_path
 from .analyze import add_options, refuse_early, run_on_spark, tell
-from .terminal import local_path
 
 
 def add_parser(subparsers: Any) -> None:
@@ -28,9 +28,9 @@ def add_parser(subparsers: Any) -> None:
         "`stamps`. Where only relevant events have a clock, an entry is the seq of the newest of those.",
     )
     rebuild.add_argument(
-        "stamps", type=local_path, metavar="STAMPS", help="a table of stamps, or its directory"
+        "stamps", type=any_path, metavar="STAMPS", help="a table of stamps, or its directory"
     )
-    rebuild.add_argument("--out", type=local_path, required=True, metavar="DIR", help="must not exist")
+    rebuild.add_argument("--out", type=any_path, required=True, metavar="DIR", help="must not exist")
     rebuild.add_argument("--master", help="Spark master (default: local[*])")
     rebuild.add_argument("--json", action="store_true", help="print the summary as JSON")
     rebuild.set_defaults(run=_rebuild)

@@ -1,5 +1,6 @@
 """Talking to a person: progress on stderr, results on stdout."""
 
+import argparse
 import io
 import json
 import sys
@@ -58,6 +59,12 @@ def local_path(text: str) -> Path:
     if not isinstance(path, Path):
         raise LocalProtocolError(f"{path}: this command reads and writes local paths only; give one here")
     return path
+
+
+def positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a positive whole number is needed, not {text!r}")
+    return int(text)
 
 
 def refuse_earlier(out: Path | None, name: str) -> None:

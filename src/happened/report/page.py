@@ -9,14 +9,13 @@ every figure names its table.
 
 from html import escape
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from ..causality.questions import QUESTIONS
+from ..trace.store import AnyPath, arrow_dataset, matching
 from .drawings import Arrow, Bar, Mark, bars, compact, duration, line, matrix, space_time
 from .verdicts import rows_were, verdicts
 
@@ -81,11 +80,11 @@ GROUPS = {
 """How the totals are arranged; those named nowhere here come last."""
 
 
-def write_report(folder: Path, summary: dict[str, Any]) -> None:
+def write_report(folder: AnyPath, summary: dict[str, Any]) -> None:
     (folder / "report.html").write_text(page(folder, summary), encoding="utf-8")
 
 
-def page(folder: Path, summary: dict[str, Any]) -> str:
+def page(folder: AnyPath, summary: dict[str, Any]) -> str:
     sections = [
         _totals(summary),
         _quarantine(folder, summary),
@@ -130,7 +129,7 @@ def _number(value: Any) -> str:
     return "–" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
 
-def _quarantine(folder: Path, summary: dict[str, Any]) -> str:
+def _quarantine(folder: AnyPath, summary: dict[str, Any]) -> str:
     rows = _rows(folder, "quarantine", MOST_QUARANTINED)
     if not rows:
         return ""
@@ -146,18 +145,16 @@ def _quarantine(folder: Path, summary: dict[str, Any]) -> str:
     )
 
 
-def _rows(folder: Path, table: str, most: int, where: pc.Expression | None = None) -> list[dict[str, Any]]:
-    if not any((folder / table).glob("*.parquet")):
+def _rows(folder: AnyPath, table: str, most: int, where: pc.Expression | None = None) -> list[dict[str, Any]]:
+    if not matching(folder / table, "*.parquet"):
         return []
-    rows: list[dict[str, Any]] = (
-        ds.dataset(folder / table, format="parquet").head(most, filter=where).to_pylist()
-    )
+    rows: list[dict[str, Any]] = arrow_dataset(folder / table).head(most, filter=where).to_pylist()
     return rows
 
 
-def _largest(folder: Path, where: pc.Expression) -> str | None:
+def _largest(folder: AnyPath, where: pc.Expression) -> str | None:
     """The computation in which a measure is largest, among the first rows: one picture, one computation."""
-    data = ds.dataset(folder / "measures", format="parquet")
+    data = arrow_dataset(folder / "measures")
     table = data.head(MOST_MEASURES, columns=["computation", "value"], filter=where)
     if not table.num_rows:
         return None
@@ -165,18 +162,18 @@ def _largest(folder: Path, where: pc.Expression) -> str | None:
     return str(sums.sort_by([("value_sum", "descending"), ("computation", "ascending")])["computation"][0])
 
 
-def _measure(folder: Path, name: str) -> tuple[str | None, pa.Table]:
+def _measure(folder: AnyPath, name: str) -> tuple[str | None, pa.Table]:
     """A measure of the computation in which it is largest."""
     computation = _largest(folder, pc.field("measure") == name)
     return computation, _of_computation(folder, name, computation or "")
 
 
-def _of_computation(folder: Path, name: str, computation: str) -> pa.Table:
-    data = ds.dataset(folder / "measures", format="parquet")
+def _of_computation(folder: AnyPath, name: str, computation: str) -> pa.Table:
+    data = arrow_dataset(folder / "measures")
     return data.to_table(filter=(pc.field("measure") == name) & (pc.field("computation") == computation))
 
 
-def _witnesses(folder: Path, summary: dict[str, Any]) -> str:
+def _witnesses(folder: AnyPath, summary: dict[str, Any]) -> str:
     if not summary["causal_violations"]:
         return ""
     rows = _rows(folder, "violations", WITNESSES_READ, pc.field("order_name") == "causal")
@@ -223,7 +220,7 @@ def _witness(row: dict[str, Any]) -> str:
     return f'<figure><div class="picture">{picture}</div><figcaption>{caption}.</figcaption></figure>'
 
 
-def _lost_causes(folder: Path, summary: dict[str, Any]) -> str:
+def _lost_causes(folder: AnyPath, summary: dict[str, Any]) -> str:
     count = summary["lost_causes"]
     if not count:
         return ""
@@ -240,7 +237,7 @@ def _lost_causes(folder: Path, summary: dict[str, Any]) -> str:
     )
 
 
-def _traffic(folder: Path) -> str:
+def _traffic(folder: AnyPath) -> str:
     computation, table = _measure(folder, "messages")
     if computation is None:
         return _influence(folder)
@@ -250,9 +247,9 @@ def _traffic(folder: Path) -> str:
     return _figure("Who spoke to whom", picture, caption, "measures")
 
 
-def _influence(folder: Path) -> str:
+def _influence(folder: AnyPath) -> str:
     """Without messages, the recorded causes say who acted upon whom: services that call one another."""
-    data = ds.dataset(folder / "predecessors", format="parquet")
+    data = arrow_dataset(folder / "predecessors")
     across = pc.field("process") != pc.field("cause_process")
     edges = data.head(MOST_MEASURES, columns=["cause_process", "process"], filter=across)
     if not edges.num_rows:
@@ -285,7 +282,7 @@ def _natural(name: str) -> tuple[str, int, str]:
     return stem, int(name[len(stem) :] or 0), name
 
 
-def _width(folder: Path) -> str:
+def _width(folder: AnyPath) -> str:
     computation = _largest(folder, pc.field("measure") == "depth")
     if computation is None:
         return ""
@@ -299,7 +296,7 @@ def _width(folder: Path) -> str:
     return _figure("Concurrency along the way", picture, caption, "measures")
 
 
-def _latency(folder: Path) -> str:
+def _latency(folder: AnyPath) -> str:
     computation, table = _measure(folder, "latency_mean")
     if computation is None:
         return ""
@@ -317,7 +314,7 @@ def _latency(folder: Path) -> str:
     return _figure("Slowest pairs", bars(rows), caption, "measures")
 
 
-def _skew(folder: Path, summary: dict[str, Any]) -> str:
+def _skew(folder: AnyPath, summary: dict[str, Any]) -> str:
     rows = [row for row in _rows(folder, "skew", 2000) if row["clock_offset"]]
     before, after = summary["receives_before_sends"], summary["receives_before_sends_corrected"]
     if not rows and not before:
@@ -366,13 +363,13 @@ def _cost(summary: dict[str, Any]) -> str:
     )
 
 
-def _tables(folder: Path) -> str:
+def _tables(folder: AnyPath) -> str:
     """What was asked, and how many rows answer it."""
     rows = ""
     for question in QUESTIONS.values():
         for name in question.tables:
-            if any((folder / name).glob("*.parquet")):
-                count = ds.dataset(folder / name, format="parquet").count_rows()
+            if matching(folder / name, "*.parquet"):
+                count = arrow_dataset(folder / name).count_rows()
                 rows += (
                     f"<tr><td>{escape(question.help)}</td><td><code>{escape(name)}</code></td>"
                     f'<td class="number">{count:,}</td></tr>'

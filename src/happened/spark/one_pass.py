@@ -13,24 +13,23 @@ import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from ..causality.linearization import Ints
 from ..causality.names import encode_names, hashes
 from ..trace import SCHEMA
+from ..trace.store import AnyPath, matching
 from .by_epoch.epoch_layout import Found, Samples
-from .by_epoch.matching import FATES, Arrays, Part, pack_names, settle
+from .by_epoch.matching import Arrays, Part, pack_names, settle
 from .by_epoch.numbering import Chain, check_chains, runs_by_bucket, settle_chains
 from .sizes import Large, Survey
 from .splits import Split
-from .storage import write_arrays, write_part
+from .storage import read_parts, write_arrays, write_part
 from .tasks import Emitted, Fault, exchange, raise_faults
 from .whole import Whole
 
@@ -60,7 +59,7 @@ def pass_over(
     spark: SparkSession,
     found: Survey,
     whole: Whole,
-    stores: list[Path],
+    stores: list[AnyPath],
     sample_every: int,
     keep_fates: bool = False,
 ) -> tuple[Counter[str], list[Found | Fault]]:
@@ -102,7 +101,7 @@ class _Pass:
     splits: Sequence[Split]
     found: Survey
     whole: Whole
-    stores: list[Path]
+    stores: list[AnyPath]
     sample_every: int
     keep_fates: bool
 
@@ -128,7 +127,7 @@ class _Pass:
 
     def emit(self, number: int) -> Emitted:
         table = self.splits[number].read()[0]
-        elsewhere = pq.read_table(self.found.elsewhere)
+        elsewhere = read_parts(self.found.elsewhere)
         names = elsewhere["computation"]
         mine = table.filter(pc.invert(pc.is_in(table["computation"], value_set=names)))
         totals = self.whole.analyse_in_batches(mine, f"whole-{number:06d}")
@@ -168,12 +167,20 @@ class _Pass:
         blobs += [(base + r, pickle.dumps((MESSAGES, blob))) for r, blob in unsettled.by_bucket(buckets)]
         return _told(part, totals, self.sample_every), blobs
 
-    def write(self, i: int, name: str, arrays: Arrays) -> None:
-        write_arrays(self.stores[i] / "edges" / f"{name}.npz", **arrays)
+    def write(self, i: int, name: str, arrays: Arrays, again: bool = False) -> None:
+        write_arrays(self.edges(i, again) / f"{name}.npz", **arrays)
 
-    def write_fates(self, i: int, name: str, fates: pa.Table) -> None:
+    def write_fates(self, i: int, name: str, fates: pa.Table, again: bool = False) -> None:
         if self.keep_fates:
-            write_part(self.stores[i] / "fates", name, fates)
+            write_part(self.fates(i, again), name, fates)
+
+    # A second pass has directories of its own: a task of the first that was thought dead may still write.
+
+    def edges(self, i: int, again: bool) -> AnyPath:
+        return self.stores[i] / ("edges-again" if again else "edges")
+
+    def fates(self, i: int, again: bool) -> AnyPath:
+        return self.stores[i] / ("fates-again" if again else "fates")
 
     def settle(self, bucket: int, blobs: list[bytes]) -> Any:
         if bucket < self.crossing:
@@ -194,8 +201,8 @@ class _Pass:
         if not given[MESSAGES]:
             return chains, None
         settled = settle(given[MESSAGES], everything=everything)
-        self.write(i, f"bucket-{bucket - self.base(i):06d}", settled.edges)
-        self.write_fates(i, f"bucket-{bucket - self.base(i):06d}", settled.fates)
+        self.write(i, f"bucket-{bucket - self.base(i):06d}", settled.edges, everything)
+        self.write_fates(i, f"bucket-{bucket - self.base(i):06d}", settled.fates, everything)
         return chains, (settled.totals, settled.doubtful)
 
     def gather(self, i: int, told: list[Told], results: list[Any], again: list[Any] | None) -> Found | Fault:
@@ -228,7 +235,8 @@ class _Pass:
             names=names,
             counts=np.array([chain.events for chain in chains], np.int64),
             totals=dict(totals),
-            files=sorted((self.stores[i] / "edges").glob("*.npz")),
+            files=matching(self.edges(i, again is not None), "*.npz"),
+            fates=matching(self.fates(i, again is not None), "*.parquet"),
             earliest=min(earliest, default=None),
             untimed=sum(each.untimed for each in told),
             relevant=sum(each.relevant for each in told),
@@ -253,8 +261,7 @@ class _Again:
         for i, large in wanted:
             part = Part(rows_of(table, large.name), large.handover)
             edges, unsettled, totals = part.unmatched()
-            self.job.write(i, f"split-{number:06d}", edges | _rows(part))
-            self.job.write_fates(i, f"split-{number:06d}", FATES.empty_table())
+            self.job.write(i, f"split-{number:06d}", edges | _rows(part), again=True)
             base, buckets = self.job.base(i), self.job.buckets_of(large)
             given = unsettled.by_bucket(buckets)
             blobs += [(base + r, pickle.dumps((MESSAGES, blob))) for r, blob in given]

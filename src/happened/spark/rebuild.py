@@ -13,7 +13,6 @@ Clocks name processes by number, and the table `processes` beside `stamps` has t
 before 0.3.0 have clocks that are maps from names, and need no such table.
 """
 
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,19 +21,21 @@ from pyspark.sql.types import MapType
 
 from ..core.errors import TraceFormatError
 from ..trace import locate
-from ..trace.atomic import whole_directory
+from ..trace.atomic import WORK, whole_directory
+from ..trace.store import AnyPath, StorePath, matching, remove_tree
 from .analyze import WHOLE_EVENTS, analyze_splits
 from .by_epoch.job import Progress
 from .schemas import TRACE
 from .splits import splits_of
+from .storage import read_rows, write_rows
 
 EVENT = ["computation", "process", "seq"]
 
 
 def rebuild(
     spark: SparkSession,
-    stamps: Path,
-    out: Path,
+    stamps: AnyPath,
+    out: AnyPath,
     *,
     whole_events: int = WHOLE_EVENTS,
     epoch_events: int | None = None,
@@ -42,23 +43,24 @@ def rebuild(
 ) -> dict[str, Any]:
     """Write out/stamps; `stamps` is a table of them, or a directory with one in it."""
     table = stamps / "stamps" if (stamps / "stamps").is_dir() else stamps
-    if not any(table.glob("*.parquet")):
+    if not matching(table, "*.parquet"):
         raise TraceFormatError(
             "no stamps here: give what `happened analyze --timestamps sparse` or `predecessors` made",
             file=str(stamps),
         )
-    stored = spark.read.parquet(str(table))
+    stored = read_rows(spark, table)
     if isinstance(stored.schema["clock"].dataType, MapType):
         named, processes = stored.select(*EVENT, "clock"), _those_that_act(stored)
     else:
         processes = _processes(spark, table)
         named = with_names(stored, processes)
     with whole_directory(out) as folder:
-        trace = folder / ".work" / "trace"
-        as_events(named, processes).write.parquet(str(trace))
-        answers = folder / ".work" / "answers"
-        answers.mkdir()
-        splits = splits_of(locate(trace))
+        work = folder / WORK
+        write_rows(as_events(named, processes), work / "trace", "events", work / "rows")
+        splits = splits_of(locate(work / "trace"))
+        is_all = sum(split.rows or 0 for split in splits) == stored.count()
+        answers = folder if is_all else work / "answers"
+        answers.mkdir(parents=True, exist_ok=True)
         summary = analyze_splits(
             spark,
             splits,
@@ -67,15 +69,16 @@ def rebuild(
             whole_events=whole_events,
             epoch_events=epoch_events,
             progress=progress,
+            work=work,
         )
-        for name in ("quarantine", "processes"):
-            (answers / name).rename(folder / name)
-        if sum(split.rows or 0 for split in splits) == stored.count():
-            (answers / "stamps").rename(folder / "stamps")
-        else:
-            all_stamps = spark.read.parquet(str(answers / "stamps"))
-            all_stamps.join(stored.select(EVENT), EVENT, "left_semi").write.parquet(str(folder / "stamps"))
+        if not is_all:
+            wanted = stored.select(EVENT)
+            for name in ("quarantine", "processes", "stamps"):
+                rows = read_rows(spark, answers / name)
+                rows = rows.join(wanted, EVENT, "left_semi") if name == "stamps" else rows
+                write_rows(rows, folder / name, "part", work / "rows")
             summary["events"] = stored.count()
+        remove_tree(work)
     return summary
 
 
@@ -84,14 +87,14 @@ def _those_that_act(stamps: DataFrame) -> DataFrame:
     return stamps.groupBy("computation", "process").agg(F.max("seq").alias("events"))
 
 
-def _processes(spark: SparkSession, stamps: Path) -> DataFrame:
-    beside = stamps.resolve().parent / "processes"
-    if not any(beside.glob("*.parquet")):
+def _processes(spark: SparkSession, stamps: AnyPath) -> DataFrame:
+    beside = (stamps if isinstance(stamps, StorePath) else stamps.resolve()).parent / "processes"
+    if not matching(beside, "*.parquet"):
         raise TraceFormatError(
             f"no table `processes` beside these stamps, which number the processes: expected {beside}",
             file=str(stamps),
         )
-    return spark.read.parquet(str(beside))
+    return read_rows(spark, beside)
 
 
 def with_names(stamps: DataFrame, processes: DataFrame) -> DataFrame:

@@ -10,19 +10,18 @@ The names stay on disk, but for those of large computations, which are few by de
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from ..causality.names import hashes
 from ..trace import SCHEMA
+from ..trace.store import AnyPath
 from .splits import TELLING, Groups, Split
-from .storage import write_part
+from .storage import read_parts, write_part
 from .tasks import on_tasks
 
 MOST_CELLS = 50_000_000
@@ -62,12 +61,12 @@ class Survey:
     splits: list[Split]
     large: list[Large]
     crossing_events: int  # of computations that are not large and lie in several splits
-    elsewhere: Path
+    elsewhere: AnyPath
     quarantined: int
 
 
 def survey(
-    spark: SparkSession, splits: Sequence[Split], store: Path, quarantine: Path, threshold: int
+    spark: SparkSession, splits: Sequence[Split], store: AnyPath, quarantine: AnyPath, threshold: int
 ) -> Survey:
     """A computation is large if it has more than `threshold` events, or too many for its processes.
 
@@ -96,7 +95,7 @@ def survey(
     buckets = sum(names for names, _ in counts) // NAMES_PER_BUCKET + 1
 
     def decide(bucket: int) -> tuple[list[Large], int]:
-        table = pq.read_table(store / "counted", schema=COUNTED).combine_chunks()
+        table = read_parts(store / "counted", COUNTED).combine_chunks()
         if buckets > 1:
             home = hashes(table["computation"].combine_chunks()) % np.uint64(buckets)
             table = table.filter(pa.array(home == bucket))

@@ -3,6 +3,7 @@
 A path is a directory, or a URL, that the driver and every executor can reach.
 """
 
+import io
 import shutil
 from collections.abc import Iterator
 from itertools import chain
@@ -12,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from ..trace.atomic import whole_file
-from ..trace.store import AnyPath, StorePath
+from ..trace.store import AnyPath, StorePath, arrow_dataset, arrow_source, matching
 
 
 def spark_path(path: AnyPath) -> str:
@@ -53,6 +55,21 @@ def write_rows(rows: DataFrame, directory: AnyPath, part: str, work: AnyPath) ->
     shutil.rmtree(work)
 
 
+def read_rows(spark: SparkSession, directory: AnyPath) -> DataFrame:
+    """A table as Spark's rows. Of a store, tasks read them: Spark needs no connector for it."""
+    if not isinstance(directory, StorePath):
+        return spark.read.parquet(str(directory))
+    files = matching(directory, "*.parquet")
+    schema = read_part(files[0]).schema
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                yield from read_part(files[number]).cast(schema).to_batches()
+
+    return spark.range(0, len(files), 1, len(files)).mapInArrow(read, from_arrow_schema(schema))
+
+
 def _write_by_tasks(rows: DataFrame, directory: AnyPath, part: str) -> None:
     """The rows cross to Python, but Spark needs no connector for the store, and nothing is renamed there."""
 
@@ -79,6 +96,17 @@ def write_arrays(path: AnyPath, **arrays: np.ndarray[Any, Any]) -> None:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
+def read_parts(directory: AnyPath, schema: pa.Schema | None = None) -> pa.Table:
+    """All parts of a table."""
+    return arrow_dataset(directory, schema).to_table()
+
+
+def read_part(path: AnyPath) -> pa.Table:
+    with pq.ParquetFile(arrow_source(path), pre_buffer=True) as file:
+        return file.read()
+
+
 def read_arrays(path: AnyPath) -> dict[str, np.ndarray[Any, Any]]:
-    with path.open("rb") as file, np.load(file) as arrays:
+    # At once: all of it is wanted, and a store answers each request for a stretch of it by itself.
+    with np.load(io.BytesIO(path.read_bytes())) as arrays:
         return {name: arrays[name] for name in arrays.files}

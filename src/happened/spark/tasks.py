@@ -4,6 +4,9 @@
     exchange   tasks that give bytes to buckets, then tasks that each settle a bucket
 
 Only the DataFrame API is used, so that both run on Spark Connect too. Results come back pickled: small ones.
+
+A task may run several times, also at once, on different machines: what it does must be the same each time.
+Where storage fails or memory lacks, it is tried again as often as Spark allows, and then told in a sentence.
 """
 
 import pickle
@@ -15,9 +18,10 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from ..core.errors import TraceFormatError
+from ..core.errors import CausalityError, TraceFormatError
 
 SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -27,6 +31,12 @@ EMITTED = pa.schema([("bucket", pa.int64()), ("source", pa.int64()), ("blob", pa
 
 class Fault(NamedTuple):
     """What a task found wrong with the trace: running it again would not mend that."""
+
+    reason: str
+
+
+class Trouble(NamedTuple):
+    """Why a task could not be done, though the trace may be sound: the whole job fails."""
 
     reason: str
 
@@ -56,13 +66,16 @@ def attempts_on_tasks(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch["id"].to_pylist():
-                yield _results([(number, _attempt(work, number))])
+                yield _results([(number, _attempt(work, number, attempts))])
 
     if not count:
         return []
-    with _watched(spark, count, tell):
+    attempts = _attempts(spark)
+    with _watched(spark, count, tell), _told_of_dead_workers():
         rows = spark.range(0, count, 1, count).mapInArrow(run, "key long, result binary").collect()
-    return [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["key"])]
+    found = [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["key"])]
+    _raise_trouble(found)
+    return found
 
 
 def raise_faults(results: Sequence[Any]) -> list[Any]:
@@ -70,6 +83,12 @@ def raise_faults(results: Sequence[Any]) -> list[Any]:
         if isinstance(result, Fault):
             raise TraceFormatError(result.reason)
     return [*results]
+
+
+def _raise_trouble(results: Iterable[Any]) -> None:
+    for result in results:
+        if isinstance(result, Trouble):
+            raise CausalityError(result.reason)
 
 
 def exchange(
@@ -88,7 +107,7 @@ def exchange(
     def give(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch["id"].to_pylist():
-                emitted = _attempt(emit, number)
+                emitted = _attempt(emit, number, attempts)
                 result, blobs = emitted if isinstance(emitted, Emitted) else (emitted, ())
                 rows = [(-1 - number, pickle.dumps(result)), *blobs]
                 buckets, contents = zip(*rows, strict=True)
@@ -104,14 +123,17 @@ def exchange(
             if bucket < 0:
                 yield pa.RecordBatch.from_arrays([pa.array([bucket]), pa.array(blobs)], schema=RESULTS)
             else:
-                yield _results([(bucket, _attempt(partial(_settled, settle, blobs), bucket))])
+                yield _results([(bucket, _attempt(partial(_settled, settle, blobs), bucket, attempts))])
 
     if not count:
         return [], {}
+    attempts = _attempts(spark)
     given = spark.range(0, count, 1, count).mapInArrow(give, "bucket long, source long, blob binary")
     sorted_ = given.repartition(max(partitions, 1), "bucket").sortWithinPartitions("bucket", "source")
-    rows = sorted_.mapInArrow(take, "key long, result binary").collect()
+    with _told_of_dead_workers():
+        rows = sorted_.mapInArrow(take, "key long, result binary").collect()
     found = {row["key"]: pickle.loads(row["result"]) for row in rows}
+    _raise_trouble(found.values())
     return [found[-1 - number] for number in range(count)], {k: v for k, v in found.items() if k >= 0}
 
 
@@ -119,13 +141,62 @@ def _settled(settle: Callable[[int, list[bytes]], Any], blobs: list[bytes], buck
     return settle(bucket, blobs)
 
 
-def _attempt(work: Callable[[int], Any], number: int) -> Any:
+def is_local(spark: SparkSession) -> bool:
+    """Whether all tasks run on the driver's machine."""
+    return str(spark.conf.get("spark.master", "")).startswith("local")
+
+
+def _attempts(spark: SparkSession) -> int:
+    """How often Spark tries a task."""
+    return 1 if is_local(spark) else int(spark.conf.get("spark.task.maxFailures", "4") or 4)
+
+
+def _attempt(work: Callable[[int], Any], number: int, attempts: int) -> Any:
     try:
         return work(number)
     except TraceFormatError as error:
         return Fault(str(error))
+    except (CausalityError, MemoryError, OSError) as error:
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() + 1 < attempts:
+            raise
+        return Trouble(_reason(error))
     except pa.ArrowException as error:
         return Fault(f"a part of the trace cannot be read: {error}")
+
+
+MORE_MEMORY = (
+    "give tasks more (fewer at a time: --master 'local[1]', spark.executor.cores; or a larger "
+    "spark.executor.memoryOverhead), or less to hold: a smaller --split-rows or --epoch-events"
+)
+
+
+def _reason(error: CausalityError | MemoryError | OSError) -> str:
+    if isinstance(error, MemoryError):
+        return f"a task lacks memory ({str(error) or 'no more to be had'}); {MORE_MEMORY}"
+    if isinstance(error, CausalityError):
+        return f"a task failed: {error}"
+    return cannot_reach(error.filename or "a file", error.strerror or str(error))
+
+
+def cannot_reach(path: object, why: str) -> str:
+    return (
+        f"the executors cannot reach {path}: {why}; give a URL that all of them reach, or a directory that "
+        "they share (--work for intermediates)"
+    )
+
+
+@contextmanager
+def _told_of_dead_workers() -> Iterator[None]:
+    """Spark's word for a Python worker that the system killed, in ours."""
+    try:
+        yield
+    except Exception as error:
+        if "Python worker exited unexpectedly" not in str(error):
+            raise
+        raise CausalityError(
+            f"a Python worker died, which a system short of memory does to it; {MORE_MEMORY}"
+        ) from error
 
 
 def _results(results: Sequence[tuple[int, Any]]) -> pa.RecordBatch:

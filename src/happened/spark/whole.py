@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,10 +10,12 @@ from pyspark.sql import SparkSession
 
 from ..causality.analysis import analyse
 from ..causality.questions import Question
+from ..trace.store import AnyPath
+from .preflight import Preflight
 from .sizes import MOST_CELLS, sizes_of
 from .splits import Split
 from .storage import write_part
-from .tasks import on_tasks
+from .tasks import Trouble, on_tasks
 
 EVENTS_PER_BATCH = 200_000
 
@@ -23,7 +24,7 @@ EVENTS_PER_BATCH = 200_000
 class Whole:
     """What is asked of each computation, and where the answers go."""
 
-    out: Path
+    out: AnyPath
     timestamps: str
     questions: Sequence[str | Question]
 
@@ -46,7 +47,7 @@ class Whole:
 
 
 def analyse_alone(
-    spark: SparkSession, splits: Sequence[Split], whole: Whole, most_events: int
+    spark: SparkSession, splits: Sequence[Split], whole: Whole, most_events: int, check: Preflight
 ) -> Counter[str] | None:
     """Analyse a trace that fits a task, in one; None if it does not."""
     if not splits:
@@ -55,7 +56,9 @@ def analyse_alone(
     if more or (split.rows or 0) > most_events:
         return None
 
-    def run(_: int) -> Counter[str] | None:
+    def run(_: int) -> Counter[str] | Trouble | None:
+        if (trouble := check.look()) is not None:
+            return trouble
         events, quarantined = split.read()
         if events.num_rows > most_events or _is_wide(events):
             return None

@@ -7,8 +7,12 @@ hidden names (see location).
 A store has no directories to rename. A file for it is written on this machine and uploaded when it is whole.
 A directory is filled where it is to be, and has an object `_unfinished` from before its first file until
 after its last: readers refuse it as long. There a task that runs twice must give its files the same names.
+
+A directory whose filling may go on after its process died (`resumable_directory`) has one hidden name, and
+one writer at a time. `unfinished` says how the living are told from the dead.
 """
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -20,9 +24,10 @@ from typing import TypeVar, cast
 
 from ..core.errors import CausalityError, TraceFormatError
 from .store import AnyPath, StorePath, any_path, remove_tree
+from .unfinished import UNFINISHED, let_go, mark, mark_of, remove_marked
 
-UNFINISHED = "_unfinished"
-"""What a directory in a store holds while it is being filled."""
+WORK = ".work"
+"""Where intermediates lie in a directory that is being filled, unless another place is given."""
 
 P = TypeVar("P", bound=AnyPath)
 
@@ -62,23 +67,92 @@ def whole_directory(out: P) -> Iterator[P]:
     unfinished = _unfinished(final)
     unfinished.mkdir()
     try:
+        mark(unfinished)
         yield cast(P, unfinished)
+        (unfinished / UNFINISHED).unlink()
         os.replace(unfinished, final)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+@contextmanager
+def resumable_directory(
+    out: AnyPath, work: AnyPath | None = None, *, resume: bool = False
+) -> Iterator[tuple[AnyPath, AnyPath]]:
+    """A directory to fill, which becomes `out`, and one for intermediates, which is removed then.
+
+    Both have the same names every time, so that what a process left there that died can be used again.
+
+    work    holds the intermediates, in a directory of their own; if None, the directory to fill does
+    resume  what was left is expected; without it, it is refused. Without `work` and `resume`, nothing is left
+            when the body fails
+    """
+    refuse_unavailable(out, resume=resume)
+    final = any_path(out).absolute()
+    folder = _resumable(final)
+    digest = hashlib.sha256(str(final).encode()).hexdigest()[:8]
+    place = None if work is None else any_path(work).absolute() / f"happened-{final.name}-{digest}"
+    _claim(folder, final, resume)
+    mark(folder, place)
+    if place is not None:
+        place.mkdir(parents=True, exist_ok=True)
+        mark(place)
+    try:
+        yield folder, place or folder / WORK
+    except BaseException:
+        for left in (place, folder):
+            if left is not None:
+                let_go(left, place) if resume or work is not None else remove_marked(left)
+        raise
+    remove_tree(place or folder / WORK)
+    (folder / UNFINISHED).unlink()
+    if isinstance(folder, Path) and isinstance(final, Path):
+        os.replace(folder, final)
+
+
+def _claim(folder: AnyPath, final: AnyPath, resume: bool) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=resume)
+    except FileExistsError:
+        raise CausalityError(f"{final} is being written by another process; name another directory") from None
+
+
+def _resumable(final: AnyPath) -> AnyPath:
+    return final if isinstance(final, StorePath) else final.with_name(f".{final.name}.unfinished")
 
 
 def refuse_existing(out: AnyPath) -> None:
     if isinstance(out, StorePath):
         if (out / UNFINISHED).exists():
             raise CausalityError(
-                f"{out} is being written, or was left unfinished; name another directory, or remove it first"
+                f"{out} is being written, or was left unfinished; name another directory, or remove it with "
+                f"`happened clean {out}`"
             )
         exists = out.is_file() or any(out.iterdir())  # an empty one may be left of what was removed
     else:
         exists = out.exists()
     if exists:
         raise CausalityError(f"{out} exists already; name another directory, or remove it first")
+
+
+def refuse_unavailable(out: AnyPath, *, resume: bool) -> None:
+    """CausalityError if `out` is finished, is being filled, or was left and is not to be gone on with."""
+    folder = _resumable(any_path(out).absolute())
+    left = mark_of(folder)
+    if left is None or isinstance(out, Path):
+        refuse_existing(out)
+    if left is not None and left.is_alive:
+        raise CausalityError(
+            f"{out} is being written by process {left.pid} of this machine; wait for it, or name another "
+            "directory"
+        )
+    is_left = left is not None or (isinstance(folder, Path) and folder.exists())
+    if is_left and not resume:
+        raise CausalityError(
+            f"{out} was left unfinished; go on with --resume, remove what is left with "
+            f"`happened clean {out}`, or name another directory"
+        )
 
 
 def refuse_unfinished(path: AnyPath) -> None:
@@ -94,17 +168,13 @@ def refuse_unfinished(path: AnyPath) -> None:
 
 @contextmanager
 def _filled_in_place(out: StorePath) -> Iterator[None]:
-    mark = out / UNFINISHED
-    mark.write_text(f"{out.name} is whole when this is gone\n")
+    mark(out)
     try:
         yield
     except BaseException:
-        for left in out.iterdir():  # the mark last: what cannot be removed stays unfinished
-            if left != mark:
-                remove_tree(left) if left.is_dir() else left.unlink(missing_ok=True)
-        remove_tree(out)
+        remove_marked(out)
         raise
-    mark.unlink()
+    (out / UNFINISHED).unlink()
 
 
 def _unfinished(path: Path) -> Path:

@@ -72,16 +72,23 @@ def read_part(
         wanted = [name for name in columns if name in file.schema_arrow.names]
         every = range(file.metadata.num_row_groups)
         table = file.read_row_groups([*every] if groups is None else groups, columns=wanted)
+    except MemoryError:  # an ArrowException of pyarrow's, but not the file's fault
+        raise
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
     return pa.table([_column(table, field, path, given) for field in SCHEMA], schema=SCHEMA)
 
 
 def open_part(path: AnyPath) -> pq.ParquetFile:
-    """Open a Parquet part; raise TraceFormatError if it was cut off or is something else (no footer)."""
+    """Open a Parquet part; raise TraceFormatError if it was cut off or is something else (no footer).
+
+    That it is not there, or must not be read, says nothing of what it holds: those stay OSErrors.
+    """
     try:
         # ParquetFile, not read_table: directory names of the form a=b must not turn into columns.
         return pq.ParquetFile(arrow_source(path), pre_buffer=isinstance(path, StorePath))
+    except (MemoryError, FileNotFoundError, PermissionError):
+        raise
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
 
@@ -102,6 +109,8 @@ def _column(table: pa.Table, field: pa.Field, path: AnyPath, given: Mapping[str,
         column = pa.chunked_array([pa.nulls(table.num_rows, field.type)])
     try:
         column = column.cast(field.type)
+    except MemoryError:
+        raise
     except pa.ArrowException as error:
         reason = f"is {column.type}, needs {field.type}: {error}"
         raise TraceFormatError(reason, file=str(path), field=field.name) from error

@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -83,6 +83,10 @@ class StorePath:
     @property
     def suffix(self) -> str:
         return PurePosixPath(self.key).suffix
+
+    @property
+    def stem(self) -> str:
+        return PurePosixPath(self.key).stem
 
     @property
     def parent(self) -> "StorePath":
@@ -257,6 +261,13 @@ def files_below(path: AnyPath) -> list[AnyPath]:
     return sorted(file for file in path.rglob("*") if file.is_file())
 
 
+def matching(directory: AnyPath, pattern: str) -> list[AnyPath]:
+    """What lies in a directory under such names, in their order; nothing if there is no directory."""
+    if isinstance(directory, StorePath):
+        return [*directory.glob(pattern)]
+    return [*sorted(directory.glob(pattern))]
+
+
 def remove_tree(path: AnyPath) -> None:
     """Remove a directory with all that is in it; nothing if there is none."""
     if not isinstance(path, StorePath):
@@ -275,9 +286,37 @@ def size_of(path: AnyPath) -> int:
     return path.size() if isinstance(path, StorePath) else path.stat().st_size
 
 
+def versions_of(paths: Sequence[AnyPath]) -> list[tuple[int, int]]:
+    """How many bytes each file has, and when it was written, in ns: it changes when a file does."""
+    found: dict[AnyPath, tuple[int, int]] = {}
+    stores: dict[tuple[str, str, str], list[StorePath]] = {}
+    for path in paths:
+        if isinstance(path, StorePath):
+            stores.setdefault((path.scheme, path.authority, path.options), []).append(path)
+        else:
+            about = path.stat()
+            found[path] = about.st_size, about.st_mtime_ns
+    for group in stores.values():
+        with _explained(group[0]):
+            told = group[0]._filesystem().get_file_info([path._inside() for path in group])
+        found |= {path: (info.size or 0, info.mtime_ns or 0) for path, info in zip(group, told, strict=True)}
+    return [found[path] for path in paths]
+
+
 def arrow_source(path: AnyPath) -> Any:
     """What pyarrow's readers take as the file to read."""
     return path.open_arrow() if isinstance(path, StorePath) else path
+
+
+def arrow_dataset(directory: AnyPath, schema: pa.Schema | None = None) -> Any:
+    """The Parquet files of a directory as a pyarrow Dataset."""
+    import pyarrow.dataset as ds
+
+    if not isinstance(directory, StorePath):
+        return ds.dataset(directory, schema, format="parquet")
+    with _explained(directory):
+        parts = [part._inside() for part in directory.glob("*.parquet")]
+        return ds.dataset(parts, schema, format="parquet", filesystem=directory._filesystem())
 
 
 def trouble(path: AnyPath, error: Exception) -> CausalityError | None:

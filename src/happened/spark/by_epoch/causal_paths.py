@@ -10,12 +10,12 @@ from elsewhere. Its epoch is found among the frontiers, the event itself within 
 
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from pyspark.sql import SparkSession
 
 from ...causality.epochs import Frontier, Stamped, stamp_epoch
+from ...trace.store import AnyPath
 from ..tasks import on_tasks
 from .consistent_cuts import epoch_of
 from .epoch_layout import Layout, load_frontier
@@ -32,7 +32,7 @@ def causal_paths(spark: SparkSession, wanted: Sequence[tuple[Layout, tuple[int, 
     tasks = min(-(-len(wanted) // PATHS_PER_TASK), MOST_TASKS)
 
     def walk(number: int) -> list[list[Step]]:
-        found, walkers = [], dict[Path, Walker]()
+        found, walkers = [], dict[AnyPath, Walker]()
         for layout, (p, seq, q, last) in wanted[number::tasks]:
             walker = walkers.setdefault(layout.store, Walker(layout))
             found.append(walker.path((p, seq), (q, last)))

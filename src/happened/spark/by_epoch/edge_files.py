@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...causality.linearization import Ints
+from ...trace.store import AnyPath
 from ..storage import read_arrays
 from .matching import EDGES, UNNAMED, UNNAMED_SEQ, unpack_names
 
@@ -15,7 +15,7 @@ from .matching import EDGES, UNNAMED, UNNAMED_SEQ, unpack_names
 class EdgeFile:
     """names, counts   of the computation's processes, and of their events"""
 
-    def __init__(self, path: Path, names: Sequence[str], counts: Ints) -> None:
+    def __init__(self, path: AnyPath, names: Sequence[str], counts: Ints) -> None:
         self._arrays = read_arrays(path)
         index = {name: p for p, name in enumerate(names)}
         self._local = unpack_names(self._arrays["names"])

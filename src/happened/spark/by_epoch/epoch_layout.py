@@ -17,7 +17,6 @@ import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +27,7 @@ from ...causality.epochs import stamp as stamp_with
 from ...causality.linearization import Ints
 from ...causality.questions import EpochView
 from ...causality.skew import tightest
+from ...trace.store import AnyPath, matching
 from ..storage import read_arrays, write_arrays
 from ..tasks import Emitted, Fault, exchange, on_tasks
 from .consistent_cuts import backward, by_share, by_time, epoch_of, settled
@@ -70,17 +70,19 @@ class Found:
     """A large computation after the pass over the rows.
 
     files    of edges
+    fates    files of them, if they are asked for
     earliest of its times; None if it has none
     """
 
     number: int
     name: str
     events: int
-    store: Path
+    store: AnyPath
     names: tuple[str, ...] = ()
     counts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     totals: dict[str, int] = field(default_factory=dict)
-    files: list[Path] = field(default_factory=list)
+    files: list[AnyPath] = field(default_factory=list)
+    fates: list[AnyPath] = field(default_factory=list)
     earliest: int | None = None
     untimed: int = 0
     relevant: int = 0
@@ -92,7 +94,7 @@ class Found:
         """What tasks need: the samples stay with the driver."""
         return self.__dict__ | {"samples": Samples(*(np.empty(0, np.int64),) * 3)}
 
-    def open(self, path: Path) -> EdgeFile:
+    def open(self, path: AnyPath) -> EdgeFile:
         return EdgeFile(path, self.names, self.counts)
 
 
@@ -112,7 +114,7 @@ class Pair(NamedTuple):
 class Layout:
     """The directory that a computation is laid out in, and what of it is small enough for the driver."""
 
-    store: Path
+    store: AnyPath
     computation: str
     names: tuple[str, ...]
     cuts: Ints  # epochs x processes
@@ -123,6 +125,7 @@ class Layout:
     logged: int
     casts: bool  # whether any message has several destinations
     quarantined: list[str] = field(default_factory=list)  # causes that are not in the trace, by name
+    fates: list[AnyPath] = field(default_factory=list)  # files of what became of messages, if that is asked
 
     def __getstate__(self) -> dict[str, Any]:
         """What tasks need: pairs stay with the driver, for there may be as many as processes squared."""
@@ -146,12 +149,12 @@ class Layout:
         """What was laid out for an epoch, an array for each of SHARES."""
         return read_arrays(self.path("epoch", epoch))
 
-    def path(self, what: str, epoch: int) -> Path:
+    def path(self, what: str, epoch: int) -> AnyPath:
         return self.store / f"{what}-{epoch:06d}.npz"
 
     def lost(self) -> Ints:
         """(sender, seq, destination) of every slot that was never delivered."""
-        parts = [read_arrays(path)["lost"] for path in sorted(self.store.glob("lost-*.npz"))]
+        parts = [read_arrays(path)["lost"] for path in matching(self.store, "lost-*.npz")]
         return np.concatenate([np.empty((0, 3), np.int64), *parts])
 
     def epoch(self, k: int, edges: Ints) -> tuple[Epoch, Ints]:
@@ -217,7 +220,7 @@ class _Plan:
 
 
 def _prepare(
-    spark: SparkSession, found: Sequence[Found], jobs: list[tuple[Found, Path]], epoch_events: int | None
+    spark: SparkSession, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], epoch_events: int | None
 ) -> list[_Plan]:
     """First scan of the edges: how far clocks disagree, and causes that are not there."""
 
@@ -270,7 +273,7 @@ def largest(cuts: Ints) -> int:
 
 
 def _make_consistent(
-    spark: SparkSession, found: Sequence[Found], jobs: list[tuple[Found, Path]], plans: list[_Plan]
+    spark: SparkSession, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], plans: list[_Plan]
 ) -> None:
     """Second scan: what passed between pairs, and whether any edge leads backwards; again until none does."""
     attempts: list[tuple[int, Ints]] = [(i, plan.proposals[0]) for i, plan in enumerate(plans)]
@@ -379,11 +382,12 @@ def _layout(of: Found, plan: _Plan) -> Layout:
         of.logged,
         of.casts,
         plan.absent,
+        of.fates,
     )
 
 
 def _scatter(
-    spark: SparkSession, found: Sequence[Found], jobs: list[tuple[Found, Path]], layouts: list[Layout]
+    spark: SparkSession, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], layouts: list[Layout]
 ) -> dict[int, Fault]:
     """Third scan: give every epoch its share, and summarise it; what is wrong with which computation."""
     base = np.concatenate([[0], np.cumsum([layout.epochs for layout in layouts])]).astype(int)
@@ -508,7 +512,7 @@ def _names(layout: Layout, k: int, entering: Ints) -> Frontier:
     return Frontier(last, process, seq, vectors).names_only()
 
 
-def _save(path: Path, frontier: Frontier) -> None:
+def _save(path: AnyPath, frontier: Frontier) -> None:
     arrays: dict[str, Any] = {name: getattr(frontier, name) for name in ("last", "process", "seq", "vectors")}
     write_arrays(path, **arrays)
 

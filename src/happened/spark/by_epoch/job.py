@@ -9,12 +9,14 @@ What turns out not to be a computation is quarantined with the reason and leaves
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from ...causality.questions import QUARANTINE, Question
+from ...trace.store import AnyPath
+from ..phases import Phases
 from ..sizes import Large
 from ..splits import Split
 from ..storage import write_part
@@ -33,11 +35,12 @@ def analyse_large(
     large: Sequence[Large],
     found: Sequence[Found | Fault],
     splits: Sequence[Split],
-    folder: Path,
+    folder: AnyPath,
     questions: Sequence[Question],
     timestamps: str,
     epoch_events: int | None,
     progress: Progress,
+    phases: Phases,
 ) -> Counter[str]:
     """The totals of the large computations; `found` has one for each."""
     totals: Counter[str] = Counter()
@@ -50,7 +53,7 @@ def analyse_large(
             sound.append((of, result))
     progress(f"laying out {sum(of.events for of, _ in sound):,} events by epoch")
     laid: list[tuple[Large, Layout]] = []
-    laying = lay_out(spark, [of for _, of in sound], epoch_events=epoch_events)
+    laying = phases.run("layout", lambda: lay_out(spark, [of for _, of in sound], epoch_events=epoch_events))
     for (of, _), layout in zip(sound, laying, strict=True):
         if isinstance(layout, Fault):
             totals += _quarantine(folder, of, layout)
@@ -67,13 +70,16 @@ def analyse_large(
     if of_stamps or of_epochs:
         epochs = sum(layout.epochs for layout in layouts)
         progress(f"stamping {epochs:,} epochs")
-        counted, told = stamp(
-            spark, layouts, folder, of_stamps, timestamps, of_epochs,
-            lambda done: progress(f"stamped {done:,} of {epochs:,} epochs"),
-        )  # fmt: skip
+
+        def tell(done: int) -> None:
+            progress(f"stamped {done:,} of {epochs:,} epochs")
+
+        counted, told = phases.run(
+            "stamps", lambda: stamp(spark, layouts, folder, of_stamps, timestamps, of_epochs, tell)
+        )
         totals += counted
     progress("walks over the epochs")
-    totals += walk(spark, layouts, folder, questions, timestamps)
+    totals += phases.run("walks", lambda: walk(spark, layouts, folder, questions, timestamps))
     places = [
         Laid(layout, [splits[number] for number in of.splits], Output(folder, layout.store.name))
         for of, layout in laid
@@ -82,16 +88,16 @@ def analyse_large(
         if question.name in steps and places:
             progress(question.help)
             said = [each.get(question.name, []) for each in told]
-            totals += steps[question.name].finish(spark, places, said)
+            totals += phases.run(question.name, partial(steps[question.name].finish, spark, places, said))
     return totals
 
 
-def _quarantine(folder: Path, of: Large, fault: Fault) -> Counter[str]:
+def _quarantine(folder: AnyPath, of: Large, fault: Fault) -> Counter[str]:
     _write_reasons(folder, f"large-{of.name.encode().hex()[:40]}", of.name, [fault.reason])
     return Counter(quarantined=of.events)
 
 
-def _write_reasons(folder: Path, part: str, computation: str, reasons: Sequence[str]) -> None:
+def _write_reasons(folder: AnyPath, part: str, computation: str, reasons: Sequence[str]) -> None:
     rows = [{"computation": computation, "reason": reason} for reason in reasons]
     if rows:
         write_part(folder / "quarantine", part, pa.Table.from_pylist(rows, schema=QUARANTINE))

@@ -10,28 +10,22 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from ...causality.computation import event_ids
 from ...causality.questions.message_fates import MESSAGES
+from ..storage import read_part
 from ..tasks import on_tasks
 from .epoch_layout import Layout
 from .named_violations import Laid
 
-FATES = "fates"
-
 
 def write_messages(spark: SparkSession, laid: Sequence[Laid]) -> None:
-    jobs = [
-        (of.layout, of.output, path)
-        for of in laid
-        for path in sorted((of.layout.store / FATES).glob("*.parquet"))
-    ]
+    jobs = [(of.layout, of.output, path) for of in laid for path in of.layout.fates]
 
     def write(number: int) -> None:
         layout, output, path = jobs[number]
-        output.write("messages", message_rows(layout, pq.read_table(path)), f"-{path.stem}")
+        output.write("messages", message_rows(layout, read_part(path)), f"-{path.stem}")
 
     on_tasks(spark, len(jobs), write)
 

@@ -10,13 +10,11 @@ Cost  where there are any: per MOST_NAMED_AT_ONCE of them a scan of the splits f
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from ...causality.computation import Event, event_ids
@@ -24,8 +22,9 @@ from ...causality.epochs import event_keys, split_keys
 from ...causality.linearization import Ints
 from ...causality.questions import Answers
 from ...causality.questions.order import LOST_CAUSES, MOST_PATHS, VIOLATIONS, total_row
+from ...trace.store import AnyPath, matching
 from ..splits import Split
-from ..storage import write_part
+from ..storage import read_part, read_parts, write_part
 from ..tasks import on_tasks
 from .causal_paths import Step, causal_paths
 from .epoch_layout import Layout
@@ -42,7 +41,7 @@ Build = Callable[[Layout, Columns, list[pa.Array], list[Any]], pa.Table]
 class Output:
     """Where the answers for one computation go: its parts of the tables in a directory."""
 
-    folder: Path
+    folder: AnyPath
     part: str
 
     def write(self, table: str, rows: pa.Table, part: str = "") -> None:
@@ -87,7 +86,7 @@ class Findings(NamedTuple):
 
     of: Laid
     kind: Kind
-    files: list[Path]
+    files: list[AnyPath]
     counts: list[int]
     first: list[Row]
 
@@ -111,7 +110,7 @@ def lost_causes(spark: SparkSession, laid: Sequence[Laid]) -> tuple[list[Finding
     layouts = [of.layout for of in laid if of.layout.totals.get("lost")]
 
     def first_of_all(number: int) -> tuple[int, int, list[Row]]:
-        files = sorted((layouts[number].store / LOST.kept).glob("*.parquet"))
+        files = matching(layouts[number].store / LOST.kept, "*.parquet")
         if not files:
             return 0, 0, []
         shown = _read(files)
@@ -172,7 +171,7 @@ def _name(
     paths = causal_paths(spark, [(of.of.layout, row[-4:]) for of in found for row in of.first])
     told = iter(paths)
     paths_of = [{row: next(told) for row in of.first} for of in found]
-    steps: dict[Path, tuple[Laid, set[Step]]] = {}
+    steps: dict[AnyPath, tuple[Laid, set[Step]]] = {}
     for laid, legs in cycles:
         steps[laid.layout.store] = laid, {step for each in legs for leg in each for step in leg}
     for of, its in zip(found, paths_of, strict=True):
@@ -208,7 +207,7 @@ def _told(event: Event) -> dict[str, Any]:
 
 def _look(
     spark: SparkSession, steps: list[tuple[Laid, set[Step]]], found: list[Findings], batch: int
-) -> dict[Path, dict[Step, Event]]:
+) -> dict[AnyPath, dict[Step, Event]]:
     """Look in the splits for the events at these steps, which come back; and for the messages sent at those
     that findings name, which go to the layout's store."""
     wanted = []
@@ -235,7 +234,7 @@ def _look(
         kinds, messages = (rows[name].take(pa.array(asked)).to_pylist() for name in ("kind", "message"))
         return [*zip(keys[asked].tolist(), kinds, messages, strict=True)]
 
-    events: dict[Path, dict[Step, Event]] = {laid.layout.store: {} for laid, _ in steps}
+    events: dict[AnyPath, dict[Step, Event]] = {laid.layout.store: {} for laid, _ in steps}
     for (i, _, _), told in zip(jobs, on_tasks(spark, len(jobs), look), strict=True):
         layout = wanted[i][0]
         for key, kind, message in told:
@@ -259,15 +258,15 @@ def _find(layout: Layout, split: Split, wanted: Ints) -> tuple[Ints, pa.Table]:
 
 def _named(layout: Layout, batch: int, process: Ints, seq: Ints) -> pa.Array:
     """The messages sent at these events."""
-    table = pq.read_table(layout.store / f"named-{batch:04d}").combine_chunks()
+    table = read_parts(layout.store / f"named-{batch:04d}").combine_chunks()
     keys = table["key"].to_numpy()
     order = np.argsort(keys)
     at = order[np.searchsorted(keys[order], event_keys(process, seq))]
     return table["message"].combine_chunks().take(pa.array(at))
 
 
-def _read(files: Sequence[Path]) -> Columns:
-    return _columns(pa.concat_tables([pq.read_table(file) for file in files]))
+def _read(files: Sequence[AnyPath]) -> Columns:
+    return _columns(pa.concat_tables([read_part(file) for file in files]))
 
 
 def _columns(table: pa.Table) -> Columns:

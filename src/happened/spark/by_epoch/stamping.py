@@ -10,7 +10,6 @@ See causality.epochs for why this is exact.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -18,6 +17,7 @@ from pyspark.sql import SparkSession
 from ...causality.epochs import Frontier, Stamped, complete, stamp_epoch
 from ...causality.linearization import Ints
 from ...causality.questions import Answers, EpochView, Question
+from ...trace.store import AnyPath
 from ..storage import write_part
 from ..tasks import on_tasks
 from .epoch_layout import Layout, load_frontier, load_summary, save_frontier
@@ -41,7 +41,7 @@ EpochStep = Callable[[EpochDone, Answers], Any]
 def stamp(
     spark: SparkSession,
     layouts: Sequence[Layout],
-    out: Path,
+    out: AnyPath,
     questions: Sequence[Question],
     timestamps: str = "full",
     steps: Mapping[str, EpochStep] | None = None,
@@ -80,7 +80,7 @@ def stamp(
     return totals, told
 
 
-def write_answers(layout: Layout, out: Path, answers: Answers, part: str) -> None:
+def write_answers(layout: Layout, out: AnyPath, answers: Answers, part: str) -> None:
     """Tables under `out`, by parts that are named after the layout; what is kept, in its store."""
     for name, table in answers.filled():
         write_part(out / name, f"{layout.store.name}-{part}", table)

@@ -8,7 +8,6 @@ Cost  deliveries x processes, spread over tasks that each hold the deliveries of
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -17,6 +16,7 @@ from ...causality.epochs import event_keys
 from ...causality.linearization import Ints
 from ...causality.questions.order import TOTAL_WITNESSES
 from ...causality.total_order import Sequences
+from ...trace.store import AnyPath
 from ..storage import read_arrays, write_arrays
 from ..tasks import on_tasks
 from .causal_paths import Step
@@ -113,5 +113,5 @@ def _cycles(layout: Layout, tasks: int) -> list[list[Leg]]:
     return [casts.legs(cycle) for cycle in casts.sequences.cycles(marked)]
 
 
-def _marked(layout: Layout, number: int) -> Path:
+def _marked(layout: Layout, number: int) -> AnyPath:
     return layout.store / f"disagreeing-{number:04d}.npz"

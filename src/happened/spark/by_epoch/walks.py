@@ -10,18 +10,22 @@ they would save going through twice; so they go through once, in order.
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from ...causality.questions import Answers, Fold, Question
+from ...trace.store import AnyPath
 from ..tasks import on_tasks
 from .epoch_layout import Layout
 from .stamping import write_answers
 
 
 def walk(
-    spark: SparkSession, layouts: Sequence[Layout], out: Path, questions: Sequence[Question], timestamps: str
+    spark: SparkSession,
+    layouts: Sequence[Layout],
+    out: AnyPath,
+    questions: Sequence[Question],
+    timestamps: str,
 ) -> Counter[str]:
     walks = [
         (layout, number, fold)
@@ -41,7 +45,7 @@ def _folds(questions: Sequence[Question], timestamps: str, processes: int) -> li
     return folds
 
 
-def _walk(layout: Layout, number: int, fold: Fold, out: Path, timestamps: str) -> Counter[str]:
+def _walk(layout: Layout, number: int, fold: Fold, out: AnyPath, timestamps: str) -> Counter[str]:
     totals: Counter[str] = Counter()
     for k in range(layout.epochs):
         answers = Answers()

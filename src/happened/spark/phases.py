@@ -1,0 +1,74 @@
+"""What a run has finished, kept beside its intermediates, so that one that goes on does not do it again.
+
+A phase is recorded when all of its tasks are done: what it returned, pickled. What its tasks wrote lies under
+names that are the same in every run. A phase that was interrupted is done again, and replaces its files.
+
+Records hold for one version of this package, one state of the trace and one set of options, which their
+fingerprint tells; others are not used. They are pickles: whoever can write there can run code in the driver.
+"""
+
+import hashlib
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
+from typing import Any, TypeVar
+
+from .. import __version__
+from ..trace.atomic import whole_file
+from ..trace.store import AnyPath, versions_of
+from .splits import Split
+
+T = TypeVar("T")
+
+FINGERPRINT = "fingerprint"
+
+
+class _Pickler(pickle.Pickler):
+    """Dataclasses as they are: what they leave out for tasks (see __getstate__ of Layout) phases need."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, type) or not is_dataclass(value) or not hasattr(value, "__dict__"):
+            return NotImplemented
+        return _new, (type(value),), vars(value)
+
+
+def _new(kind: type) -> Any:
+    return object.__new__(kind)
+
+
+class Phases:
+    """Runs phases; with a directory, it records each, and does not run those that are recorded there."""
+
+    def __init__(self, directory: AnyPath | None = None) -> None:
+        self._directory = directory
+
+    def run(self, name: str, work: Callable[[], T]) -> T:
+        if self._directory is None:
+            return work()
+        record = self._directory / f"{name}.pickle"
+        if record.is_file():
+            found: T = pickle.loads(record.read_bytes())
+            return found
+        result = work()
+        with whole_file(record) as path, path.open("wb") as file:
+            _Pickler(file).dump(result)
+        return result
+
+
+def are_of(directory: AnyPath, fingerprint: str) -> bool:
+    """Whether the records in a directory are of a run with this fingerprint."""
+    path = directory / FINGERPRINT
+    return path.is_file() and path.read_text() == fingerprint
+
+
+def begin(directory: AnyPath, fingerprint: str) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    with whole_file(directory / FINGERPRINT) as path:
+        path.write_text(fingerprint)
+
+
+def fingerprint(splits: Sequence[Split], *options: object) -> str:
+    """Of what the phases of a run depend on: the files read, as they are now, and the options."""
+    paths = sorted({piece.path for split in splits for piece in split.pieces}, key=str)
+    of = (__version__, [*map(str, paths)], versions_of(paths), splits, options)
+    return hashlib.sha256(repr(of).encode()).hexdigest()
