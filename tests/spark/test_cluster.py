@@ -29,7 +29,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 DRIVER = """
 import json, os, signal, sys
 from pathlib import Path
-from happened.spark.analyze import analyze
+from happened.spark.pipeline import analyze_path
 from happened.spark.tasks import on_tasks
 from happened.spark.session import session
 
@@ -49,7 +49,7 @@ def progress(what):
 
 
 places = on_tasks(spark, 4, where)
-summary = analyze(spark, Path(trace), Path(out), whole_events=1, epoch_events=60, progress=progress)
+summary = analyze_path(spark, Path(trace), Path(out), whole_events=1, epoch_events=60, progress=progress)
 print(json.dumps({"places": places, "summary": summary}))
 """
 

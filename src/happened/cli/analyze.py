@@ -69,12 +69,12 @@ def refuse_early(given: Path, out: Path) -> None:
 
 def run_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str, Any]:
     refuse_early(arguments.trace, arguments.out)
-    from ..spark.analyze import analyze
+    from ..spark.pipeline import analyze_path
     from ..spark.session import session
 
     spark = session(arguments.master)
     try:
-        return analyze(
+        return analyze_path(
             spark,
             arguments.trace,
             arguments.out,

@@ -38,7 +38,7 @@ ALWAYS = (*COUNTED, "complete")
 """What every summary has, whatever was asked."""
 
 
-def analyze(
+def analyze_path(
     spark: SparkSession,
     trace: Path,
     out: Path,
