@@ -21,8 +21,9 @@ from ..causality.questions.stamp import TIMESTAMPS
 from ..core.errors import CausalityError
 from ..trace import locate
 from ..trace.atomic import whole_directory
+from .announcing import Progress, announcing
 from .by_epoch.epoch_layout import EPOCH_EVENTS
-from .by_epoch.job import Progress, analyse_large
+from .by_epoch.job import analyse_large
 from .by_epoch.steps import check_answerable
 from .one_pass import MOST_SAMPLES, pass_over
 from .sizes import survey
@@ -60,7 +61,6 @@ def analyze_path(
     """
     if timestamps not in TIMESTAMPS:
         raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {timestamps!r}")
-    progress("reading")
     at = locate(trace)
     splits = splits_of(at, rows=split_rows)
     with whole_directory(out) as folder:
@@ -94,6 +94,23 @@ def analyze_splits(
     """Answer questions about the rows that splits hold, in a directory that is there; the summary."""
     wanted = asked(questions)
     check_answerable(wanted)
+    job = "analyze" if questions is None else " ".join(question.name for question in wanted)
+    with announcing(spark, job, progress) as tell:
+        totals = _answer(spark, splits, folder, wanted, timestamps, whole_events, epoch_events, tell)
+    return _finish(folder, totals, wanted)
+
+
+def _answer(
+    spark: SparkSession,
+    splits: Sequence[Split],
+    folder: Path,
+    wanted: Sequence[Question],
+    timestamps: str,
+    whole_events: int,
+    epoch_events: int | None,
+    progress: Progress,
+) -> Counter[str]:
+    progress("reading")
     whole = Whole(folder, timestamps, wanted)
     totals = analyse_alone(spark, splits, whole, whole_events)
     if totals is None:
@@ -112,7 +129,7 @@ def analyze_splits(
                 spark, found.large, large, found.splits, folder, wanted, timestamps, epoch_events, progress
             )
         shutil.rmtree(work, ignore_errors=True)
-    return _finish(folder, totals, wanted)
+    return totals
 
 
 def _finish(folder: Path, totals: Counter[str], questions: Sequence[Question]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from pyspark.sql.types import MapType
 from ..core.errors import TraceFormatError
 from ..trace import locate
 from ..trace.atomic import whole_directory
-from .by_epoch.job import Progress
+from .announcing import Progress
 from .pipeline import WHOLE_EVENTS, analyze_splits
 from .schemas import TRACE
 from .splits import splits_of

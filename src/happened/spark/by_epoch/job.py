@@ -8,13 +8,14 @@ What turns out not to be a computation is quarantined with the reason and leaves
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from ...causality.questions import QUARANTINE, Question
+from ..announcing import Progress
 from ..sizes import Large
 from ..splits import Split
 from ..storage import write_part
@@ -24,8 +25,6 @@ from .named_violations import Laid, Output
 from .stamping import stamp
 from .steps import STEPS
 from .walks import walk
-
-Progress = Callable[[str], object]
 
 
 def analyse_large(
