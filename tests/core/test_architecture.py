@@ -97,7 +97,6 @@ SAME_MEANING = {
     "membership": "who belongs to a system: the members of a node, and what nodes tell each other of them",
     "node": "a node, and the command that runs one",
     "advise": "a study, and the command that prints it",
-    "analyze": "the pipeline, and the command that runs it",
     "compare": "a study, and the command that prints it",
     "explore": "the explorer, and the command that runs it",
 }

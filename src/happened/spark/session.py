@@ -40,7 +40,7 @@ CONNECT_PORT = 15002
 CONNECT_SECONDS = 10.0
 CONNECT_NEEDS = ("grpc", "grpc_status", "google.rpc", "zstandard")
 
-FLAGS = {"--master": "spark.master", "--driver-memory": "spark.driver.memory"}
+FLAGS = {"--master": "spark.master", "--driver-memory": "spark.driver.memory", "--name": "spark.app.name"}
 """Options of spark-submit that are settings under another name."""
 
 _supplied: "WeakSet[SparkSession]" = WeakSet()
