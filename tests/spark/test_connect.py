@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import time
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import pytest
 
 from causality import traces
 from happened.causality.analysis import TABLES, analyse
+from spark.interpreters import without_the_package
 from spark.test_analyze import wild_rows, write
 
 pytest.importorskip("grpc")
@@ -86,14 +86,7 @@ def free_port():
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """An interpreter that finds this one's packages, but not those installed as links to their sources."""
-    folder = tmp_path_factory.mktemp("venv")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=120)
-    site = next(folder.glob("lib/python*/site-packages"))
-    (site / "others.pth").write_text(
-        f"{Path(pyspark.__file__).parents[1]}\n{sysconfig.get_path('purelib')}\n"
-    )
-    return folder / "bin" / "python"
+    return without_the_package(tmp_path_factory.mktemp("venv"))
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +114,8 @@ def server(tmp_path_factory, python):
             socket.create_connection(("127.0.0.1", port), 1).close()
             break
         except OSError:
-            assert time.monotonic() < deadline and process.poll() is None, (folder / "log").read_text()[
-                -2000:
-            ]
+            said = (folder / "log").read_text()[-2000:]
+            assert time.monotonic() < deadline and process.poll() is None, said
             time.sleep(0.2)
     yield f"sc://127.0.0.1:{port}"
     os.killpg(process.pid, signal.SIGKILL)
