@@ -83,7 +83,7 @@ def single(trace: Path, out: Path) -> int:
 
 
 def main() -> None:
-    from happened.spark.analyze import analyze
+    from happened.spark.pipeline import analyze_path
     from happened.spark.session import session
     from happened.spark.tasks import on_tasks
 
@@ -102,10 +102,10 @@ def main() -> None:
         make(work / "warm", 500, arguments.spans, arguments.services)
         single(work / "warm", work / "warm-single")
         spark = session(arguments.master)
-        analyze(spark, work / "warm", work / "warm-spark")
+        analyze_path(spark, work / "warm", work / "warm-spark")
         for what, run in (
             ("single", lambda: single(work / "trace", work / "single")),
-            ("spark", lambda: analyze(spark, work / "trace", work / "spark")["computations"]),
+            ("spark", lambda: analyze_path(spark, work / "trace", work / "spark")["computations"]),
         ):
             start = time.perf_counter()
             assert run() == arguments.computations

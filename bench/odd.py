@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import scale
-from happened.spark.analyze import WHOLE_EVENTS, analyze
+from happened.spark.pipeline import WHOLE_EVENTS, analyze_path
 from happened.spark.session import session
 
 PROCESSES = 32
@@ -124,14 +124,14 @@ def main() -> None:
     try:
         scale.make(work / "warm", 20_000, PROCESSES)
         spark = session(arguments.master)
-        analyze(spark, work / "warm", work / "warm-out", whole_events=10_000)
+        analyze_path(spark, work / "warm", work / "warm-out", whole_events=10_000)
         for name in arguments.only:
             SHAPES[name](work / name, arguments.events)
             told: dict[str, object] = {"shape": name, "events": arguments.events}
             seconds = {}
             for which in ("plain", "odd"):
                 before, start = scale.cpu_times(), time.perf_counter()
-                analyze(spark, work / name / which, work / name / f"{which}-out")
+                analyze_path(spark, work / name / which, work / name / f"{which}-out")
                 seconds[which] = time.perf_counter() - start
                 after = scale.cpu_times()
                 cpu = {who: round(after[who] - before[who], 1) for who in before}

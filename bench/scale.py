@@ -91,14 +91,14 @@ def time_single(folder: Path, timestamps: str, _: str) -> dict[str, float]:
 
 
 def time_spark(folder: Path, timestamps: str, master: str) -> dict[str, float]:
-    from happened.spark.analyze import analyze
+    from happened.spark.pipeline import analyze_path
     from happened.spark.session import session
 
     out = Path(tempfile.mkdtemp(dir=folder))
     spark = session(master)
-    analyze(spark, folder / "warm", out / "warm", timestamps=timestamps, whole_events=10_000)
+    analyze_path(spark, folder / "warm", out / "warm", timestamps=timestamps, whole_events=10_000)
     before, start = cpu_times(), time.perf_counter()
-    analyze(spark, folder / "trace", out / "all", timestamps=timestamps)
+    analyze_path(spark, folder / "trace", out / "all", timestamps=timestamps)
     seconds, after = time.perf_counter() - start, cpu_times()
     told = {who: after[who] - before[who] for who in before}
     told |= {"seconds": seconds, "cpu": sum(told.values())}

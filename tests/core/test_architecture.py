@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "causality": {"core", "trace"},
     "sim": {"core", "ordering", "tracking", "wire", "trace"},
     "net": {"core", "ordering", "wire", "trace"},
-    "spark": {"core", "trace", "causality"},
+    "spark": {"core", "trace", "causality", "report"},
     "report": {"core", "trace", "causality"},
     "experiments": {"core", "ordering", "wire", "trace", "sim", "tracking", "causality", "spark", "topology"},
 }
@@ -97,7 +97,6 @@ SAME_MEANING = {
     "membership": "who belongs to a system: the members of a node, and what nodes tell each other of them",
     "node": "a node, and the command that runs one",
     "advise": "a study, and the command that prints it",
-    "analyze": "the pipeline, and the command that runs it",
     "compare": "a study, and the command that prints it",
     "explore": "the explorer, and the command that runs it",
 }

@@ -90,7 +90,12 @@ def test_every_package_that_may_be_missing_is_one_the_project_declares():
 
     declared = tomllib.loads(project)["project"]
     extras = declared["optional-dependencies"]
-    distributions = {"nats": "nats-py", "yaml": "pyyaml", "py4j": "pyspark"}  # where they have another name
+    distributions = {
+        "nats": "nats-py",
+        "yaml": "pyyaml",
+        "py4j": "pyspark",
+        "grpc_status": "grpcio-status",
+    }  # where they have another name
     for package, extra in EXTRA_OF.items():
         assert any(line.startswith(distributions.get(package, package)) for line in extras[extra])
     assert {line.partition(">")[0] for line in declared["dependencies"]} == REQUIRED

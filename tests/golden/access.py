@@ -212,9 +212,9 @@ ANALYSES: dict[str, dict[str, Any]] = {
 """The traces that were analysed on Spark, and how."""
 
 
-def analyze(spark: Any, name: str, out: Path) -> dict[str, Any]:
+def analyze_path(spark: Any, name: str, out: Path) -> dict[str, Any]:
     """Analyse a recorded trace; returns the summary."""
-    from happened.spark.analyze import analyze as on_spark
+    from happened.spark.pipeline import analyze_path as on_spark
 
     summary: dict[str, Any] = on_spark(spark, HERE / "traces" / f"{name}.parquet", out, **ANALYSES[name])
     return summary

@@ -15,7 +15,7 @@ import pytest
 
 from happened import trace
 from happened.causality.analysis import TABLES, analyse
-from happened.spark.analyze import analyze
+from happened.spark.pipeline import analyze_path
 from happened.trace.importing import import_files
 from happened.trace.readers import Options
 
@@ -52,7 +52,7 @@ def samples(shared_traces, expected, tmp_path_factory):
 def analysed(spark, samples, tmp_path_factory):
     folder = tmp_path_factory.mktemp("answers")
     return {
-        mode: (folder / mode, analyze(spark, samples[0], folder / mode, **options))
+        mode: (folder / mode, analyze_path(spark, samples[0], folder / mode, **options))
         for mode, options in MODES.items()
     }
 

@@ -19,8 +19,8 @@ from happened.sim.network import Network
 from happened.sim.recorder import Recorder
 from happened.sim.simulation import Simulation
 from happened.spark import one_pass
-from happened.spark.analyze import analyze
 from happened.spark.by_epoch import named_violations
+from happened.spark.pipeline import analyze_path
 from happened.trace import SCHEMA, TraceWriter, read
 
 
@@ -103,7 +103,7 @@ def same(trace, out, summary):
 
 def test_thousands_of_random_computations_at_once(spark, tmp_path, seed):
     table = write(wild_rows(seed, 2000, computation="c", skew=50), tmp_path / "trace")
-    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", split_rows=1)
+    summary = analyze_path(spark, tmp_path / "trace", tmp_path / "out", split_rows=1)
     expected = same(table, tmp_path / "out", summary)
     assert expected.totals["causal_violations"] > 100
     assert expected.totals["lost"] > 100
@@ -116,7 +116,7 @@ def test_thousands_of_random_computations_at_once(spark, tmp_path, seed):
 def test_one_computation_cut_into_epochs(spark, tmp_path, seed, epoch_events, skew, split_rows):
     """Losses, strays, duplicates, causes, silent processes; clocks many epochs apart, or no times at all."""
     table = write(wild_rows(seed, 12, prefix="w", skew=skew), tmp_path / "trace")
-    summary = analyze(
+    summary = analyze_path(
         spark,
         tmp_path / "trace",
         tmp_path / "out",
@@ -147,7 +147,7 @@ def order_across_epochs(spark, tmp_path_factory, module_seed):
     """A trace that is cut, the violations found in it, and the summary."""
     folder = tmp_path_factory.mktemp("order")
     table = write(wild_rows(module_seed, 40, prefix="w", skew=100), folder / "trace")
-    summary = analyze(
+    summary = analyze_path(
         spark, folder / "trace", folder / "out", questions=["order"], whole_events=1, epoch_events=60
     )
     return table, pq.read_table(folder / "out" / "violations").to_pylist(), summary
@@ -180,7 +180,7 @@ def test_a_path_over_many_epochs(spark, tmp_path):
         "z": [*pause, deliver("m2"), deliver("m1")],
     }
     write(traces.number(chains), tmp_path / "trace")
-    analyze(spark, tmp_path / "trace", tmp_path / "out", whole_events=1, epoch_events=20)
+    analyze_path(spark, tmp_path / "trace", tmp_path / "out", whole_events=1, epoch_events=20)
     (row,) = (
         row
         for row in pq.read_table(tmp_path / "out" / "violations").to_pylist()
@@ -239,12 +239,12 @@ def test_an_output_that_exists_is_not_touched(spark, tmp_path):
     write([], tmp_path / "trace")
     (tmp_path / "out").mkdir()
     with pytest.raises(CausalityError, match="exists already"):
-        analyze(spark, tmp_path / "trace", tmp_path / "out")
+        analyze_path(spark, tmp_path / "trace", tmp_path / "out")
 
 
 def test_an_empty_trace_is_a_summary_of_nothing(spark, tmp_path):
     write([], tmp_path / "trace")
-    summary = analyze(spark, tmp_path / "trace", tmp_path / "out")
+    summary = analyze_path(spark, tmp_path / "trace", tmp_path / "out")
     assert summary["events"] == 0
     assert all(pq.read_table(tmp_path / "out" / name).num_rows == 0 for name in TABLES)
 
@@ -257,7 +257,7 @@ def test_large_small_and_scattered_computations_at_once(spark, tmp_path, seed):
     random.Random(seed).shuffle(rows)
     table = write(rows, tmp_path / "trace")
     sizes = sorted(Counter(row["computation"] for row in rows).values())
-    summary = analyze(
+    summary = analyze_path(
         spark,
         tmp_path / "trace",
         tmp_path / "out",
@@ -285,7 +285,7 @@ def test_a_trace_written_as_it_happened_is_matched_in_its_splits(spark, tmp_path
             recorder=Recorder(writer),
         )
         assert simulation.run() == []
-    summary = analyze(
+    summary = analyze_path(
         spark, tmp_path / "trace", tmp_path / "out", whole_events=1, epoch_events=300, split_rows=1
     )
     same(read(tmp_path / "trace"), tmp_path / "out", summary)
@@ -302,7 +302,7 @@ def test_names_are_looked_up_in_batches(spark, tmp_path, monkeypatch):
         "q": [deliver(message) for message in reversed(messages)],
     }
     table = write(traces.number(chains), tmp_path / "trace")
-    summary = analyze(
+    summary = analyze_path(
         spark, tmp_path / "trace", tmp_path / "out", questions=["order"], whole_events=1, epoch_events=20
     )
     assert summary["causal_violations"] == 59

@@ -24,9 +24,9 @@ from happened.causality.stamps import stamp_computation
 from happened.cli import main
 from happened.core.errors import TraceFormatError
 from happened.report.page import write_report
-from happened.spark.analyze import analyze
 from happened.spark.event_rows import read_events
 from happened.spark.log_import import run as import_on_spark
+from happened.spark.pipeline import analyze_path
 from happened.trace import SCHEMA, read
 from happened.trace.readers import Options
 from spark.test_analyze import same, write
@@ -131,7 +131,7 @@ def analysed(spark, bad_trace, tmp_path_factory):
     """By mode, where the answers are and their summary."""
     folder = tmp_path_factory.mktemp("answers")
     return {
-        mode: (folder / mode, analyze(spark, bad_trace, folder / mode, **options, finish=write_report))
+        mode: (folder / mode, analyze_path(spark, bad_trace, folder / mode, **options, finish=write_report))
         for mode, options in MODES.items()
     }
 
@@ -229,14 +229,14 @@ def damaged(tmp_path):
 def test_a_truncated_part_is_an_error_that_names_it(spark, tmp_path, damaged, how, mode):
     part = damaged(how)
     with pytest.raises(TraceFormatError, match=re.escape(part.name)):
-        analyze(spark, tmp_path / "trace", tmp_path / "out", **MODES[mode])
+        analyze_path(spark, tmp_path / "trace", tmp_path / "out", **MODES[mode])
     assert [path.name for path in tmp_path.iterdir()] == ["trace"]
 
 
 def test_lines_cut_off_are_put_aside(spark, tmp_path):
     path = tmp_path / "trace.jsonl"
     path.write_text('{"process": "p", "seq": 1, "kind": "internal"}\n{"process": "p", "seq": 2, "ki')
-    summary = analyze(spark, path, tmp_path / "out")
+    summary = analyze_path(spark, path, tmp_path / "out")
     assert (summary["events"], summary["quarantined"]) == (1, 1)
     (reason,) = reasons(tmp_path / "out")[""]
     assert 'is not JSON: {"process": "p", "seq": 2, "ki' in reason
@@ -244,7 +244,7 @@ def test_lines_cut_off_are_put_aside(spark, tmp_path):
 
 def test_an_empty_trace_is_a_report_of_nothing(spark, tmp_path):
     write([], tmp_path / "trace")
-    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", finish=write_report)
+    summary = analyze_path(spark, tmp_path / "trace", tmp_path / "out", finish=write_report)
     assert {value for value in summary.values() if value} == set()
     assert all(pq.read_table(tmp_path / "out" / name).num_rows == 0 for name in TABLES)
     assert "causal order undecided: no deliveries to judge" in (tmp_path / "out" / "report.html").read_text()
@@ -258,7 +258,7 @@ def test_a_trace_that_is_partitioned_by_computation_has_all_its_events(spark, tm
     folder = tmp_path / "trace"
     read_events(spark, tmp_path / "plain").write.partitionBy("computation").parquet(str(folder))
     assert not [*folder.glob("*.parquet")]
-    summary = analyze(spark, folder, tmp_path / "out", whole_events=20, epoch_events=10)
+    summary = analyze_path(spark, folder, tmp_path / "out", whole_events=20, epoch_events=10)
     same(table, tmp_path / "out", summary)
     assert (summary["events"], summary["computations"]) == (64, 3)
 
@@ -328,7 +328,7 @@ def test_types_that_hold_the_same_values_are_read_whole_and_cut(spark, tmp_path)
         control_entries=pa.int64(),
         control_bytes=pa.null(),
     )
-    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", **MODES["cut"])
+    summary = analyze_path(spark, tmp_path / "trace", tmp_path / "out", **MODES["cut"])
     same(table, tmp_path / "out", summary)
     assert (summary["events"], summary["computations"]) == (48, 2)
 
@@ -347,7 +347,7 @@ def test_a_null_in_a_list_is_put_aside(spark, tmp_path):
     expected = analyse(traces.table(rows))
     assert [row["reason"] for row in expected.table("quarantine").to_pylist()] == [no_cause]
     write(given, tmp_path / "trace")
-    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", **MODES["cut"])
+    summary = analyze_path(spark, tmp_path / "trace", tmp_path / "out", **MODES["cut"])
     assert sorted(reasons(tmp_path / "out")["nulls"]) == ["p#17: to holds a null", no_cause]
     assert (summary["events"], summary["quarantined"]) == (32, 2)
     for name in ("stamps", "violations", "predecessors"):
@@ -405,7 +405,7 @@ def analysed_logs(spark, tmp_path_factory):
         imports[fault] = import_log(folder / f"log-{number}.log", text, **options)
         for part in (imports[fault][2] / "trace").glob("*.parquet"):
             shutil.copy(part, folder / "trace" / f"{number}-{part.name}")
-    summary = analyze(spark, folder / "trace", folder / "out")
+    summary = analyze_path(spark, folder / "trace", folder / "out")
     assert summary["quarantined"] == 0
     return imports, folder / "out"
 

@@ -6,6 +6,7 @@ cluster cannot live beside a local one in the same process, so the analysis runs
 
 import json
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
+from causality import traces
 from causality.traces import rows_of
 from happened.causality.analysis import TABLES, analyse
 from happened.trace import read
@@ -30,7 +32,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 DRIVER = """
 import json, os, signal, sys
 from pathlib import Path
-from happened.spark.analyze import analyze
+from happened.spark.pipeline import analyze_path
 from happened.spark.tasks import on_tasks
 from happened.spark.session import session
 
@@ -50,7 +52,7 @@ def progress(what):
 
 
 places = on_tasks(spark, 4, where)
-summary = analyze(spark, Path(trace), Path(out), whole_events=1, epoch_events=60, progress=progress)
+summary = analyze_path(spark, Path(trace), Path(out), whole_events=1, epoch_events=60, progress=progress)
 print(json.dumps({"places": places, "summary": summary}))
 """
 
@@ -123,3 +125,53 @@ def test_two_workers_one_killed(cluster, tmp_path, seed):
     for name in TABLES:
         assert rows_of(pq.read_table(tmp_path / "out" / name), name) == rows_of(expected.table(name), name)
     assert told["summary"]["events"] == table.num_rows
+
+
+FRAMES = """
+import pickle, sys
+from pathlib import Path
+from pyspark.sql import functions as F
+import happened.spark as hs
+from happened.core.errors import CausalityError
+from happened.spark.session import session
+from spark.test_library import arrow_of, frame_of
+
+master, given, work, left = sys.argv[1:]
+spark = session(master)
+events = frame_of(spark, pickle.loads(Path(given).read_bytes()))
+some = events.where(F.col("computation").isin("c1", "c2"))
+try:
+    hs.stamp(events)
+except CausalityError as error:
+    refused = str(error)
+with hs.analyze(events, work=work) as analysis:
+    whole = {name: arrow_of(analysis.table(name), name) for name in analysis.tables}
+told = whole, arrow_of(hs.stamp(some, work=work), "stamps"), refused
+Path(left).write_bytes(pickle.dumps(told))
+"""
+
+
+def test_frames_on_two_workers(cluster, tmp_path, seed):
+    url, _ = cluster
+    rows = wild_rows(seed, 40, computation="c", skew=40)
+    (tmp_path / "given").write_bytes(pickle.dumps(rows))
+    (tmp_path / "work-of-frames").mkdir()
+    arguments = [url, tmp_path / "given", tmp_path / "work-of-frames", tmp_path / "left"]
+    tests = str(Path(__file__).parents[1])
+    driver = subprocess.run(
+        [sys.executable, "-c", FRAMES, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        env=os.environ | {"PYTHONPATH": tests},
+    )
+    assert driver.returncode == 0, driver.stderr[-4000:]
+    whole, stamps, refused = pickle.loads((tmp_path / "left").read_bytes())
+    expected = analyse(traces.table(rows))
+    for name in TABLES:
+        assert rows_of(whole[name], name) == rows_of(expected.table(name), name), name
+    some = [row for row in rows if row["computation"] in ("c1", "c2")]
+    of_some = analyse(traces.table(some)).table("stamps")
+    assert rows_of(stamps, "stamps") == rows_of(of_some, "stamps")
+    assert "give work=" in refused
+    assert not any((tmp_path / "work-of-frames").iterdir())  # the interpreter ended

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 from causality import traces
 from causality.test_total_cycles import deliver, send
 from happened.causality.analysis import analyse
-from happened.spark.analyze import analyze
+from happened.spark.pipeline import analyze_path
 from spark.test_analyze import batched, write
 
 RING = 5
@@ -34,7 +34,7 @@ def legs_of(row):
 def test_cycles_of_many_processes_across_epochs(spark, tmp_path):
     table = write(traces.number(rings(7)), tmp_path / "trace")
     options = {"questions": ["order"], "whole_events": 1, "epoch_events": 12}
-    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", **options)
+    summary = analyze_path(spark, tmp_path / "trace", tmp_path / "out", **options)
     expected = analyse(table)
     assert summary["total_violations"] == expected.totals["total_violations"] == 7 + 1
     found, kernel = (
@@ -56,7 +56,7 @@ def test_a_lost_cause_that_shows_many_epochs_later(spark, tmp_path):
     }
     table = write(traces.number(chains), tmp_path / "trace")
     options = {"questions": ["order"], "whole_events": 1, "epoch_events": 15}
-    summary = analyze(spark, tmp_path / "trace", tmp_path / "out", **options)
+    summary = analyze_path(spark, tmp_path / "trace", tmp_path / "out", **options)
     rows = pq.read_table(tmp_path / "out" / "lost_causes").to_pylist()
     assert rows == analyse(table).table("lost_causes").to_pylist()
     (row,) = rows

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from causality import traces
-from happened.spark.analyze import analyze
+from happened.spark.pipeline import analyze_path
 from happened.trace import SCHEMA
 from spark.test_analyze import wild_rows, write
 
@@ -37,7 +37,7 @@ def test_a_trace_that_fits_a_task_is_one_job(spark, tmp_path, seed, name):
     else:
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
     with counted(spark, name) as jobs:
-        analyze(spark, tmp_path / name, tmp_path / "out")
+        analyze_path(spark, tmp_path / name, tmp_path / "out")
     assert jobs == [1]
 
 
@@ -51,7 +51,7 @@ def test_several_large_computations_take_no_more_jobs_than_one(spark, tmp_path):
             rows += traces.number(chains, f"c{number}")
         write(rows, tmp_path / f"trace{count}")
         with counted(spark, f"{count} large") as jobs:
-            summary = analyze(
+            summary = analyze_path(
                 spark, tmp_path / f"trace{count}", tmp_path / f"out{count}", whole_events=1, epoch_events=10
             )
         assert summary["computations"] == count

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 from causality import traces
 from happened.causality import check_delivery, encode
 from happened.causality.analysis import analyse
-from happened.spark.analyze import analyze
+from happened.spark.pipeline import analyze_path
 from spark.test_analyze import wild_rows, write
 
 FATES = ("delivered", "duplicated", "lost", "misdelivered", "never_sent")
@@ -97,7 +97,7 @@ def test_random_computations_against_counting(seed):
 
 def test_messages_of_a_computation_cut_into_epochs(spark, tmp_path, seed):
     table = write(wild_rows(seed, 40, prefix="w", skew=300), tmp_path / "trace")
-    analyze(
+    analyze_path(
         spark, tmp_path / "trace", tmp_path / "out", questions=["messages"], whole_events=1, epoch_events=60
     )
     expected = analyse(table, questions=["messages"]).table("messages")

@@ -40,7 +40,7 @@ import json, os, signal, sys, time
 from pathlib import Path
 from pyspark import TaskContext
 from happened.core.errors import CausalityError
-from happened.spark.analyze import analyze
+from happened.spark.pipeline import analyze_path as analyze
 from happened.spark.session import session
 from happened.spark.storage import write_arrays
 from happened.spark.tasks import on_tasks

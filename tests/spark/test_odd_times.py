@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 
 from causality import traces
 from happened.causality.analysis import analyse
-from happened.spark.analyze import analyze
 from happened.spark.by_epoch.epoch_layout import MOST_UNEVEN
+from happened.spark.pipeline import analyze_path
 from spark.test_analyze import write
 
 NOW = 1_700_000_000_000_000_000
@@ -36,7 +36,7 @@ def test_clocks_decades_apart_have_one_skew_whole_and_cut(spark, tmp_path, seed)
 
     table = write(conversation(400, time), tmp_path / "trace")
     expected = analyse(table)
-    analyze(
+    analyze_path(
         spark, tmp_path / "trace", tmp_path / "out", questions=["epochs"], whole_events=0, epoch_events=100
     )
     for name in ("skew", "times"):
@@ -50,7 +50,7 @@ def test_one_event_of_1970_leaves_the_cuts_even(spark, tmp_path):
     rows = conversation(events // 2, lambda process, number: NOW + number * 1000)
     rows[0]["time"] = 0
     write(rows, tmp_path / "trace")
-    analyze(
+    analyze_path(
         spark,
         tmp_path / "trace",
         tmp_path / "out",

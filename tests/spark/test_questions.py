@@ -22,8 +22,8 @@ from happened.causality.questions.question import EVENT
 from happened.cli import jobs
 from happened.core.errors import CausalityError
 from happened.report.page import write_report
-from happened.spark.analyze import analyze
 from happened.spark.by_epoch.steps import check_answerable
+from happened.spark.pipeline import analyze_path
 
 DOCS = Path(__file__).parents[2] / "docs"
 REACH = pa.schema([*EVENT, pa.field("destinations", pa.int64(), nullable=False)])
@@ -88,7 +88,7 @@ def test_a_new_question_is_answered_by_everyone(spark, reach, dice, tmp_path):
     pq.write_table(traces.table(given), tmp_path / "trace" / "part.parquet")
     for way, options in {"whole": {}, "cut": {"whole_events": 1, "epoch_events": 15}}.items():
         out = tmp_path / way
-        summary = analyze(spark, tmp_path / "trace", out, **options, finish=write_report)
+        summary = analyze_path(spark, tmp_path / "trace", out, **options, finish=write_report)
         assert told(pq.read_table(out / "reach")) == expected, way
         assert summary["addressed"] == total, way
         assert Reach.help in (out / "report.html").read_text()

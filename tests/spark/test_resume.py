@@ -12,8 +12,8 @@ import pytest
 
 from causality.traces import rows_of
 from happened.causality.analysis import TABLES, analyse
-from happened.spark.analyze import analyze
 from happened.spark.phases import Phases
+from happened.spark.pipeline import analyze_path as analyze
 from happened.trace import read
 from spark.test_analyze import wild_rows, write
 
@@ -109,7 +109,7 @@ DRIVER = """
 import os, signal, sys
 from pathlib import Path
 from happened.spark import phases
-from happened.spark.analyze import analyze
+from happened.spark.pipeline import analyze_path as analyze
 from happened.spark.session import session
 
 trace, out, stage = sys.argv[1:]

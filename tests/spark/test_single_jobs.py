@@ -10,7 +10,7 @@ import pytest
 from causality import traces
 from happened.causality.analysis import QUESTIONS, TABLES
 from happened.cli import jobs
-from happened.spark.analyze import ALWAYS, analyze
+from happened.spark.pipeline import ALWAYS, analyze_path
 from spark.test_analyze import wild_rows, write
 
 CUT = {"whole_events": 60, "epoch_events": 40}
@@ -35,7 +35,7 @@ def everything(spark, tmp_path_factory):
     """A trace and what `analyze` says about all of it."""
     folder = tmp_path_factory.mktemp("everything")
     write(mixed(random.Random(7)), folder / "trace")
-    summary = analyze(spark, folder / "trace", folder / "out", **CUT)
+    summary = analyze_path(spark, folder / "trace", folder / "out", **CUT)
     assert summary["computations"] > 20
     assert max(pq.read_table(folder / "out" / "stamps")["epoch"].to_pylist()) > 1
     assert summary["causal_violations"] > 0
@@ -61,7 +61,7 @@ def test_every_question_has_a_command_and_every_table_a_question():
 )
 def test_one_question_has_its_tables_and_the_same_rows(spark, everything, tmp_path, question):
     folder, everything_said = everything
-    said = analyze(spark, folder / "trace", tmp_path / "out", questions=[question], **CUT)
+    said = analyze_path(spark, folder / "trace", tmp_path / "out", questions=[question], **CUT)
     tables = {*QUESTIONS[question].tables, "quarantine"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == {*tables, "summary.json"}
     for name in tables:

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pyspark
@@ -17,6 +16,7 @@ import pytest
 from happened.causality.analysis import TABLES, analyse
 from happened.cli import main
 from happened.trace import read
+from spark.interpreters import without_the_package
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,8 @@ def where(number):
     return happened.__file__
 
 spark = session()
-print(json.dumps([spark.sparkContext.master, happened.__file__, *on_tasks(spark, 4, where)]))
+settings = [spark.sparkContext.master, spark.conf.get("spark.sql.shuffle.partitions")]
+print(json.dumps([*settings, happened.__file__, *on_tasks(spark, 4, where)]))
 """
 
 
@@ -60,15 +61,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """An interpreter that finds this one's packages, but not those installed as links to their sources."""
-    folder = tmp_path_factory.mktemp("venv")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=120)
-    site = next(folder.glob("lib/python*/site-packages"))
-    (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")  # no .pth file in there is heeded
-    interpreter = folder / "bin" / "python"
-    if subprocess.run([interpreter, "-c", "import happened"], capture_output=True).returncode == 0:
-        pytest.skip("happened is installed here as a copy, so it cannot be seen where it comes from")
-    return interpreter
+    return without_the_package(tmp_path_factory.mktemp("venv"))
 
 
 @pytest.fixture
@@ -81,7 +74,17 @@ def submit(wheel, python, tmp_path):
             name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")
         } | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
         return subprocess.run(
-            [command, "--master", "local[2]", "--py-files", wheel, script, *map(str, arguments)],
+            [
+                command,
+                "--master",
+                "local[2]",
+                "--conf",
+                "spark.sql.shuffle.partitions=13",
+                "--py-files",
+                wheel,
+                script,
+                *map(str, arguments),
+            ],
             capture_output=True,
             text=True,
             timeout=600,
@@ -95,8 +98,8 @@ def submit(wheel, python, tmp_path):
 def test_driver_and_workers_run_from_the_wheel_on_the_master_given(submit):
     done = submit(WITNESS)
     assert done.returncode == 0, done.stderr[-4000:]
-    master, driver, *workers = json.loads(done.stdout.strip().splitlines()[-1])
-    assert master == "local[2]"
+    master, partitions, driver, *workers = json.loads(done.stdout.strip().splitlines()[-1])
+    assert (master, partitions) == ("local[2]", "13")
     assert ".whl/happened/" in driver
     assert all(".zip/happened/" in worker for worker in workers)
 

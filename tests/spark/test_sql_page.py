@@ -10,7 +10,7 @@ import pytest
 
 from causality import traces
 from happened.causality.analysis import TABLES, analyse, clock_maps
-from happened.spark.analyze import analyze
+from happened.spark.pipeline import analyze_path
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sql.md").read_text(encoding="utf-8")
 
@@ -96,7 +96,7 @@ def shop(request, spark, tmp_path_factory):
     else:
         (folder / "trace").mkdir()
         pq.write_table(table, folder / "trace" / "part.parquet")
-        analyze(spark, folder / "trace", folder / "answers", whole_events=3, epoch_events=4)
+        analyze_path(spark, folder / "trace", folder / "answers", whole_events=3, epoch_events=4)
     return request.param, read(spark, folder / "answers")
 
 

@@ -9,9 +9,9 @@ from causality import traces
 from happened import trace
 from happened.causality.analysis import EVERYTHING, TABLES, analyse
 from happened.spark import one_pass
-from happened.spark.analyze import analyze
 from happened.spark.log_import import run as import_on_spark
 from happened.spark.one_pass import pass_over
+from happened.spark.pipeline import analyze_path
 from happened.spark.sizes import MOST_CELLS, MOST_FILES, survey
 from happened.spark.splits import splits_of
 from happened.spark.whole import Whole
@@ -121,7 +121,7 @@ def test_many_small_files_are_opened_once_and_say_the_same(spark, tmp_path, seed
     assert min(len(split.pieces) for split in splits[:-1]) > MOST_FILES
     found = survey(spark, splits, tmp_path / "store", tmp_path / "quarantine", 1)
     assert [len(split.pieces) for split in found.splits[:-1]] == [1] * (len(splits) - 1)
-    summary = analyze(
+    summary = analyze_path(
         spark, tmp_path / "trace", tmp_path / "out", whole_events=1, epoch_events=40, split_rows=100
     )
     expected = analyse(table)

@@ -10,7 +10,7 @@ from causality import traces
 from happened import trace
 from happened.core.errors import CausalityError, TraceFormatError
 from happened.spark import tasks
-from happened.spark.analyze import analyze
+from happened.spark.pipeline import analyze_path as analyze
 from happened.spark.preflight import WORD, Preflight, preflight
 from happened.spark.tasks import Emitted, exchange, on_tasks
 from spark.test_analyze import write
@@ -106,7 +106,7 @@ def test_a_trace_that_fits_a_task_is_one_job_and_looks_in_it(spark, tmp_path, mo
     write(traces.number({"p": [{"kind": "internal"}]}), tmp_path / "trace")
     (tmp_path / "elsewhere").mkdir()
     on_cluster = Preflight("word", (tmp_path / "elsewhere",), None)
-    monkeypatch.setattr("happened.spark.analyze.preflight", lambda *_: on_cluster)
+    monkeypatch.setattr("happened.spark.pipeline.preflight", lambda *_: on_cluster)
     tracker = spark.sparkContext.statusTracker()
     before = {*tracker.getJobIdsForGroup(None)}
     with pytest.raises(CausalityError, match=f"the executors cannot reach {tmp_path}/elsewhere"):

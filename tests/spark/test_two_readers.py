@@ -9,8 +9,8 @@ import pytest
 
 from causality import traces
 from happened.core.errors import TraceFormatError
-from happened.spark.analyze import analyze
 from happened.spark.event_rows import fault, read_events
+from happened.spark.pipeline import analyze_path
 from happened.trace import SCHEMA, read
 
 ROWS = traces.number(
@@ -150,7 +150,7 @@ def test_a_line_that_one_refuses_the_other_quarantines(spark, tmp_path, make):
     path = make(tmp_path / "given")
     with pytest.raises(TraceFormatError) as error:
         read(path)
-    summary = analyze(spark, path, tmp_path / "out", questions=["stamp"])
+    summary = analyze_path(spark, path, tmp_path / "out", questions=["stamp"])
     assert summary["quarantined"] > 0
     reasons = [row["reason"] for row in pq.read_table(tmp_path / "out" / "quarantine").to_pylist()]
     assert any(error.value.reason in reason for reason in reasons), reasons

@@ -87,13 +87,13 @@ def refuse_early(given: AnyPath, out: AnyPath, *, resume: bool = False) -> None:
 
 def run_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str, Any]:
     refuse_early(arguments.trace, arguments.out, resume=arguments.resume)
-    from ..spark.analyze import analyze
+    from ..spark.pipeline import analyze_path
     from ..spark.session import session
     from ..spark.splits import ROWS_AT_ONCE
 
     spark = session(arguments.master)
     try:
-        return analyze(
+        return analyze_path(
             spark,
             arguments.trace,
             arguments.out,

@@ -2,12 +2,16 @@
 
 EXTRA_OF = {
     "cryptography": "net",
+    "google": "connect",
+    "grpc": "connect",
+    "grpc_status": "connect",
     "nats": "nats",
     "networkx": "topology",
     "pandas": "spark",
     "py4j": "spark",
     "pyspark": "spark",
     "yaml": "topology",
+    "zstandard": "connect",
 }
 REQUIRED = frozenset({"numba", "numpy", "pyarrow", "tqdm"})
 """What `pip install happened` brings without any extra; a bare checkout may lack them."""

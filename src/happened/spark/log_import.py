@@ -43,6 +43,7 @@ from ..trace.schema import SCHEMA
 from ..trace.writer import table_from_rows
 from .linked_traces import join_linked_traces
 from .schemas import TRACE, spark_schema
+from .tasks import on_tasks
 
 PIECE_BYTES = 32 << 20
 BATCH_ROWS = 20_000
@@ -125,9 +126,7 @@ def _count_lines(piece: Piece) -> int:
 
 def _each(spark: SparkSession, pieces: list[Piece], task: Callable[[Piece], Any]) -> list[Any]:
     """Run a task for each piece and return their small results, in the order of the pieces."""
-    if not pieces:
-        return []
-    results = spark.sparkContext.parallelize(pieces, len(pieces)).map(task).collect()
+    results = on_tasks(spark, len(pieces), lambda number: task(pieces[number]))
     for result in results:
         if isinstance(result, TraceFormatError):
             raise result

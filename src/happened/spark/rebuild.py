@@ -23,8 +23,8 @@ from ..core.errors import TraceFormatError
 from ..trace import locate
 from ..trace.atomic import WORK, whole_directory
 from ..trace.store import AnyPath, StorePath, matching, remove_tree
-from .analyze import WHOLE_EVENTS, analyze_splits
-from .by_epoch.job import Progress
+from .announcing import Progress
+from .pipeline import WHOLE_EVENTS, analyze_splits
 from .schemas import TRACE
 from .splits import splits_of
 from .storage import read_rows, write_rows

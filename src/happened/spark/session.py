@@ -1,59 +1,96 @@
-"""A Spark session whose Python workers are this interpreter and can import this package."""
+"""The Spark session that is there, or one of our own; its workers can import this package.
 
+What the user configured wins: spark-defaults.conf, and what spark-submit was given. Of our own settings,
+those for a small machine are only for a session that we start on this one, and a session that was there
+before is left as it is.
+"""
+
+import atexit
 import os
+import re
+import shlex
 import shutil
+import socket
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
+from urllib.parse import urlsplit
+from weakref import WeakSet
 
+import pyspark
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 import happened
 
 from ..core.errors import CausalityError
+from ..core.extras import how_to_install
+from .classic import context_of, is_stopped
 
 ROOT = Path(happened.__file__).parent
 DEFAULT_MASTER = "local[*]"
 LOGGING = Path(__file__).with_name("log4j2.properties")
+CONNECT = "sc://"
+CONNECT_PORT = 15002
+CONNECT_SECONDS = 10.0
+CONNECT_NEEDS = ("grpc", "grpc_status", "google.rpc", "zstandard")
+
+FLAGS = {"--master": "spark.master", "--driver-memory": "spark.driver.memory", "--name": "spark.app.name"}
+"""Options of spark-submit that are settings under another name."""
+
+_supplied: "WeakSet[SparkSession]" = WeakSet()
 
 
 def session(master: str | None = None, *, memory: str = "2g") -> SparkSession:
-    """A session on `master`; under spark-submit, or where one is running, that one."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = (
-        SparkSession.builder.appName("happened")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", memory)
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.execution.arrow.pyspark.enabled", "true")
-        # Workers keep their compiled kernels; forking one daemon saves importing numba for each task.
-        .config("spark.python.worker.reuse", "true")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
-    )
-    if master is not None or "spark.master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
-        builder = builder.master(master or os.environ.get("MASTER", DEFAULT_MASTER))
-    try:
-        spark = builder.getOrCreate()
-    except Exception as error:
-        if "JAVA_GATEWAY_EXITED" in str(error) or "Java gateway" in str(error):
-            raise CausalityError(
-                "Spark did not start: it needs Java 17 or newer (Debian: openjdk-17-jre-headless), or "
-                "JAVA_HOME set to one; `make install` does that where it may"
-            ) from error
-        raise
-    # Two tasks a core: the default of 200 would cost more in starting tasks than most traces take.
-    spark.conf.set("spark.sql.shuffle.partitions", str(max(4, 2 * spark.sparkContext.defaultParallelism)))
-    if not ROOT.is_dir() or not (spark.sparkContext.master or "").startswith("local"):
-        spark.sparkContext.addPyFile(str(package_zip()))
+    """The session that is running, as it is; else a new one.
+
+    master   where a new one runs; None: where the user's configuration says, else on this machine
+    memory   of the driver, if it runs on this machine and the user's configuration does not say
+    """
+    spark = _running()
+    if spark is None:
+        remote = os.environ.get("SPARK_REMOTE") if master is None else master
+        if remote is not None and remote.startswith(CONNECT):
+            spark = _connected(remote)
+        else:
+            spark = _started(master, memory)
+    supply(spark)
     return spark
 
 
+def supply(spark: SparkSession) -> None:
+    """See to it, once, that the session's Python workers can import this package."""
+    if spark in _supplied:
+        return
+    context = context_of(spark)
+    if context is None:
+        spark.addArtifacts(str(package_zip()), pyfile=True)
+    elif not ROOT.is_dir() or not _is_local(context.master):
+        context.addPyFile(str(package_zip()))
+    _supplied.add(spark)
+
+
+def is_on_this_machine(spark: SparkSession) -> bool:
+    """Whether the session's tasks see the directories that this process sees."""
+    context = context_of(spark)
+    if context is not None:
+        return _is_local(context.master)
+    if spark.client.host not in ("localhost", "127.0.0.1", "::1", "[::1]"):
+        return False
+    return _is_local(spark.conf.get("spark.master", ""))
+
+
+@cache
 def package_zip() -> Path:
     """This package as a zip for executors that do not have it installed."""
-    target = Path(tempfile.mkdtemp(prefix="happened-")) / "happened.zip"
+    folder = Path(tempfile.mkdtemp(prefix="happened-package-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    target = folder / "happened.zip"
     if not ROOT.is_dir():  # it lies in an archive; workers look only into those called .zip
         return Path(shutil.copy(next(parent for parent in ROOT.parents if parent.is_file()), target))
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -61,3 +98,123 @@ def package_zip() -> Path:
             if path.is_file() and "__pycache__" not in path.parts:
                 archive.write(path, Path("happened") / path.relative_to(ROOT))
     return target
+
+
+def _running() -> SparkSession | None:
+    try:
+        spark = SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+    return None if is_stopped(spark) else spark
+
+
+def _started(master: str | None, memory: str) -> SparkSession:
+    builder = SparkSession.builder
+    if master is not None:
+        builder = builder.master(master)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has configured it all
+        given = configured()
+        if "spark.pyspark.python" not in given:
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        where = master or given.get("spark.master") or os.environ.get("MASTER", DEFAULT_MASTER)
+        for name, value in _defaults(where, memory).items():
+            if name not in given:
+                builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        if "JAVA_GATEWAY_EXITED" in str(error) or "Java gateway" in str(error):
+            raise CausalityError(
+                "Spark did not start: it needs Java 17 or newer (Debian: openjdk-17-jre-headless), or "
+                "JAVA_HOME set to one; `make install` does that where it may"
+            ) from error
+        raise
+
+
+def _defaults(master: str, memory: str) -> dict[str, str]:
+    """What a session that we start has unless the user says otherwise."""
+    ours = {
+        "spark.app.name": "happened",
+        "spark.master": master,
+        "spark.ui.showConsoleProgress": "false",  # the terminal shows our own
+    }
+    if not (_settings_folder() / "log4j2.properties").exists():
+        ours["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    if not _is_local(master):
+        return ours
+    number = re.match(r"local\[(\d+)", master)
+    cores = int(number[1]) if number else 1 if master == "local" else os.cpu_count() or 1
+    return ours | {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": memory,
+        "spark.sql.session.timeZone": "UTC",
+        # Two tasks a core: the default of 200 would cost more in starting tasks than most traces take.
+        "spark.sql.shuffle.partitions": str(max(4, 2 * cores)),
+    }
+
+
+def configured() -> dict[str, str]:
+    """What the user's files and environment say of a session that is not started yet."""
+    arguments = [*_arguments()]
+    flags = dict(pairwise(arguments))
+    file = Path(flags.get("--properties-file", _settings_folder() / "spark-defaults.conf"))
+    lines = file.read_text().splitlines() if file.is_file() else []
+    settings = {}
+    for line in map(str.strip, lines):
+        if line and not line.startswith(("#", "!")):
+            name, *rest = re.split(r"\s*[=:\s]\s*", line, maxsplit=1)
+            settings[name] = "".join(rest)
+    for flag, value in pairwise(arguments):
+        if flag in ("--conf", "-c"):
+            name, _, value = value.partition("=")
+            settings[name] = value
+        elif flag in FLAGS:
+            settings[FLAGS[flag]] = value
+    return settings
+
+
+def _arguments() -> Iterator[str]:
+    """What PySpark passes on to spark-submit; `--flag=value` as two."""
+    for word in shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")):
+        flag, equals, value = word.partition("=")
+        if word.startswith("--") and equals:
+            yield from (flag, value)
+        else:
+            yield word
+
+
+def _settings_folder() -> Path:
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    return Path(os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf")
+
+
+def _is_local(master: str | None) -> bool:
+    """Whether tasks run in the driver's own process tree; `local-cluster[…]` has executors elsewhere."""
+    return re.match(r"local(\[|$)", master or "") is not None
+
+
+def _connected(url: str) -> SparkSession:
+    """A session of a Spark Connect server; this process needs no Java."""
+    try:
+        for package in CONNECT_NEEDS:
+            import_module(package)
+    except ModuleNotFoundError as error:
+        raise CausalityError(f"Spark Connect cannot be used: {how_to_install(error) or error}") from error
+    _refuse_unreachable(url)
+    return SparkSession.builder.remote(url).getOrCreate()
+
+
+def _refuse_unreachable(url: str) -> None:
+    """Say at once that nobody listens, which the client would find out by trying for minutes."""
+    if any(os.environ.get(name) for name in ("grpc_proxy", "https_proxy", "http_proxy")):
+        return
+    parts = urlsplit(url.partition(";")[0])
+    place = (parts.hostname or "", parts.port or CONNECT_PORT)
+    try:
+        socket.create_connection(place, CONNECT_SECONDS).close()
+    except OSError as error:
+        raise CausalityError(
+            f"no Spark Connect server answers at {place[0]}:{place[1]} ({error}); start one with "
+            "$SPARK_HOME/sbin/start-connect-server.sh, or correct the URL"
+        ) from error

@@ -71,7 +71,7 @@ class Lines(NamedTuple):
                 events.append(event_from_json(line, str(self.path), 0, needs=()))
             except TraceFormatError as error:
                 about = f"field {error.field!r}: {error.reason}"
-                shown = f"is not JSON: {line[:80].decode(errors='replace')}"
+                shown = f"is not JSON: {line.strip()[:80].decode(errors='replace')}"
                 bad.append({"computation": "", "reason": f"?#: {shown if error.field is None else about}"})
         table = pa.Table.from_pylist(events, schema=UNCHECKED).cast(SCHEMA)
         return Rows(table, pa.Table.from_pylist(bad, schema=QUARANTINE))

@@ -22,6 +22,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from ..core.errors import CausalityError, TraceFormatError
+from .classic import context_of
 
 SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -207,13 +208,36 @@ def _results(results: Sequence[tuple[int, Any]]) -> pa.RecordBatch:
 
 @contextmanager
 def _watched(spark: SparkSession, count: int, tell: Callable[[int], object] | None) -> Iterator[None]:
-    """Tell how many of `count` tasks are done while the body runs them; of a remote session, nothing."""
-    context = getattr(spark, "_sc", None)
-    if tell is None or context is None:
+    """Tell how many of `count` tasks are done while the body runs them."""
+    if tell is None:
         yield
-        return
+    elif (context := context_of(spark)) is None:
+        with _heard(spark, count, tell):
+            yield
+    else:
+        with _polled(context.statusTracker(), count, tell):
+            yield
+
+
+@contextmanager
+def _heard(spark: Any, count: int, tell: Callable[[int], object]) -> Iterator[None]:
+    """By what a Spark Connect server reports of itself."""
+
+    def hear(stages: Sequence[Any] | None, **_: Any) -> None:
+        for stage in stages or ():
+            if stage.num_tasks == count:
+                tell(stage.num_completed_tasks)
+
+    spark.registerProgressHandler(hear)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(hear)
+
+
+@contextmanager
+def _polled(tracker: Any, count: int, tell: Callable[[int], object]) -> Iterator[None]:
     over = threading.Event()
-    tracker = context.statusTracker()
 
     def look() -> None:
         while not over.wait(SECONDS_BETWEEN_LOOKS):

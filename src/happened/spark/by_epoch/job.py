@@ -8,7 +8,7 @@ What turns out not to be a computation is quarantined with the reason and leaves
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from ...causality.questions import QUARANTINE, Question
 from ...trace.store import AnyPath
+from ..announcing import Progress
 from ..phases import Phases
 from ..sizes import Large
 from ..splits import Split
@@ -26,8 +27,6 @@ from .named_violations import Laid, Output
 from .stamping import stamp
 from .steps import STEPS
 from .walks import walk
-
-Progress = Callable[[str], object]
 
 
 def analyse_large(

@@ -22,8 +22,9 @@ from ..trace import locate
 from ..trace.atomic import WORK, resumable_directory
 from ..trace.store import AnyPath, any_path, remove_tree
 from ..trace.unfinished import clear
+from .announcing import Progress, announcing
 from .by_epoch.epoch_layout import EPOCH_EVENTS
-from .by_epoch.job import Progress, analyse_large
+from .by_epoch.job import analyse_large
 from .by_epoch.steps import check_answerable
 from .one_pass import MOST_SAMPLES, pass_over
 from .phases import Phases, are_of, begin, fingerprint
@@ -43,7 +44,7 @@ ALWAYS = (*COUNTED, "complete")
 """What every summary has, whatever was asked."""
 
 
-def analyze(
+def analyze_path(
     spark: SparkSession,
     trace: AnyPath,
     out: AnyPath,
@@ -69,7 +70,6 @@ def analyze(
     """
     if timestamps not in TIMESTAMPS:
         raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {timestamps!r}")
-    progress("reading")
     at = locate(any_path(trace).absolute())
     splits = splits_of(at, rows=split_rows)
     with resumable_directory(out, work, resume=resume) as (folder, place):
@@ -121,6 +121,27 @@ def analyze_splits(
     """
     wanted = asked(questions)
     check_answerable(wanted)
+    job = "analyze" if questions is None else " ".join(question.name for question in wanted)
+    with announcing(spark, job, progress) as tell:
+        totals = _answer(
+            spark, splits, folder, wanted, timestamps, whole_events, epoch_events, tell, work, phases
+        )
+    return _finish(folder, totals, wanted)
+
+
+def _answer(
+    spark: SparkSession,
+    splits: Sequence[Split],
+    folder: AnyPath,
+    wanted: Sequence[Question],
+    timestamps: str,
+    whole_events: int,
+    epoch_events: int | None,
+    progress: Progress,
+    work: AnyPath | None,
+    phases: Phases | None,
+) -> Counter[str]:
+    progress("reading")
     whole = Whole(folder, timestamps, wanted)
     place, phases = work or folder / WORK, phases or Phases()
     check = preflight(spark, [folder, place], splits[0].pieces[0].path if splits else None)
@@ -159,7 +180,7 @@ def analyze_splits(
             )
     if work is None:
         remove_tree(place)
-    return _finish(folder, totals, wanted)
+    return totals
 
 
 def _kind(question: Question) -> str:

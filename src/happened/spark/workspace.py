@@ -1,0 +1,162 @@
+"""Where a DataFrame becomes files that tasks read by themselves, and where their answers lie.
+
+A frame is laid down once, as Parquet parts of a trace, whatever it was derived from, and goes the way of
+files from there. Its directory is removed by `close`, or with its Workspace, at the latest when the
+interpreter ends.
+"""
+
+import atexit
+import tempfile
+import uuid
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from ..causality.questions import QUARANTINE
+from ..core.errors import CausalityError
+from ..trace.atomic import whole_file
+from ..trace.store import AnyPath, StorePath, any_path, arrow_source, remove_tree
+from .event_rows import UNREADABLE
+from .schemas import spark_schema
+from .session import is_on_this_machine
+from .splits import UNCHECKED
+from .storage import parquet_settings, spark_path, write_part
+
+ROWS_TOGETHER = 100_000
+"""Of a row group: many batches of Spark's."""
+
+_kept: "set[Workspace]" = set()
+
+
+class Workspace:
+    """A new directory under `work`, of which every executor reaches the same."""
+
+    def __init__(self, spark: SparkSession, work: "str | Path | StorePath | None") -> None:
+        self.folder = _new_folder(spark, work)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._removal = weakref.finalize(self, _remove, self.folder)
+        # Not by the finalizer itself: by then the libraries that reach a store may have been shut down.
+        self._removal.atexit = False
+        atexit.register(self._removal)
+
+    def keep(self) -> None:
+        """From now on only `close`, or the end of the interpreter, removes it.
+
+        What Spark derives from a frame (a join, a view) reads its files after Python let go of the frame.
+        """
+        if self._removal.alive:
+            _kept.add(self)
+
+    def close(self) -> None:
+        _kept.discard(self)
+        atexit.unregister(self._removal)
+        self._removal()
+
+    @property
+    def is_open(self) -> bool:
+        return self._removal.alive
+
+
+def _new_folder(spark: SparkSession, work: "str | Path | StorePath | None") -> AnyPath:
+    if work is None and not is_on_this_machine(spark):
+        raise CausalityError(
+            "this session runs on other machines, so give work=, a directory or URL that this process and "
+            "all of its executors reach: what tasks pass on is left there until it has been used"
+        )
+    parent = Path(tempfile.gettempdir()) if work is None else any_path(work)
+    return parent.absolute() / f"happened-{uuid.uuid4().hex}"
+
+
+def _remove(folder: AnyPath) -> None:
+    try:
+        remove_tree(folder)
+    except (OSError, CausalityError):  # nobody is there to be told
+        return
+
+
+def lay_down(rows: DataFrame, trace: AnyPath, quarantine: AnyPath) -> int:
+    """Write rows of a trace (event_columns) as its parts; how many could not even be read as such.
+
+    Those of which a reader said why (event_rows.UNREADABLE) are quarantined with that.
+    """
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        number = context.partitionId()
+        unread = [QUARANTINE.empty_table()]
+        parts = 0
+        groups = _groups(batches, unread)
+        first = next(groups, None)
+        if first is not None:
+            parts = 1
+            with (
+                whole_file(trace / f"part-{number:06d}.parquet") as unfinished,
+                pq.ParquetWriter(unfinished, UNCHECKED, **parquet_settings(UNCHECKED)) as writer,
+            ):
+                writer.write_table(first)
+                for table in groups:
+                    writer.write_table(table)
+        table = pa.concat_tables(unread)
+        if table.num_rows:
+            write_part(quarantine, f"unread-{number:06d}", table)
+        yield pa.RecordBatch.from_pydict({"parts": [parts], "unread": [table.num_rows]})
+
+    trace.mkdir(parents=True, exist_ok=True)
+    told = rows.mapInArrow(write, "parts long, unread long").collect()
+    _refuse_unseen(trace, sum(row["parts"] for row in told))
+    if not any(row["parts"] for row in told):
+        write_part(trace, "empty", UNCHECKED.empty_table())
+    return sum(row["unread"] for row in told)
+
+
+def _groups(batches: Iterator[pa.RecordBatch], unread: list[pa.Table]) -> Iterator[pa.Table]:
+    """The rows in tables of about ROWS_TOGETHER; what is no event is added to `unread` instead."""
+    held: list[pa.Table] = []
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        if UNREADABLE in table.column_names:
+            reason = table[UNREADABLE]
+            bad = pc.drop_null(reason)
+            names = pa.repeat("", len(bad))
+            told = pc.binary_join_element_wise("?#", bad.cast(pa.string()), ": ")
+            unread.append(pa.table([names, told], schema=QUARANTINE))
+            table = table.filter(pc.is_null(reason))
+        if table.num_rows:
+            held.append(table.select(UNCHECKED.names).cast(UNCHECKED))
+        if sum(each.num_rows for each in held) >= ROWS_TOGETHER:
+            yield pa.concat_tables(held).combine_chunks()
+            held = []
+    if held:
+        yield pa.concat_tables(held).combine_chunks()
+
+
+def _refuse_unseen(trace: AnyPath, parts: int) -> None:
+    seen = sum(1 for _ in trace.glob("*.parquet"))
+    if seen != parts:
+        raise CausalityError(
+            f"executors wrote {parts} parts to {trace}, of which this process sees {seen}: give work=, a "
+            "directory or URL that this process and all executors reach"
+        )
+
+
+def read_table(spark: SparkSession, directory: AnyPath, schema: pa.Schema) -> DataFrame:
+    """A table that tasks left; in a store tasks read it too, since Spark may have no connector for that."""
+    if not isinstance(directory, StorePath):
+        return spark.read.schema(spark_schema(schema)).parquet(spark_path(directory))
+    parts = sorted(directory.glob("*.parquet"))
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                with pq.ParquetFile(arrow_source(parts[number])) as file:
+                    for rows in file.iter_batches():
+                        yield from pa.Table.from_batches([rows]).cast(schema).to_batches()
+
+    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, spark_schema(schema))
