@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from ..core.errors import CausalityError
+from ..core.exit_codes import ExitCode
 from ..trace.store import any_path
 from ..trace.unfinished import HOURS, remove_abandoned
 from .terminal import print_json
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         for path in removed or [f"nothing: no unfinished directory is left at {arguments.path}"]:
             print(f"removed {path}")
-    return 0
+    return ExitCode.HOLDS
 
 
 def _hours(text: str) -> float:
