@@ -22,6 +22,8 @@ pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).parents[2]
 
+SETTINGS = ["--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=13"]
+
 DRIVER = """
 import sys
 from happened.cli import main
