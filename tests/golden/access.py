@@ -212,7 +212,7 @@ ANALYSES: dict[str, dict[str, Any]] = {
 """The traces that were analysed on Spark, and how."""
 
 
-def analyze_path(spark: Any, name: str, out: Path) -> dict[str, Any]:
+def analyze(spark: Any, name: str, out: Path) -> dict[str, Any]:
     """Analyse a recorded trace; returns the summary."""
     from happened.spark.pipeline import analyze_path as on_spark
 
