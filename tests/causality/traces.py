@@ -1,6 +1,7 @@
 """Random traces for the judge: wild ones that break every rule, and ones that keep causal order."""
 
 from collections import Counter
+from itertools import count
 
 import pyarrow as pa
 
@@ -56,6 +57,11 @@ def wild(random, computation="", steps=40):
             event["causes"] = [{"process": cause, "seq": random.randint(1, len(chains[cause]))}]
         chains[process].append(event)
     return number(chains, computation)
+
+
+def busy(random, computation=""):
+    """A wild computation of fifteen events or more: some are all but empty."""
+    return next(rows for _ in count() if len(rows := wild(random, computation)) >= 15)
 
 
 def causal(random, processes=PROCESSES, messages=10):

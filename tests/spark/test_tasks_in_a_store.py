@@ -45,7 +45,7 @@ def test_tasks_write_parts_and_arrays_to_a_url(executors, bucket):
 
 
 def test_tasks_read_splits_of_files_at_a_url(executors, bucket, dice):
-    table = traces.table(traces.wild(dice))
+    table = traces.table(traces.busy(dice))
     write_part(any_path(bucket), "part-0", table.drop_columns(["computation"]), row_group_size=5)
     write_part(any_path(bucket), "part-1", table)
     splits = splits_of(locate(bucket), rows=table.num_rows)
@@ -60,7 +60,7 @@ def test_tasks_read_splits_of_files_at_a_url(executors, bucket, dice):
 
 
 def test_splits_of_a_trace_at_a_url_hold_all_its_events(bucket, dice):
-    table = traces.table(traces.wild(dice))
+    table = traces.table(traces.busy(dice))
     write_part(any_path(bucket) / "t", "part", table, row_group_size=2)
     write_jsonl(table, f"{bucket}/t.jsonl")
     for given in (f"{bucket}/t", f"{bucket}/t.jsonl"):

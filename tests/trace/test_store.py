@@ -9,7 +9,6 @@ import threading
 import time
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,8 +37,7 @@ def connect_anew():
 
 @pytest.fixture
 def events(dice):
-    rows = next(rows for _ in count() if len(rows := traces.wild(dice)) > 14)  # some are all but empty
-    return traces.table(rows)
+    return traces.table(traces.busy(dice))
 
 
 def names_below(path):
