@@ -242,6 +242,48 @@ def test_lines_cut_off_are_put_aside(spark, tmp_path):
     assert 'is not JSON: {"process": "p", "seq": 2, "ki' in reason
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_lines_that_lack_what_every_event_needs_are_put_aside(spark, tmp_path, mode):
+    """They are objects with fields of a trace, so they come as far as Arrow, whose casts refuse nulls."""
+    path = tmp_path / "trace.jsonl"
+    lines = [
+        '{"process": "p", "seq": 1, "kind": "internal"}',
+        '{"seq": 1, "kind": "internal"}',
+        '{"process": null, "seq": 2, "kind": "internal"}',
+        '{"process": "q", "kind": "internal"}',
+        '{"process": "q", "seq": 1}',
+    ]
+    path.write_text("\n".join(lines))
+    summary = analyze(
+        spark, path, tmp_path / "out", **MODES[mode] | ({"whole_events": 0} if MODES[mode] else {})
+    )
+    assert (summary["events"], summary["quarantined"]) == (1, 4)
+    assert sorted(reasons(tmp_path / "out")[""]) == [
+        "?#1: no process",
+        "?#2: no process",
+        "q#1: unknown kind null",
+        "q#: seq is not a number from 1",
+    ]
+
+
+@pytest.mark.parametrize("field", ["process", "message", "computation", "clock"])
+def test_half_a_surrogate_pair_is_put_aside(spark, tmp_path, field):
+    """JSON lets it stand alone; no string in a table can hold it."""
+    path = tmp_path / "trace.jsonl"
+    odd = {
+        "process": "q",
+        "seq": 1,
+        "kind": "internal",
+        field: {"\ud83d": 1} if field == "clock" else "\ud83d",
+    }
+    sound = {"process": "\U0001f600", "seq": 1, "kind": "internal"}
+    path.write_text("\n".join(map(json.dumps, (sound, odd))))
+    summary = analyze(spark, path, tmp_path / "out")
+    assert (summary["events"], summary["quarantined"]) == (1, 1)
+    with pytest.raises(TraceFormatError, match="surrogate"):
+        read(path)
+
+
 def test_an_empty_trace_is_a_report_of_nothing(spark, tmp_path):
     write([], tmp_path / "trace")
     summary = analyze_path(spark, tmp_path / "trace", tmp_path / "out", finish=write_report)
@@ -339,6 +381,25 @@ def with_nulls():
     event(rows, "p", 4)["causes"] = [None, {"process": "q", "seq": 1}]
     aimless = {"process": "p", "seq": 17, "kind": "send", "message": "late", "to": [None, "q"]}
     return rows, [*rows, {"computation": "nulls", **aimless}]
+
+
+def test_a_cause_without_a_process_is_none_whatever_processes_are_called(spark, tmp_path):
+    """NUL stands for what a cause does not say; it may be the name of a process too."""
+    rows = conversation("nul")
+    for row in rows:
+        row["process"] = "\0" if row["process"] == "q" else row["process"]
+        row["to"] = row.get("to") and ["\0" if name == "q" else name for name in row["to"]]
+    event(rows, "p", 4)["causes"] = [{"process": None, "seq": 9}, {"process": "\0", "seq": 99}]
+    table = write(rows, tmp_path / "trace")
+    expected = analyse(table)
+    analyze(spark, tmp_path / "trace", tmp_path / "out", **MODES["cut"])
+    assert sorted(reasons(tmp_path / "out")["nul"]) == [
+        "p#4 names the cause \0#99, which is not in the trace",
+        "p#4 names the cause None#9, which is not in the trace",
+    ]
+    for name in ("stamps", "predecessors"):
+        found = traces.rows_of(pq.read_table(tmp_path / "out" / name), name)
+        assert found == traces.rows_of(expected.table(name), name), name
 
 
 def test_a_null_in_a_list_is_put_aside(spark, tmp_path):

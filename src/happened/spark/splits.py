@@ -73,7 +73,8 @@ class Lines(NamedTuple):
                 about = f"field {error.field!r}: {error.reason}"
                 shown = f"is not JSON: {line.strip()[:80].decode(errors='replace')}"
                 bad.append({"computation": "", "reason": f"?#: {shown if error.field is None else about}"})
-        table = pa.Table.from_pylist(events, schema=UNCHECKED).cast(SCHEMA)
+        # Not a cast: that refuses the nulls which `sort_out` is to name.
+        table = pa.table(pa.Table.from_pylist(events, schema=UNCHECKED).columns, schema=SCHEMA)
         return Rows(table, pa.Table.from_pylist(bad, schema=QUARANTINE))
 
     def _lines(self) -> Iterator[bytes]:

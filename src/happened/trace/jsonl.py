@@ -43,6 +43,15 @@ def _is_event_name(value: Any) -> bool:
     return _is_text(value["process"]) and _is_long(value["seq"])
 
 
+def _is_unicode(value: Any) -> bool:
+    """Whether all strings in it can be written down: JSON lets a surrogate stand alone, UTF-8 does not."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "computation": (_is_text, "a string"),
     "process": (_is_text, "a string"),
@@ -121,6 +130,9 @@ def event_from_json(text: bytes, file: str, line: int, needs: Collection[str] = 
         raise TraceFormatError(reason, file=file, line=line) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or nesting without end
         raise TraceFormatError(f"not an event ({error}); remove the line", file=file, line=line) from error
+    if (b"\\u" in text or not text.isascii()) and not _is_unicode(event):
+        reason = "holds half of a surrogate pair, which is no character; repair or remove the line"
+        raise TraceFormatError(reason, file=file, line=line)
     if not isinstance(event, dict):
         raise TraceFormatError("not a JSON object; each line holds one event", file=file, line=line)
     for name, value in event.items():

@@ -69,7 +69,9 @@ class EdgeFile:
 
     def _name(self, e: int, end: str) -> str:
         process, seq = self._local[self._edges[end][e]], int(self._edges[f"{end}_seq"][e])
-        return f"{None if process == UNNAMED else process}#{None if seq == UNNAMED_SEQ else seq}"
+        if process == UNNAMED and seq < 1:
+            return f"None#{seq - UNNAMED_SEQ if UNNAMED_SEQ < seq < UNNAMED_SEQ // 2 else _number(seq)}"
+        return f"{process}#{_number(seq)}"
 
     def rows(self) -> dict[str, Ints] | None:
         """What the split's events say beside edges: process, seq, time, timed, relevant; None if nothing."""
@@ -87,3 +89,7 @@ class EdgeFile:
     @property
     def clock_names(self) -> list[str]:
         return unpack_names(self._arrays["clock_names"])
+
+
+def _number(seq: int) -> int | None:
+    return None if seq == UNNAMED_SEQ else seq

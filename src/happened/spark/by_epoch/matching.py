@@ -38,7 +38,8 @@ never reached: a slot, but no edge. `sent` and `gap` count where both ends are t
 delivery at a destination; `cause` an edge that the trace recorded as such."""
 
 UNNAMED, UNNAMED_SEQ = "\0", -(2**63)
-"""In place of what a cause does not say; no event has this number."""
+"""In place of what a cause does not say. No event has a number below 1; a process may well have this name, so
+that the number of a cause without a process is counted from UNNAMED_SEQ."""
 
 SENDS = pa.schema(
     [("message", pa.string()), ("source", pa.string()), ("seq", pa.int64()), ("time", pa.int64())]
@@ -97,8 +98,11 @@ class Part:
     def __init__(self, table: pa.Table, handover: str) -> None:
         to, addressed = flatten(table["to"])
         causes, self._caused = flatten(table["causes"])
-        self._cause_seq = pc.struct_field(causes, "seq").fill_null(UNNAMED_SEQ).to_numpy(zero_copy_only=False)
-        causing = pc.struct_field(causes, "process").fill_null(UNNAMED)
+        causing = pc.struct_field(causes, "process")
+        cause_seq: Ints = pc.struct_field(causes, "seq").fill_null(UNNAMED_SEQ).to_numpy(zero_copy_only=False)
+        nobody = causing.is_null().to_numpy(zero_copy_only=False) & (cause_seq > 0)
+        self._cause_seq = np.where(nobody, cause_seq + UNNAMED_SEQ, cause_seq)
+        causing = causing.fill_null(UNNAMED)
         (self.process, dest, self._cause), self.names = codes_of(table["process"], to, causing)
         self.destinations = np.unique(dest)
         self.seq = table["seq"].to_numpy()
