@@ -75,7 +75,7 @@ def _give_clocks(rows, dice):
             clock = {name: dice.randint(0, row["seq"]) for name in others}
             row["clock"] = clock | {row["process"]: row["seq"] - (dice.random() < 0.1)}
             if dice.random() < 0.1:
-                row["clock"]["absent"] = dice.randint(0, 2)
+                row["clock"]["absent"] = dice.randint(-1, 2)
 
 
 def write(rows, path):

@@ -42,7 +42,7 @@ def verify_clocks(c: Computation, vectors: Ints, table: pa.Table) -> LoggedClock
     named = process >= 0
     logged[event[named], process[named] - c.first[process[named]]] = count[named]
     lengths = np.diff(c.chain_offsets)
-    beyond = np.where(named, count > lengths[process], count > 0)
+    beyond = np.where(named, count > lengths[process], count != 0)
     impossible = np.unique(event[beyond])
     wrong = known & (logged != vectors).any(axis=1)
     wrong[impossible] = True

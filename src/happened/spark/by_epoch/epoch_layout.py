@@ -462,7 +462,7 @@ def _clock_columns(
     known = np.array([index.get(name, -1) for name in file.clock_names], np.int64)
     of = known[key] if key.size else key
     foreign = np.zeros(process.size, bool)
-    foreign[row[(of < 0) & (count > 0)]] = True
+    foreign[row[(of < 0) & (count != 0)]] = True
     row, of, count = row[of >= 0], of[of >= 0], count[of >= 0]
     return {
         "logged": (epoch[logged], process[logged], seq[logged], foreign[logged].astype(np.int64)),
