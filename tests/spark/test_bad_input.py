@@ -254,7 +254,7 @@ def test_lines_that_lack_what_every_event_needs_are_put_aside(spark, tmp_path, m
         '{"process": "q", "seq": 1}',
     ]
     path.write_text("\n".join(lines))
-    summary = analyze(
+    summary = analyze_path(
         spark, path, tmp_path / "out", **MODES[mode] | ({"whole_events": 0} if MODES[mode] else {})
     )
     assert (summary["events"], summary["quarantined"]) == (1, 4)
@@ -278,7 +278,7 @@ def test_half_a_surrogate_pair_is_put_aside(spark, tmp_path, field):
     }
     sound = {"process": "\U0001f600", "seq": 1, "kind": "internal"}
     path.write_text("\n".join(map(json.dumps, (sound, odd))))
-    summary = analyze(spark, path, tmp_path / "out")
+    summary = analyze_path(spark, path, tmp_path / "out")
     assert (summary["events"], summary["quarantined"]) == (1, 1)
     with pytest.raises(TraceFormatError, match="surrogate"):
         read(path)
@@ -392,7 +392,7 @@ def test_a_cause_without_a_process_is_none_whatever_processes_are_called(spark, 
     event(rows, "p", 4)["causes"] = [{"process": None, "seq": 9}, {"process": "\0", "seq": 99}]
     table = write(rows, tmp_path / "trace")
     expected = analyse(table)
-    analyze(spark, tmp_path / "trace", tmp_path / "out", **MODES["cut"])
+    analyze_path(spark, tmp_path / "trace", tmp_path / "out", **MODES["cut"])
     assert sorted(reasons(tmp_path / "out")["nul"]) == [
         "p#4 names the cause \0#99, which is not in the trace",
         "p#4 names the cause None#9, which is not in the trace",
