@@ -261,7 +261,7 @@ def test_large_small_and_scattered_computations_at_once(spark, tmp_path, seed):
         spark,
         tmp_path / "trace",
         tmp_path / "out",
-        whole_events=sizes[-8],  # some of the others are large as well
+        whole_events=sizes[-4],  # two of the others are large as well
         epoch_events=30,
         split_rows=1,
     )

@@ -47,12 +47,12 @@ def test_several_large_computations_take_no_more_jobs_than_one(spark, tmp_path):
     for count in (1, 9):
         rows = []
         for number in range(count):
-            chains = traces.causal(random.Random(number), messages=20)
+            chains = traces.causal(random.Random(number), messages=6)
             rows += traces.number(chains, f"c{number}")
         write(rows, tmp_path / f"trace{count}")
         with counted(spark, f"{count} large") as jobs:
             summary = analyze_path(
-                spark, tmp_path / f"trace{count}", tmp_path / f"out{count}", whole_events=1, epoch_events=10
+                spark, tmp_path / f"trace{count}", tmp_path / f"out{count}", whole_events=1, epoch_events=8
             )
         assert summary["computations"] == count
         found[count] = jobs[0]

@@ -65,7 +65,9 @@ OLD_STAMPS = pa.schema(
 """As versions 0.1.0 and 0.2.0 wrote them."""
 
 
-@pytest.mark.parametrize("timestamps", ["full", "sparse", "predecessors"])
+@pytest.mark.parametrize(
+    "timestamps", [pytest.param("full", marks=pytest.mark.slow), "sparse", "predecessors"]
+)
 @pytest.mark.parametrize("whole_events", [10_000, 1], ids=["whole", "by epochs"])
 def test_compact_timestamps_are_rebuilt(spark, tmp_path, seed, timestamps, whole_events):
     table = orderly(seed, 200 if whole_events > 1 else 12)

@@ -23,9 +23,9 @@ def table_at(url, seed, count):
 def test_analyze_at_urls(executors, command, bucket, seed, monkeypatch, capsys):  # noqa: F811
     """Cut into epochs, with intermediates elsewhere; what is left is the answers and the page."""
     table = table_at(f"{bucket}/trace", seed, 8)
-    from happened.spark import analyze as job
+    from happened.spark import pipeline as job
 
-    monkeypatch.setitem(job.analyze.__kwdefaults__, "whole_events", 1)
+    monkeypatch.setitem(job.analyze_path.__kwdefaults__, "whole_events", 1)
     words = [f"{bucket}/trace", "--out", f"{bucket}/out", "--work", f"{bucket}/work", "--epoch-events", "60"]
     assert command(["analyze", *words, "--json"]) in (0, 1, 2, 3)
     summary = json.loads(capsys.readouterr().out)

@@ -131,7 +131,7 @@ def event_from_json(text: bytes, file: str, line: int, needs: Collection[str] = 
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or nesting without end
         raise TraceFormatError(f"not an event ({error}); remove the line", file=file, line=line) from error
     if (b"\\u" in text or not text.isascii()) and not _is_unicode(event):
-        reason = "holds half of a surrogate pair, which is no character; repair or remove the line"
+        reason = "holds a lone surrogate, half of a character; repair or remove the line"
         raise TraceFormatError(reason, file=file, line=line)
     if not isinstance(event, dict):
         raise TraceFormatError("not a JSON object; each line holds one event", file=file, line=line)
