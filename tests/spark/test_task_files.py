@@ -44,8 +44,8 @@ def test_a_task_that_runs_twice_leaves_one_set_of_rows(spark, tmp_path, seed):
 
 def test_a_task_that_was_thought_dead_does_not_spoil_a_second_pass(spark, tmp_path, seed):
     """It still writes what the first pass wants of it, when the second has written its own."""
-    rows = wild_rows(seed, 9, prefix="w")
-    table = write(rows, tmp_path / "trace")
+    stray = {"process": "stray", "seq": 1, "kind": "deliver", "message": "never sent"}  # whatever the seed
+    table = write([*wild_rows(seed, 9, prefix="w"), stray], tmp_path / "trace")
     splits = splits_of(locate(tmp_path / "trace"), rows=1)
     found = survey(spark, splits, tmp_path / "work", tmp_path / "quarantine", 1)
     whole = Whole(tmp_path / "out", "full", EVERYTHING)
