@@ -6,8 +6,6 @@ Cost  one scan; nothing reaches the driver
 """
 
 from collections.abc import Iterator
-from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -99,19 +97,6 @@ def _null_in_some_parts(name: str, part: AnyPath, other: AnyPath) -> TraceFormat
         file=str(part),
         field=name,
     )
-
-
-def local_files(events: DataFrame) -> list[str]:
-    """The Parquet files that the rows come from, as paths; none if they come from anything else."""
-    paths = [
-        unquote(urlparse(uri).path) for uri in events.inputFiles() if urlparse(uri).scheme in ("", "file")
-    ]
-    # Of a file in a directory column=value only Spark knows that column.
-    partitioned = any(
-        folder.partition("=")[0] in TRACE.names for path in paths for folder in Path(path).parts
-    )
-    whole = paths and not partitioned and all(path.endswith(".parquet") for path in paths)
-    return sorted(paths) if whole else []
 
 
 def fault(rows: DataFrame) -> Column:

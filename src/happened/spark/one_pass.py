@@ -22,10 +22,11 @@ from pyspark.sql import SparkSession
 
 from ..causality.linearization import Ints
 from ..causality.names import encode_names, hashes
+from ..core.errors import TraceFormatError
 from ..trace import SCHEMA
 from ..trace.store import AnyPath, matching
 from .by_epoch.epoch_layout import Found, Samples
-from .by_epoch.matching import Arrays, Part, pack_names, settle
+from .by_epoch.matching import Arrays, Part, pack_names, pack_table, settle, unpack_table
 from .by_epoch.numbering import Chain, check_chains, runs_by_bucket, settle_chains
 from .sizes import Large, Survey
 from .splits import Split
@@ -151,11 +152,7 @@ class _Pass:
         codes, names = encode_names(rows["computation"])
         bucket = (hashes(names) % np.uint64(self.crossing)).astype(np.int64)[codes]
         for each in np.unique(bucket):
-            sink = pa.BufferOutputStream()
-            part = rows.filter(pa.array(bucket == each))
-            with pa.ipc.new_stream(sink, part.schema) as stream:
-                stream.write_table(part)
-            yield int(each), sink.getvalue().to_pybytes()
+            yield int(each), pack_table(rows.filter(pa.array(bucket == each)))
 
     def _match(self, i: int, part: Part, number: int) -> tuple[Told, list[tuple[int, bytes]]]:
         edges, unsettled, totals, fates = part.match()
@@ -184,8 +181,7 @@ class _Pass:
 
     def settle(self, bucket: int, blobs: list[bytes]) -> Any:
         if bucket < self.crossing:
-            tables = [pa.ipc.open_stream(blob).read_all() for blob in blobs]
-            rows = pa.concat_tables(tables).cast(SCHEMA)
+            rows = pa.concat_tables([*map(unpack_table, blobs)]).cast(SCHEMA)
             return self.whole.analyse_in_batches(rows, f"across-{bucket:06d}")
         return self.settle_large(bucket, blobs, everything=False)
 
@@ -214,7 +210,7 @@ class _Pass:
         chains = sorted(chain for found, _ in results for chain in found)
         try:
             check_chains(chains, large.name)
-        except Exception as error:
+        except TraceFormatError as error:
             return Fault(str(error))
         names = tuple(chain.process for chain in chains)
         index = {name: p for p, name in enumerate(names)}

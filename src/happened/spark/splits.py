@@ -33,7 +33,6 @@ TELLING = ("computation", "process", "seq", "kind", "message", "to")
 """Columns that tell an event from another row."""
 
 UNCHECKED = pa.schema([field.with_nullable(True) for field in SCHEMA])
-DEFAULTS = {"computation": "", "relevant": False}
 
 
 class Rows(NamedTuple):

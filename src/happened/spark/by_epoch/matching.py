@@ -291,7 +291,7 @@ class Unsettled:
             numbers = sent[ends[bucket] : ends[bucket + 1]]
             parts = [slices[bucket] for slices in tables]
             if numbers.size or any(part.num_rows for part in parts):
-                yield bucket, pickle.dumps((*map(_packed, parts), numbers))
+                yield bucket, pickle.dumps((*map(pack_table, parts), numbers))
 
 
 def _cut(table: pa.Table, buckets: int) -> list[pa.Table]:
@@ -304,14 +304,15 @@ def _cut(table: pa.Table, buckets: int) -> list[pa.Table]:
     return [taken.slice(a, b - a) for a, b in pairwise(ends)]
 
 
-def _packed(table: pa.Table) -> bytes:
+def pack_table(table: pa.Table) -> bytes:
+    """A table as bytes, for a shuffle."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table.combine_chunks())
     return bytes(sink.getvalue())
 
 
-def _unpacked(data: bytes) -> pa.Table:
+def unpack_table(data: bytes) -> pa.Table:
     with pa.ipc.open_stream(data) as stream:
         return stream.read_all()
 
@@ -334,7 +335,7 @@ def settle(blobs: Iterable[bytes], *, everything: bool) -> Settled:
     """
     parts = [pickle.loads(blob) for blob in blobs]
     sends, slots, arrivals = (
-        pa.concat_tables([_unpacked(part[i]) for part in parts]).combine_chunks() for i in range(3)
+        pa.concat_tables([unpack_table(part[i]) for part in parts]).combine_chunks() for i in range(3)
     )
     (sent, slot_message, arrived), messages = codes_of(*(t["message"] for t in (sends, slots, arrivals)))
     (source, slot_target, target), names = codes_of(sends["source"], slots["target"], arrivals["target"])
