@@ -102,11 +102,25 @@ class Machine(Protocol):
     def tick(self) -> int:
         """Advance the clock for an event that is neither a send nor an arrival; returns the new clock."""
 
-    def join(self, process: int) -> None:
-        """A process with the next free index exists from now on."""
+    # Who is there. A driver gives these inputs so that whoever gets a message knows every change that its
+    # sender knew. What a machine sends to a process that has left need not arrive.
 
-    def leave(self, process: int) -> None:
-        """A process is gone: nothing more may be addressed to it. Its index and its past stay."""
+    def join(self, process: int) -> list[Effect]:
+        """A process exists from now on: it has the next index, or that of one that everybody has forgotten."""
+
+    def leave(self, process: int) -> list[Effect]:
+        """A process leaves or was expelled: nothing more may be addressed to it, whatever waits for its
+        answer goes on without, its role passes on. What it has sent may still come. If it is this process,
+        it hands its role over; what it is sent may still come."""
+
+    def close(self, process: int) -> list[Effect]:
+        """Nothing more comes from a process that has left: nobody waits for what has not come. Of what it
+        sent us, the first so many messages have come; if it left by itself, all. If it was expelled, so has
+        everything that others sent us before they heard of it."""
+
+    def forget(self, process: int) -> None:
+        """Everybody present has closed with a process that has left, and holds nothing of it: whatever is
+        kept about its messages is needed no more."""
 
     def log_size(self) -> tuple[int, int] | None:
         """How many entries and units the next message would draw on; None where no log is kept."""

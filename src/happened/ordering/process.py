@@ -13,7 +13,7 @@ from ..core.effects import Deliver
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
 from .facts import Facts
-from .machine import Held, Unit
+from .machine import Effect, Held, Unit
 from .snapshots import opened, seal
 
 State = dict[str, Any]
@@ -30,7 +30,8 @@ class Process:
             raise LocalProtocolError(f"process {me} is not among {n} processes numbered from 0")
         self.me = me
         self.n = n
-        self.gone = 0  # bit set
+        self.gone = 0  # bit set: those who have left, and whose index nobody else has been given
+        self.forgotten = 0  # bit set: of those, the ones whose index may be given again
         self.clock = 0
         self.events = 0  # local events so far, numbered as machine.py says
 
@@ -58,17 +59,22 @@ class Process:
 
     # Who is there.
 
-    def join(self, process: int) -> None:
+    def join(self, process: int) -> list[Effect]:
         if not self.facts.joins:
             raise LocalProtocolError(
                 f"{self.facts.name} has a fixed group of {self.n}, which process {process} cannot join: "
                 "start anew with all processes"
             )
-        if process != self.n:
+        if 0 <= process < self.n and self.forgotten >> process & 1:
+            self.gone &= ~(1 << process)
+            self.forgotten &= ~(1 << process)
+        elif process == self.n:
+            self.n += 1
+        else:
             raise LocalProtocolError(f"the next process to join has index {self.n}, not {process}")
-        self.n += 1
+        return []
 
-    def leave(self, process: int) -> None:
+    def leave(self, process: int) -> list[Effect]:
         if not self.facts.departures:
             raise LocalProtocolError(
                 f"{self.facts.name} has a fixed group, which process {process} cannot leave: "
@@ -77,6 +83,20 @@ class Process:
         if not 0 <= process < self.n or self.gone >> process & 1:
             raise LocalProtocolError(f"process {process} is not present and cannot leave")
         self.gone |= 1 << process
+        return []
+
+    def close(self, process: int) -> list[Effect]:
+        self._check_departed(process)
+        return []
+
+    def forget(self, process: int) -> None:
+        self._check_departed(process)
+        if self.facts.recycles:
+            self.forgotten |= 1 << process
+
+    def _check_departed(self, process: int) -> None:
+        if not 0 <= process < self.n or not self.gone >> process & 1:
+            raise LocalProtocolError(f"process {process} has not left")
 
     # Events.
 
@@ -179,9 +199,10 @@ class Process:
                 raise
 
     def _saved(self) -> State:
-        return self.save()
+        return self.save() | ({"forgotten": self.forgotten} if self.forgotten else {})
 
     def _loaded(self, state: State) -> None:
+        self.forgotten = state.get("forgotten", 0)
         self.load(state)
 
     def _identity(self) -> tuple[int, int, int, int, int]:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from ...core.lanes import lanes
+from ...core.lanes import CLOCK_LIMIT, lanes
 from ..holding import HoldingProcess
 from ..machine import MessageKey
 from ..parking import Want
@@ -43,6 +43,10 @@ class GroupVector:
         else:
             self.known = self._lanes.put(self.known, sender, clock)
             self.reached = self._lanes.put(self.reached, sender, clock)
+
+    def skip(self, sender: int) -> None:
+        """Take whatever this sender has broadcast for delivered."""
+        self.reached = self._lanes.put(self.reached, sender, CLOCK_LIMIT - 1)
 
     def progress(self, sender: int) -> int:
         return self._lanes.get(self.reached, sender)
@@ -120,6 +124,10 @@ class GroupProcess(HoldingProcess[M]):
 
     def missing(self, message: M) -> Iterable[MessageKey]:
         return self._vector.missing(self.past(message))
+
+    def skip(self, process: int) -> Iterable[int]:
+        self._vector.skip(process)
+        return (process,)
 
     def learn(self, message: M) -> None:
         self._vector.deliver(message.sender, message.clock)

@@ -23,7 +23,7 @@ from ...core.orders import Order
 from ..facts import MANY_PROCESSES, Facts, WireFormat
 from ..machine import Effect
 from ..process import refusal
-from .extended_history import Entry, Timestamped, check_entries, read_entries
+from .extended_history import Entry, Timestamped, check_entries, read_entries, without
 from .history_process import OPTIONS, HistoryProcess
 
 FACTS = Facts(
@@ -32,6 +32,7 @@ FACTS = Facts(
     paper="Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
     waits_only_for_past=True,
+    recycles=True,
     most_processes=MANY_PROCESSES,
     options=OPTIONS,
     wire=WireFormat(60, "happened.wire.histories"),
@@ -80,7 +81,22 @@ class Histories(HistoryProcess[HistoryMessage]):
         if message.sender == self.me:
             raise refusal(message, "is ours, and we have it")
         check_entries(message, message.entries, (message.sender, message.clock), self)
-        return message
+        return self._cleared(message) if self.forgotten else message
+
+    def _cleared(self, message: HistoryMessage) -> HistoryMessage:
+        return message._replace(entries=without(message.entries, self.forgotten))
+
+    def forget(self, process: int) -> None:
+        super().forget(process)
+        self._history.forget(process)
+        self._parking.replace(self._cleared)
+
+    def join(self, process: int) -> list[Effect]:
+        if process < self.n:
+            effects = super().join(process)
+            self._history.meet(process)
+            return effects
+        return super().join(process)
 
     def read(self, fields: tuple[Any, ...]) -> HistoryMessage:
         message = HistoryMessage(*fields)

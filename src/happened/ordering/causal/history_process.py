@@ -8,7 +8,7 @@ from ...core.errors import LocalProtocolError
 from ...core.places import Place
 from ..facts import Option
 from ..holding import HoldingProcess
-from ..machine import MessageKey
+from ..machine import Effect, MessageKey
 from ..parking import Want
 from ..process import State
 from .extended_history import Entry, History, size_of
@@ -85,9 +85,14 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
         """To be called when a time Δ in which every message is delivered has passed since the last call."""
         self._history.expire()
 
-    def leave(self, process: int) -> None:
-        super().leave(process)
+    def skip(self, process: int) -> Iterable[int]:
+        self._history.skip(process)
+        return (process,)
+
+    def leave(self, process: int) -> list[Effect]:
+        effects = super().leave(process)
         self._history.leave(process)
+        return effects
 
     def save(self) -> State:
         return super().save() | {"history": self._history.state()}

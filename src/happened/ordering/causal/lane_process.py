@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from ...core.effects import Deliver
-from ...core.lanes import lanes
+from ...core.lanes import CLOCK_LIMIT, lanes
 from ..holding import HoldingProcess
 from ..machine import Effect, MessageKey
 from ..parking import Want
@@ -66,12 +66,21 @@ class LaneProcess(HoldingProcess[M]):
     def missing(self, message: M) -> Iterable[MessageKey]:
         return self._lanes.items(self._lanes.newer(self.wanted(message), self._delivered))
 
-    def join(self, process: int) -> None:
-        super().join(process)
+    def skip(self, process: int) -> Iterable[int]:
+        self._delivered = self._lanes.put(self._delivered, process, CLOCK_LIMIT - 1)
+        return (process,)
+
+    def join(self, process: int) -> list[Effect]:
+        if process < self.n:  # forgotten by everybody
+            effects = super().join(process)
+            self._delivered = self._lanes.put(self._delivered, process, 0)
+            return effects
+        effects = super().join(process)
         self.grow()
         self._delivered = self._lanes.widened(self._delivered, self.n)
         self._lanes = lanes(self.n)
         self._parking.replace(lambda held: held.known_to(self.n))
+        return effects
 
     def grow(self) -> None:
         """Make room for the process that joins now; `_lanes` are still those of the system without it."""

@@ -20,11 +20,12 @@ the unit was delivered and the message to d that remains is concurrent to it.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Send
+from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
 from ..facts import Facts, WireFormat
 from ..holding import HoldingProcess
@@ -124,9 +125,14 @@ class Pruning(HoldingProcess[PruningMessage]):
         self._dlv[message.sender] = message.clock  # R3
         self._merge(message)
 
-    def join(self, process: int) -> None:
-        super().join(process)
+    def skip(self, process: int) -> Iterable[int]:
+        self._dlv[process] = CLOCK_LIMIT - 1
+        return (process,)
+
+    def join(self, process: int) -> list[Effect]:
+        effects = super().join(process)
         self._dlv.append(0)
+        return effects
 
     def pruned(self) -> dict[str, int]:
         """How many units were pruned here, by class of redundancy."""

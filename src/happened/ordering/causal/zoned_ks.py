@@ -136,7 +136,7 @@ class ZonedKs(PlacedProcess):
         sender, clock, dests, payload = carried
         effects: list[Effect] = []
         for zone in zones:
-            if onto := zone.onward(zone.me, dests):
+            if onto := zone.onward(zone.me, dests) & ~self._gone_from(zone):
                 effects += [
                     Send(zone.members[d], ZonedMessage(sender, clock, self.n, dests, self.me, hop))
                     for d, hop in zone.carrier.send(onto, payload)
@@ -155,7 +155,8 @@ class ZonedKs(PlacedProcess):
         i = zone.members.index(relay)
         if hop.sender != i or not zone.behind[i] >> sender & 1:
             raise refusal(message, f"does not come through process {relay}")
-        if dests >> n or not hop.dests >> zone.me & 1 or hop.dests != zone.onward(i, dests):
+        astray = (hop.dests ^ zone.onward(i, dests)) & ~self._gone_from(zone)
+        if dests >> n or not hop.dests >> zone.me & 1 or astray:
             raise refusal(
                 message, f"is not addressed to process {self.me}, or to others than its way leads to"
             )
@@ -210,14 +211,37 @@ class ZonedKs(PlacedProcess):
         ]
         self._zone_with = {m: zone for zone in self._zones for m in zone.members if m != self.me}
 
-    def leave(self, process: int) -> None:
-        """What is on its way to the process still goes there. A gateway's leaving would cut its zones off."""
+    def _gone_from(self, zone: _Zone) -> int:
+        """The members of a zone, in its numbers, who have left."""
+        return pack(i for i, member in enumerate(zone.members) if self.gone >> member & 1) if self.gone else 0
+
+    def leave(self, process: int) -> list[Effect]:
+        """A gateway's leaving would cut its zones off."""
         forwards = any(
             branch.towards == process and branch.behind != 1 << process for branch in self.place.branches
         )
         if forwards or (process == self.me and len(self._zones) > 1):
             raise LocalProtocolError(f"process {process} is a gateway and cannot leave")
-        super().leave(process)
+        effects = super().leave(process)
+        for zone, member in self._zones_with(process):
+            zone.carrier.leave(member)
+        return effects
+
+    def close(self, process: int) -> list[Effect]:
+        effects = super().close(process)
+        for zone, member in self._zones_with(process):
+            for carried in zone.carrier.close(member):
+                effects += self._deliver(zone, carried)
+        return effects
+
+    def forget(self, process: int) -> None:
+        super().forget(process)
+        for zone, member in self._zones_with(process):
+            zone.carrier.forget(member)
+
+    def _zones_with(self, process: int) -> list[tuple[_Zone, int]]:
+        """The zones that we share with a process, and its number there."""
+        return [(zone, zone.members.index(process)) for zone in self._zones if process in zone.members]
 
     def save(self) -> State:
         return super().save() | {"zones": tuple(zone.carrier.state() for zone in self._zones)}
