@@ -1,12 +1,19 @@
 """`sequencer` messages as bytes.
 
 address  previous  epoch  payload                a request; `previous` is how far back that one's clock is
-address  sender  clock  payload                  an order, and what comes just before it
+address  sender  clock  payload                  an order, and what comes just before it; without a place
 sender 0  epoch  coordinator                     an announcement
 sender 0  epoch  taken  tails  early             a hand-over: three lists, each with its length before it
+address  sender  clock  place  epoch  payload    an order with its place
+sender 0  epoch  taken  tails  early  place  unsettled      a hand-over with places
+sender 0  place                                  how far a process is
+sender 0  place  requested                       how far everybody is
+sender 0  epoch  requested  last  delivered  recent  held  requests      a report
+
+Orders and hand-overs without places were written by versions up to 0.3.0, and are only read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..core.errors import RemoteProtocolError
@@ -15,13 +22,25 @@ from ..ordering.total.sequencer_messages import (
     SequencerAnnouncement,
     SequencerHandover,
     SequencerOrder,
+    SequencerReport,
     SequencerRequest,
+    SequencerSeen,
+    SequencerSettled,
+    Unsettled,
 )
 from .envelope import end, read_address, read_name, unknown, write_address, write_name, write_numbers
 from .primitives import Encoded, Reader
 
-MESSAGES = (SequencerRequest, SequencerOrder, SequencerAnnouncement, SequencerHandover)
-REQUEST, ORDER, ANNOUNCEMENT, HANDOVER = range(4)
+MESSAGES = (
+    SequencerRequest,
+    SequencerOrder,
+    SequencerAnnouncement,
+    SequencerHandover,
+    SequencerSeen,
+    SequencerSettled,
+    SequencerReport,
+)
+REQUEST, ORDER, ANNOUNCEMENT, HANDOVER, PLACED_ORDER, PLACED_HANDOVER, SEEN, SETTLED, REPORT = range(9)
 
 
 def encode(messages: Iterable[Any]) -> list[Encoded]:
@@ -33,11 +52,24 @@ def _encode(message: Any) -> Encoded:
         back = message.clock - message.previous
         return Encoded(write_address(REQUEST, message), write_numbers(back, message.epoch))
     if isinstance(message, SequencerOrder):
-        return Encoded(write_address(ORDER, message), write_numbers(*message.after))
-    if isinstance(message, SequencerAnnouncement):
-        address = write_name(ANNOUNCEMENT, message.sender, message.clock)
-        return Encoded(address, write_numbers(message.epoch, message.coordinator))
-    return Encoded(write_name(HANDOVER, message.sender, message.clock), _encode_handover(message))
+        numbers = write_numbers(*message.after, message.place, message.epoch)
+        return Encoded(write_address(PLACED_ORDER, message), numbers)
+    kind, body = _encode_control(message)
+    return Encoded(write_name(kind, message.sender, message.clock), body)
+
+
+def _encode_control(message: Any) -> tuple[int, bytes]:
+    match message:
+        case SequencerAnnouncement():
+            return ANNOUNCEMENT, write_numbers(message.epoch, message.coordinator)
+        case SequencerSeen():
+            return SEEN, write_numbers(message.place)
+        case SequencerSettled():
+            return SETTLED, write_numbers(message.place, message.requested)
+        case SequencerReport():
+            return REPORT, _encode_report(message)
+        case _:
+            return PLACED_HANDOVER, _encode_handover(message)
 
 
 def _encode_handover(message: SequencerHandover) -> bytes:
@@ -47,37 +79,67 @@ def _encode_handover(message: SequencerHandover) -> bytes:
     out += write_numbers(len(message.tails))
     for destination, (sender, clock) in message.tails:
         out += write_numbers(destination, sender, clock)
-    out += write_numbers(len(message.early))
-    for request in message.early:
-        address, control = _encode(request)
-        out += write_numbers(len(address) + len(control) + len(request.payload))
-        out += address + control + request.payload
+    out += _encode_nested(message.early)
+    out += write_numbers(message.place, len(message.unsettled))
+    for place, sender, clock, missing in message.unsettled:
+        out += write_numbers(place, sender, clock, missing)
     return bytes(out)
+
+
+def _encode_report(message: SequencerReport) -> bytes:
+    out = bytearray(write_numbers(message.epoch, message.requested, *message.last, len(message.delivered)))
+    for sender, clock in message.delivered:
+        out += write_numbers(sender, clock)
+    out += write_numbers(len(message.recent))
+    for place, sender, clock in message.recent:
+        out += write_numbers(place, sender, clock)
+    return bytes(out) + _encode_nested(message.held) + _encode_nested(message.requests)
+
+
+def _encode_nested(messages: Iterable[Any]) -> bytes:
+    """Requests or orders within another message: how many, and each with its length before it."""
+    frames = [b"".join((*_encode(message), message.payload)) for message in messages]
+    return write_numbers(len(frames)) + b"".join(write_numbers(len(frame)) + frame for frame in frames)
 
 
 def decode(reader: Reader, max_processes: int) -> Any:
     kind = reader.byte()
     if kind == REQUEST:
         return _read_request(reader, max_processes)
-    if kind == ORDER:
-        address = read_address(reader, max_processes)
-        after = (reader.number(max_processes), reader.number(CLOCK_LIMIT))
-        return SequencerOrder(*address, after, reader.take(reader.left))
-    if kind not in (ANNOUNCEMENT, HANDOVER):
+    if kind in (ORDER, PLACED_ORDER):
+        return _read_order(reader, max_processes, placed=kind == PLACED_ORDER)
+    if kind not in (ANNOUNCEMENT, HANDOVER, PLACED_HANDOVER, SEEN, SETTLED, REPORT):
         raise unknown(kind)
     sender, clock = read_name(reader, max_processes)
     if clock:
         raise RemoteProtocolError(
             f"an announcement of process {sender} has clock {clock}; it names no message"
         )
-    epoch = reader.number(CLOCK_LIMIT)
-    message: SequencerAnnouncement | SequencerHandover
+    first = reader.number(CLOCK_LIMIT)
+    message: Any
     if kind == ANNOUNCEMENT:
-        message = SequencerAnnouncement(sender, epoch, reader.number(max_processes))
+        message = SequencerAnnouncement(sender, first, reader.number(max_processes))
+    elif kind == SEEN:
+        message = SequencerSeen(sender, first)
+    elif kind == SETTLED:
+        message = SequencerSettled(sender, first, reader.number(CLOCK_LIMIT))
+    elif kind == REPORT:
+        message = _read_report(reader, max_processes, sender, first)
     else:
-        message = _read_handover(reader, max_processes, sender, epoch)
+        message = _read_handover(reader, max_processes, sender, first, placed=kind == PLACED_HANDOVER)
     end(reader)
     return message
+
+
+def _read_order(reader: Reader, max_processes: int, *, placed: bool) -> SequencerOrder:
+    address = read_address(reader, max_processes)
+    after = _read_key(reader, max_processes)
+    place, epoch = (reader.number(CLOCK_LIMIT), reader.number(CLOCK_LIMIT)) if placed else (0, 0)
+    return SequencerOrder(*address, after, reader.take(reader.left), place, epoch)
+
+
+def _read_key(reader: Reader, max_processes: int) -> tuple[int, int]:
+    return reader.number(max_processes), reader.number(CLOCK_LIMIT)
 
 
 def _read_request(reader: Reader, max_processes: int) -> SequencerRequest:
@@ -88,19 +150,46 @@ def _read_request(reader: Reader, max_processes: int) -> SequencerRequest:
     return SequencerRequest(*address, previous, epoch, reader.take(reader.left))
 
 
-def _read_handover(reader: Reader, max_processes: int, sender: int, epoch: int) -> SequencerHandover:
-    taken = tuple(
-        (reader.number(max_processes), reader.number(CLOCK_LIMIT))
-        for _ in range(reader.number(reader.left + 1))
+def _read_handover(
+    reader: Reader, max_processes: int, sender: int, epoch: int, *, placed: bool
+) -> SequencerHandover:
+    taken = tuple(_read_key(reader, max_processes) for _ in _length(reader))
+    tails = tuple((reader.number(max_processes), _read_key(reader, max_processes)) for _ in _length(reader))
+    early = tuple(_read_nested(reader, max_processes, REQUEST))
+    if not placed:
+        return SequencerHandover(sender, epoch, taken, tails, early)
+    place = reader.number(CLOCK_LIMIT)
+    unsettled = tuple(
+        Unsettled(
+            reader.number(CLOCK_LIMIT), *_read_key(reader, max_processes), reader.number(1 << max_processes)
+        )
+        for _ in _length(reader)
     )
-    tails = tuple(
-        (reader.number(max_processes), (reader.number(max_processes), reader.number(CLOCK_LIMIT)))
-        for _ in range(reader.number(reader.left + 1))
-    )
-    early = []
-    for _ in range(reader.number(reader.left + 1)):
+    return SequencerHandover(sender, epoch, taken, tails, early, place, unsettled)
+
+
+def _read_report(reader: Reader, max_processes: int, sender: int, epoch: int) -> SequencerReport:
+    requested, last = reader.number(CLOCK_LIMIT), _read_key(reader, max_processes)
+    delivered = tuple(_read_key(reader, max_processes) for _ in _length(reader))
+    recent = tuple((reader.number(CLOCK_LIMIT), *_read_key(reader, max_processes)) for _ in _length(reader))
+    held = tuple(_read_nested(reader, max_processes, PLACED_ORDER))
+    requests = tuple(_read_nested(reader, max_processes, REQUEST))
+    return SequencerReport(sender, epoch, requested, last, delivered, recent, held, requests)
+
+
+def _length(reader: Reader) -> range:
+    """The length of a list whose items take a byte at least."""
+    return range(reader.number(reader.left + 1))
+
+
+def _read_nested(reader: Reader, max_processes: int, kind: int) -> Iterator[Any]:
+    for _ in _length(reader):
         inner = Reader(reader.take(reader.number(reader.left + 1)))
-        if inner.byte() != REQUEST:
-            raise RemoteProtocolError("a hand-over passes on something that is not a request")
-        early.append(_read_request(inner, max_processes))
-    return SequencerHandover(sender, epoch, taken, tails, tuple(early))
+        if inner.byte() != kind:
+            raise RemoteProtocolError(
+                "a message of the coordinators has something in it that is out of place"
+            )
+        if kind == REQUEST:
+            yield _read_request(inner, max_processes)
+        else:
+            yield _read_order(inner, max_processes, placed=True)

@@ -4,9 +4,10 @@ textbook (Distributed Computing, 2008, ch. 6), with a role that can be handed ov
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   one order of all messages, which every process follows and which contains causal order, for
            multicasts to arbitrary sets, oneself included; two hops until delivery.
-           `hand_over` gives the role to a named successor at any time, whatever is in flight.
-Leaves out a coordinator whose state is lost: one that crashes resumes from its snapshot. One that leaves
-           hands over first.
+           `hand_over` gives the role to a named successor at any time, whatever is in flight; a coordinator
+           that leaves does so by itself. When one is expelled, the first process present succeeds it, and
+           nothing is lost that was sent by those who stay.
+Leaves out the order in which an expelled process delivered what nobody else had yet.
 Invariant  the coordinator takes the requests of each process in the order they were made (FIFO *in*: without
            it the order would be total and not causal), and each destination delivers what the coordinator
            orders in the order it was ordered (FIFO *out*: without it not even total). Links need not be
@@ -14,6 +15,12 @@ Invariant  the coordinator takes the requests of each process in the order they 
 
 Epochs. Each hand-over begins a new one. A request carries the epoch its sender knows of: a process that
 knows of a later one passes it on, one that knows only of an earlier one keeps it until it hears.
+
+Succession. Every order has a *place* in the order of all. A process keeps its own requests, and the places of
+what it delivered, until it hears that everybody has delivered those: it says how far it is every SEEN_EVERY
+deliveries, and the coordinator says how far everybody is. When a coordinator is expelled, everybody reports
+what it keeps to the successor, which orders all of it anew: what was delivered anywhere at the place it had,
+the rest after that. So each goes on with what it lacks, in the order that the others had it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,6 +29,7 @@ from typing import Any, NamedTuple
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
+from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
 from ..facts import Facts, Names, Option, Relays, WireFormat
 from ..machine import Effect, Held, MessageKey, Multicast
@@ -31,8 +39,15 @@ from .sequencer_messages import (
     SequencerAnnouncement,
     SequencerHandover,
     SequencerOrder,
+    SequencerReport,
     SequencerRequest,
+    SequencerSeen,
+    SequencerSettled,
+    Unsettled,
 )
+
+SEEN_EVERY = 32
+"""After so many deliveries a process says how far it is."""
 
 FACTS = Facts(
     name="sequencer",
@@ -40,17 +55,44 @@ FACTS = Facts(
     paper="Kshemkalyani & Singhal, Distributed Computing, 2008, ch. 6 (centralized algorithm)",
     order=Order.CAUSAL_TOTAL,
     relays=Relays.COORDINATOR,
+    at_join="gets an index, and hears who is the coordinator",
+    at_leave="is not addressed any more; a coordinator hands its role to the first one present",
+    at_expulsion="is not addressed any more; the first one present succeeds a coordinator from what all report",
     options=(Option("coordinator", "the first one, the same for everybody", Names.ONE),),
     wire=WireFormat(35, "happened.wire.sequencer"),
 )
 
 
-class _Office(NamedTuple):
+class _Office:
     """What only the coordinator keeps, and hands over."""
 
-    taken: dict[int, int]  # per sender the clock of its last request in order
-    tails: dict[int, MessageKey]  # per destination the last message ordered to it
-    early: dict[MessageKey, tuple[SequencerRequest, int]]  # by (sender, previous clock): request, since
+    def __init__(self, place: int = 0) -> None:
+        self.taken: dict[int, int] = {}  # per sender the clock of its last request in order
+        self.tails: dict[int, MessageKey] = {}  # per destination the last message ordered to it
+        self.early: dict[MessageKey, tuple[SequencerRequest, int]] = {}  # by (sender, previous clock)
+        self.place = place  # of the last message ordered
+        self.unsettled: list[Unsettled] = []  # in order
+        self.settled = (0, 0)  # up to which place everybody is, and up to which everybody was told so
+        self.settling: dict[int, int] = {}  # per sender the clock of its last message between those two
+
+    def has_seen(self, process: int, place: int) -> None:
+        others = ~(1 << process)
+        self.unsettled = [
+            each._replace(missing=each.missing & others) if each.place <= place else each
+            for each in self.unsettled
+        ]
+
+    def settle(self) -> dict[int, int]:
+        """Drop what everybody has; per sender the clock of the last of its messages among that."""
+        done: dict[int, int] = {}
+        for number, each in enumerate(self.unsettled):
+            if each.missing:
+                self.unsettled = self.unsettled[number:]
+                return done
+            done[each.sender] = each.clock
+            self.settled = each.place, self.settled[1]
+        self.unsettled = []
+        return done
 
 
 class _Held(NamedTuple):
@@ -67,24 +109,67 @@ class SequencerTotalOrder(Process):
             raise LocalProtocolError(f"the coordinator is one of {n} processes, not {coordinator}")
         self._epoch = 0
         self._coordinator = coordinator
-        self._office = _Office({}, {}, {}) if me == coordinator else None
+        self._office = _Office() if me == coordinator else None
         self._requested = 0  # the clock of our last request
         self._last = NOBODY  # the message delivered last
         self._delivered: dict[int, int] = {}  # per sender the clock of its last message delivered here
         self._held: dict[MessageKey, _Held] = {}  # by the message before it
-        self._ahead: dict[MessageKey, SequencerRequest] = {}  # of an epoch we have not heard of
+        self._ahead: dict[MessageKey, SequencerRequest] = {}  # kept until we hear of a new coordinator
+        self._kept: dict[int, SequencerRequest] = {}  # by clock, our requests that not everybody may have
+        self._recent: dict[MessageKey, int] = {}  # the places of deliveries that not everybody may have made
+        self._unsaid = 0  # deliveries since we said how far we are
+        self._ended = 0  # bit set: those of whom nothing more comes
+        self._since = 0  # the epoch of the last succession: orders of earlier ones are void
+        self._reports: dict[int, SequencerReport] | None = None  # while we succeed: who has told us
+        self._newcomers = 0  # bit set: who joined since the coordinator is gone, and has nothing to report
 
     @property
     def coordinator(self) -> int:
         """Who has the role, as far as we have heard."""
         return self._coordinator
 
+    @property
+    def has_role(self) -> bool:
+        """Whether we are the coordinator, and not only about to be."""
+        return self._office is not None
+
     def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
         dests = self.destinations(to, payload)
         clock = self.next_clock()
         previous, self._requested = self._requested, clock
         request = SequencerRequest(self.me, clock, self.n, dests, previous, self._epoch, payload)
+        self._kept[clock] = request
         return Multicast(clock, list(self._handle(request, self.events)))
+
+    # Who is there.
+
+    def join(self, process: int) -> list[Effect]:
+        effects = super().join(process)
+        if self._office is None and (self._coordinator == self.me or self.gone >> self._coordinator & 1):
+            self._newcomers |= 1 << process
+        if self._epoch:
+            effects.append(Send(process, SequencerAnnouncement(self.me, self._epoch, self._coordinator)))
+        return effects
+
+    def leave(self, process: int) -> list[Effect]:
+        effects = super().leave(process)
+        if process == self.me:
+            return effects + self._pass_on_role()
+        if self._office is not None:
+            self._office.tails.pop(process, None)
+            self._office.has_seen(process, CLOCK_LIMIT)
+            effects += self._settle()
+        return effects + self._complete_succession()
+
+    def close(self, process: int) -> list[Effect]:
+        effects = super().close(process)
+        self._ended |= 1 << process
+        return effects + self._report_if_orphaned()
+
+    def _pass_on_role(self) -> list[Effect]:
+        """As one who leaves, let the first one present be the coordinator."""
+        others = self.present & ~(1 << self.me)
+        return self.hand_over(next(iter(unpack(others)))) if self._office is not None and others else []
 
     def hand_over(self, successor: int) -> list[Effect]:
         """Give the role to another process; returns what to send, as any input does."""
@@ -97,30 +182,120 @@ class SequencerTotalOrder(Process):
         self._coordinator = successor
         early = tuple(request for request, _ in office.early.values())
         taken, tails = tuple(sorted(office.taken.items())), tuple(sorted(office.tails.items()))
+        role = SequencerHandover(
+            self.me, self._epoch, taken, tails, early, office.place, tuple(office.unsettled)
+        )
         others = self.present & ~(1 << self.me | 1 << successor)
         return [
-            Send(successor, SequencerHandover(self.me, self._epoch, taken, tails, early)),
+            Send(successor, role),
             *(Send(d, SequencerAnnouncement(self.me, self._epoch, successor)) for d in unpack(others)),
         ]
+
+    # Succession.
+
+    def _report_if_orphaned(self) -> list[Effect]:
+        """If nothing more comes from the coordinator, tell its successor what we know."""
+        if self._office is not None or not self._ended >> self._coordinator & 1 or self.gone >> self.me & 1:
+            return []
+        self._epoch += 1
+        self._since = self._epoch
+        self._coordinator = successor = next(iter(unpack(self.present)))
+        report = SequencerReport(
+            self.me,
+            self._epoch,
+            self._requested,
+            self._last,
+            tuple(sorted(self._delivered.items())),
+            tuple(sorted((place, *name) for name, place in self._recent.items())),
+            tuple(held.order for _, held in sorted(self._held.items())),
+            tuple(self._kept.values()),
+        )
+        self._held = {}  # the successor orders all of it anew
+        return self._reported(report) if successor == self.me else [Send(successor, report)]
+
+    def _reported(self, report: SequencerReport) -> list[Effect]:
+        if self._office is not None:
+            return []  # it joined while we succeeded, and has nothing that we lack
+        if self._reports is None:
+            self._reports = {}
+        self._reports[report.sender] = report
+        return self._complete_succession()
+
+    def _complete_succession(self) -> list[Effect]:
+        reports = self._reports
+        if reports is None or self.me not in reports:
+            return []
+        if any(process not in reports for process in unpack(self.present & ~self._newcomers)):
+            return []
+        self._reports, self._newcomers = None, 0
+        self._epoch = self._since = max(report.epoch for report in reports.values())
+        self._coordinator = self.me
+        order = _order_of(reports.values())
+        self._office = office = _Office(max((place for place, _ in order), default=0))
+        for process, report in reports.items():
+            office.taken[process] = report.requested
+            office.tails[process] = report.last
+        others = self.present & ~(1 << self.me)
+        effects: list[Effect] = [
+            Send(d, SequencerAnnouncement(self.me, self._epoch, self.me)) for d in unpack(others)
+        ]
+        delivered = {process: dict(report.delivered) for process, report in reports.items()}
+        for place, request in order:
+            due = [
+                d
+                for d in unpack(request.dests & self.present)
+                if delivered.get(d, {}).get(request.sender, 0) < request.clock
+            ]
+            if not place:
+                place = office.place = office.place + 1
+            effects += self._put_in_order(office, request, place, due, self.events)
+        effects += self._resumed(self.events)
+        return effects + (self._pass_on_role() if self.gone >> self.me & 1 else [])
+
+    # Messages.
 
     def receive(self, message: Any) -> list[Effect]:
         self._check(message)
         since = self.arrival()
-        if isinstance(message, SequencerOrder):
-            return list(self._ordered(message, since))
-        if isinstance(message, SequencerRequest):
-            return list(self._handle(message, since))
-        if message.epoch <= self._epoch:
+        match message:
+            case SequencerOrder():
+                return list(self._ordered(message, since))
+            case SequencerRequest():
+                return list(self._handle(message, since))
+            case SequencerSeen():
+                return self._seen(message)
+            case SequencerSettled():
+                self._settled(message.place, message.requested)
+                return []
+            case SequencerReport():
+                return self._reported(message) if message.epoch >= self._epoch else []
+        if message.epoch <= self._epoch and not self._is_successors_own(message):
             return []  # a duplicate made by the network, or old news
         self._epoch = message.epoch
         if isinstance(message, SequencerAnnouncement):
             self._coordinator = message.coordinator
-            requests: list[SequencerRequest] = []
-        else:
-            self._coordinator = self.me
-            self._office = _Office(dict(message.taken), dict(message.tails), {})
-            requests = list(message.early)
-        requests += [request for request in self._ahead.values() if request.epoch <= self._epoch]
+            return self._report_if_orphaned() or self._resumed(since)
+        self._coordinator = self.me
+        self._office = office = _Office(message.place)
+        office.taken, office.tails = dict(message.taken), dict(message.tails)
+        office.unsettled = list(message.unsettled)
+        for process in unpack(self.gone):
+            office.has_seen(process, CLOCK_LIMIT)
+        effects = [effect for request in message.early for effect in self._handle(request, since)]
+        effects += self._resumed(since)
+        return effects + (self._pass_on_role() if self.gone >> self.me & 1 else [])
+
+    def _is_successors_own(self, message: Any) -> bool:
+        """Whether the successor that we have reported to says that it has begun."""
+        return (
+            isinstance(message, SequencerAnnouncement)
+            and (message.epoch, message.sender) == (self._epoch, message.coordinator)
+            and self._office is None
+        )
+
+    def _resumed(self, since: int) -> list[Effect]:
+        """What was kept until there is a coordinator goes to it."""
+        requests = [request for request in self._ahead.values() if request.epoch <= self._epoch]
         self._ahead = {key: request for key, request in self._ahead.items() if request.epoch > self._epoch}
         return [effect for request in requests for effect in self._handle(request, since)]
 
@@ -129,9 +304,13 @@ class SequencerTotalOrder(Process):
             self.check(message, SequencerOrder)
         elif isinstance(message, SequencerRequest):
             self._check_request(message)
-        elif isinstance(message, SequencerHandover):
-            for request in message.early:
+        elif isinstance(message, SequencerHandover | SequencerReport):
+            early = message.early if isinstance(message, SequencerHandover) else message.requests
+            for request in early:
                 self._check_request(request)
+        elif isinstance(message, SequencerSeen | SequencerSettled):
+            if not 0 <= message.sender < self.n:
+                raise refusal(message, f"comes from process {message.sender}, and we know {self.n}")
         elif not isinstance(message, SequencerAnnouncement):
             self.check(message, SequencerOrder)
         elif not 0 <= message.coordinator < self.n:
@@ -150,7 +329,10 @@ class SequencerTotalOrder(Process):
         if request.epoch > self._epoch:
             self._ahead[request.sender, request.clock] = request
         elif self._office is None:
-            yield Send(self._coordinator, request._replace(epoch=self._epoch))
+            if self._coordinator == self.me or self.gone >> self._coordinator & 1:
+                self._ahead[request.sender, request.clock] = request  # somebody succeeds, and we shall hear
+            else:
+                yield Send(self._coordinator, request._replace(epoch=self._epoch))
         elif request.clock > self._office.taken.get(request.sender, 0):  # otherwise a duplicate
             early = self._office.early
             early[request.sender, request.previous] = request, since
@@ -161,10 +343,19 @@ class SequencerTotalOrder(Process):
                 next_one = (request.sender, request.clock)
 
     def _order(self, office: _Office, request: SequencerRequest, since: int) -> Iterator[Effect]:
+        office.taken[request.sender] = request.clock
+        office.place += 1
+        due = [d for d in unpack(request.dests) if not self.gone >> d & 1 or d == self.me]
+        yield from self._put_in_order(office, request, office.place, due, since)
+
+    def _put_in_order(
+        self, office: _Office, request: SequencerRequest, place: int, due: list[int], since: int
+    ) -> Iterator[Effect]:
         sender, clock, n, dests, _, _, payload = request
-        office.taken[sender] = clock
-        for d in unpack(dests):
-            order = SequencerOrder(sender, clock, n, dests, office.tails.get(d, NOBODY), payload)
+        office.unsettled.append(Unsettled(place, sender, clock, sum(1 << d for d in due)))
+        for d in due:
+            after = office.tails.get(d, NOBODY)
+            order = SequencerOrder(sender, clock, n, dests, after, payload, place, self._epoch)
             office.tails[d] = (sender, clock)
             if d == self.me:
                 yield from self._ordered(order, since)
@@ -172,6 +363,8 @@ class SequencerTotalOrder(Process):
                 yield Send(d, order)
 
     def _ordered(self, order: SequencerOrder, since: int) -> Iterator[Effect]:
+        if order.epoch < self._since:
+            return  # the successor has ordered it anew
         if order.clock <= self._delivered.get(order.sender, 0) or order.after in self._held:
             return  # a duplicate made by the network
         self._held[order.after] = _Held(order, since)
@@ -179,7 +372,39 @@ class SequencerTotalOrder(Process):
             order, _ = self._held.pop(self._last)
             self._last = (order.sender, order.clock)
             self._delivered[order.sender] = order.clock
+            self._recent[self._last] = order.place
+            self._unsaid += 1
             yield self.delivery(order)
+        if self._unsaid >= SEEN_EVERY:
+            self._unsaid = 0
+            yield from self._seen(SequencerSeen(self.me, max(self._recent.values(), default=0)))
+
+    # How far everybody is.
+
+    def _seen(self, message: SequencerSeen) -> list[Effect]:
+        if self._office is not None:
+            self._office.has_seen(message.sender, message.place)
+            return self._settle()
+        knows_whom = self._coordinator != self.me and not self.gone >> self._coordinator & 1
+        return [Send(self._coordinator, message)] if knows_whom else []
+
+    def _settle(self) -> list[Effect]:
+        """As the coordinator, tell everybody what need not be kept, if that is worth a message."""
+        office = self._office
+        assert office is not None
+        office.settling |= office.settle()
+        place, told = office.settled
+        if place - told < SEEN_EVERY:
+            return []
+        office.settled = place, place
+        clocks, office.settling = office.settling, {}
+        self._settled(place, clocks.get(self.me, 0))
+        others = unpack(self.present & ~(1 << self.me))
+        return [Send(d, SequencerSettled(self.me, place, clocks.get(d, 0))) for d in others]
+
+    def _settled(self, place: int, requested: int) -> None:
+        self._recent = {name: at for name, at in self._recent.items() if at > place}
+        self._kept = {clock: request for clock, request in self._kept.items() if clock > requested}
 
     def pending(self) -> list[Held]:
         held = [Held(order, (after,), since) for after, (order, since) in self._held.items()]
@@ -197,6 +422,10 @@ class SequencerTotalOrder(Process):
             "held": [(order, since) for _, (order, since) in sorted(self._held.items())],
             "ahead": list(self._ahead.values()),
             "office": None if self._office is None else _office_to(self._office),
+            "kept": list(self._kept.values()),
+            "recent": sorted((*name, place) for name, place in self._recent.items()),
+            "succession": (self._unsaid, self._ended, self._since, self._newcomers),
+            "reports": None if self._reports is None else [r for _, r in sorted(self._reports.items())],
         }
 
     def load(self, state: State) -> None:
@@ -205,20 +434,72 @@ class SequencerTotalOrder(Process):
         ahead = [SequencerRequest(*fields) for fields in state["ahead"]]
         office = None if state["office"] is None else _office_from(*state["office"])
         last, delivered = state["last"], dict(state["delivered"])
+        kept = [SequencerRequest(*fields) for fields in state["kept"]]
+        recent = {(sender, clock): place for sender, clock, place in state["recent"]}
+        reports = None if state["reports"] is None else [_report_from(*each) for each in state["reports"]]
+        self._unsaid, self._ended, self._since, self._newcomers = state["succession"]
         self._epoch, self._coordinator, self._requested = epoch, coordinator, requested
-        self._last, self._delivered, self._office = last, delivered, office
+        self._last, self._delivered, self._office, self._recent = last, delivered, office, recent
         self._held = {entry.order.after: entry for entry in held}
         self._ahead = {(request.sender, request.clock): request for request in ahead}
+        self._kept = {request.clock: request for request in kept}
+        self._reports = None if reports is None else {report.sender: report for report in reports}
+
+    def upgraded(self, state: State) -> State:
+        """Version 0.3.0 knew no succession: what it kept nothing of is not there to be reported."""
+        return {"kept": (), "recent": (), "succession": (0, 0, 0, 0), "reports": None} | state
+
+
+def _order_of(reports: Iterable[SequencerReport]) -> list[tuple[int, SequencerRequest]]:
+    """What the successor must see to: each message that somebody may lack, with its place if it has one, in
+    the order in which they are to be delivered.
+
+    What has no place goes before the next message of the same sender that has one, or else to the end:
+    nobody has delivered it, and whoever delivered that next one was no destination of it.
+    """
+    requests: dict[MessageKey, SequencerRequest] = {}
+    places: dict[MessageKey, int] = {}
+    for report in reports:
+        places |= {(sender, clock): place for place, sender, clock in report.recent}
+        for order in report.held:
+            name = (order.sender, order.clock)
+            places[name] = order.place
+            requests[name] = SequencerRequest(*name, order.n, order.dests, 0, 0, order.payload)
+        requests |= {(request.sender, request.clock): request for request in report.requests}
+    found, following = [], dict[int, int]()
+    for name in sorted(requests.keys() | places.keys(), reverse=True):
+        place = following[name[0]] = places.get(name) or following.get(name[0], 0)
+        if name in requests:
+            found.append((place or CLOCK_LIMIT, *name))
+    return [(place % CLOCK_LIMIT, requests[sender, clock]) for place, sender, clock in sorted(found)]
 
 
 def _office_to(office: _Office) -> tuple[Any, ...]:
-    return sorted(office.taken.items()), sorted(office.tails.items()), list(office.early.values())
+    old = sorted(office.taken.items()), sorted(office.tails.items()), list(office.early.values())
+    return *old, office.place, office.unsettled, office.settled, sorted(office.settling.items())
 
 
-def _office_from(taken: Any, tails: Any, early: Any) -> _Office:
+def _office_from(
+    taken: Any,
+    tails: Any,
+    early: Any,
+    place: int = 0,
+    unsettled: Any = (),
+    settled: Any = (0, 0),
+    settling: Any = (),
+) -> _Office:
     requests = [(SequencerRequest(*fields), since) for fields, since in early]
-    return _Office(
-        dict(taken),
-        dict(tails),
-        {(request.sender, request.previous): (request, s) for request, s in requests},
-    )
+    office = _Office(place)
+    office.taken, office.tails = dict(taken), dict(tails)
+    office.early = {(request.sender, request.previous): (request, s) for request, s in requests}
+    office.unsettled = [Unsettled(*fields) for fields in unsettled]
+    office.settled, office.settling = settled, dict(settling)
+    return office
+
+
+def _report_from(
+    sender: int, epoch: int, requested: int, last: Any, delivered: Any, recent: Any, held: Any, requests: Any
+) -> SequencerReport:
+    orders = tuple(SequencerOrder(*order) for order in held)
+    known = tuple(SequencerRequest(*request) for request in requests)
+    return SequencerReport(sender, epoch, requested, last, delivered, recent, orders, known)

@@ -48,6 +48,8 @@ class _Ordered(NamedTuple):
     dests: int  # bit set
     after: MessageKey  # what that destination delivers just before it; NOBODY if it is the first
     payload: bytes
+    place: int = 0  # its place among all messages; 0 in frames of versions that gave none
+    epoch: int = 0  # that of the coordinator who sends it
 
 
 class SequencerOrder(_Ordered, _ThroughCoordinator):
@@ -56,12 +58,23 @@ class SequencerOrder(_Ordered, _ThroughCoordinator):
     __slots__ = ()
 
 
+class Unsettled(NamedTuple):
+    """A message that was ordered, and whose delivery at `missing` the coordinator has not heard of."""
+
+    place: int
+    sender: int
+    clock: int
+    missing: int  # bit set
+
+
 class _Handover(NamedTuple):
     sender: int
     epoch: int
     taken: tuple[MessageKey, ...]  # per sender the clock of its last request in order
     tails: tuple[tuple[int, MessageKey], ...]  # per destination the last message ordered to it
     early: tuple[SequencerRequest, ...]  # requests whose predecessors have not come
+    place: int = 0  # of the last message ordered
+    unsettled: tuple[Unsettled, ...] = ()
 
 
 class SequencerHandover(_Handover, Control):
@@ -70,10 +83,11 @@ class SequencerHandover(_Handover, Control):
     __slots__ = ()
 
     def size(self) -> tuple[int, int]:
-        return len(self.taken) + len(self.tails) + len(self.early), 0
+        return len(self.taken) + len(self.tails) + len(self.early) + len(self.unsettled), 0
 
     def model_bytes(self) -> int:
-        return 4 + 6 * len(self.taken) + 8 * len(self.tails) + sum(8 + len(m.payload) for m in self.early)
+        told = 8 + 6 * len(self.taken) + 8 * len(self.tails) + 12 * len(self.unsettled)
+        return told + sum(8 + len(m.payload) for m in self.early)
 
 
 class _Announcement(NamedTuple):
@@ -89,3 +103,62 @@ class SequencerAnnouncement(_Announcement, Control):
 
     def model_bytes(self) -> int:
         return 4 + 2
+
+
+class _Seen(NamedTuple):
+    sender: int
+    place: int
+
+
+class SequencerSeen(_Seen, Control):
+    """Process `sender` has delivered what was ordered to it up to this place."""
+
+    __slots__ = ()
+
+    @property
+    def via(self) -> None:
+        return None  # whoever was the coordinator passes it on
+
+    def model_bytes(self) -> int:
+        return 4 + 2
+
+
+class _Settled(NamedTuple):
+    sender: int
+    place: int
+    requested: int
+
+
+class SequencerSettled(_Settled, Control):
+    """Everybody has delivered what was ordered up to this place, and with it the receiver's own requests up to
+    the clock `requested`."""
+
+    __slots__ = ()
+
+    def model_bytes(self) -> int:
+        return 4 + 4
+
+
+class _Report(NamedTuple):
+    sender: int
+    epoch: int  # the new one
+    requested: int  # the clock of its last request
+    last: MessageKey  # the message it delivered last
+    delivered: tuple[MessageKey, ...]  # per sender the clock of its last message delivered there
+    recent: tuple[tuple[int, int, int], ...]  # (place, sender, clock) of those that not everybody may have
+    held: tuple[SequencerOrder, ...]
+    requests: tuple[SequencerRequest, ...]  # its own that not everybody may have
+
+
+class SequencerReport(_Report, Control):
+    """What a process knows of the order, for the successor of a coordinator that was expelled."""
+
+    __slots__ = ()
+
+    def size(self) -> tuple[int, int]:
+        return len(self.delivered) + len(self.recent) + len(self.held) + len(self.requests), 0
+
+    def model_bytes(self) -> int:
+        known = 16 + 6 * len(self.delivered) + 10 * len(self.recent)
+        orders = sum(8 + len(order.payload) for order in self.held)
+        return known + orders + sum(8 + len(request.payload) for request in self.requests)
