@@ -143,6 +143,8 @@ class System:
 
     def multicast(self, choose, payload=None):
         sender = choose.one(self.active)
+        if self.token is not None:
+            self.hear_all(sender)  # like a message, the right to send comes after what its giver had heard
         self.send(sender, self.destinations(choose, sender), payload)
 
     def destinations(self, choose, sender):
@@ -312,7 +314,7 @@ class System:
             del self.gone[index]
             self.stopped.discard(index)
             for table in (*self.closed, *self.forgotten):
-                (table.discard if isinstance(table, set) else table.pop)(index)
+                table.discard(index) if isinstance(table, set) else table.pop(index, None)
             self.channels = {channel: p for channel, p in self.channels.items() if index not in channel}
             self.newest = {channel: s for channel, s in self.newest.items() if index not in channel}
         who = max(self.uids) + 1 if index in self.uids else index
@@ -328,7 +330,9 @@ class System:
         self.active.append(index)
 
     def leave(self, process):
-        """What is on its way to the process still arrives, and it answers."""
+        """What is on its way to the process still arrives, and it answers. It waits until all has left it."""
+        if self.machines[process].queued:
+            return
         self.perform(process, self.machines[process].leave(process))
         self.depart("leave", process)
         with pytest.raises(LocalProtocolError, match="has left"):

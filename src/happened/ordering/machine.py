@@ -111,7 +111,7 @@ class Machine(Protocol):
     def leave(self, process: int) -> list[Effect]:
         """A process leaves or was expelled: nothing more may be addressed to it, whatever waits for its
         answer goes on without, its role passes on. What it has sent may still come. If it is this process,
-        it hands its role over; what it is sent may still come."""
+        which has nothing `queued`, it hands its role over; what it is sent may still come."""
 
     def close(self, process: int) -> list[Effect]:
         """Nothing more comes from a process that has left: nobody waits for what has not come. Of what it
