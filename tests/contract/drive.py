@@ -323,10 +323,10 @@ class System:
         self.closed[index], self.forgotten[index] = set(), {}
         for gone in sorted(self.gone):
             machine.leave(gone)
-            machine.close(gone)
-            self.closed[index].add(gone)
         self.changes.append(Change("join", index, self.uids[index], self.serial))
         self.heard[index] = len(self.changes)
+        for gone in sorted(self.gone):
+            self.close(index, gone)
         self.active.append(index)
 
     def leave(self, process):

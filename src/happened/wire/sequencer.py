@@ -2,18 +2,20 @@
 
 address  previous  epoch  payload                a request; `previous` is how far back that one's clock is
 address  sender  clock  payload                  an order, and what comes just before it; without a place
-sender 0  epoch  coordinator                     an announcement
+sender 0  epoch  coordinator                     an announcement without a place
+sender 0  epoch  coordinator  place              an announcement
 sender 0  epoch  taken  tails  early             a hand-over: three lists, each with its length before it
 address  sender  clock  place  epoch  payload    an order with its place
-sender 0  epoch  taken  tails  early  place  unsettled      a hand-over with places
+sender 0  epoch  taken  tails  early  place  unsettled  requests      a hand-over with places
 sender 0  place                                  how far a process is
 sender 0  place  requested                       how far everybody is
-sender 0  epoch  requested  last  delivered  recent  held  requests      a report
+sender 0  recent  requests                       what a process that leaves has requested
+sender 0  ended  requested  last  delivered  recent  held  requests      a report
 
-Orders and hand-overs without places were written by versions up to 0.3.0, and are only read.
+Orders, announcements and hand-overs without places were written by versions up to 0.3.0, and are only read.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..core.errors import RemoteProtocolError
@@ -26,6 +28,7 @@ from ..ordering.total.sequencer_messages import (
     SequencerRequest,
     SequencerSeen,
     SequencerSettled,
+    SequencerTestament,
     Unsettled,
 )
 from .envelope import end, read_address, read_name, unknown, write_address, write_name, write_numbers
@@ -39,8 +42,11 @@ MESSAGES = (
     SequencerSeen,
     SequencerSettled,
     SequencerReport,
+    SequencerTestament,
 )
-REQUEST, ORDER, ANNOUNCEMENT, HANDOVER, PLACED_ORDER, PLACED_HANDOVER, SEEN, SETTLED, REPORT = range(9)
+REQUEST, ORDER, ANNOUNCEMENT, HANDOVER = range(4)
+PLACED_ORDER, PLACED_HANDOVER, SEEN, SETTLED, REPORT, TESTAMENT, PLACED_ANNOUNCEMENT = range(4, 11)
+CONTROL = (ANNOUNCEMENT, HANDOVER, PLACED_HANDOVER, SEEN, SETTLED, REPORT, TESTAMENT, PLACED_ANNOUNCEMENT)
 
 
 def encode(messages: Iterable[Any]) -> list[Encoded]:
@@ -61,11 +67,13 @@ def _encode(message: Any) -> Encoded:
 def _encode_control(message: Any) -> tuple[int, bytes]:
     match message:
         case SequencerAnnouncement():
-            return ANNOUNCEMENT, write_numbers(message.epoch, message.coordinator)
+            return PLACED_ANNOUNCEMENT, write_numbers(message.epoch, message.coordinator, message.place)
         case SequencerSeen():
             return SEEN, write_numbers(message.place)
         case SequencerSettled():
             return SETTLED, write_numbers(message.place, message.requested)
+        case SequencerTestament():
+            return TESTAMENT, _encode_places(message.recent) + _encode_nested(message.requests)
         case SequencerReport():
             return REPORT, _encode_report(message)
         case _:
@@ -81,19 +89,25 @@ def _encode_handover(message: SequencerHandover) -> bytes:
         out += write_numbers(destination, sender, clock)
     out += _encode_nested(message.early)
     out += write_numbers(message.place, len(message.unsettled))
-    for place, sender, clock, missing in message.unsettled:
-        out += write_numbers(place, sender, clock, missing)
-    return bytes(out)
+    for place, _, missing in message.unsettled:
+        out += write_numbers(place, missing)
+    return bytes(out) + _encode_nested(each.request for each in message.unsettled)
 
 
 def _encode_report(message: SequencerReport) -> bytes:
-    out = bytearray(write_numbers(message.epoch, message.requested, *message.last, len(message.delivered)))
+    out = bytearray(write_numbers(message.ended, message.requested, *message.last, len(message.delivered)))
     for sender, clock in message.delivered:
         out += write_numbers(sender, clock)
-    out += write_numbers(len(message.recent))
-    for place, sender, clock in message.recent:
-        out += write_numbers(place, sender, clock)
-    return bytes(out) + _encode_nested(message.held) + _encode_nested(message.requests)
+    return (
+        bytes(out)
+        + _encode_places(message.recent)
+        + _encode_nested(message.held)
+        + _encode_nested(message.requests)
+    )
+
+
+def _encode_places(recent: Sequence[tuple[int, int, int]]) -> bytes:
+    return write_numbers(len(recent)) + b"".join(write_numbers(*each) for each in recent)
 
 
 def _encode_nested(messages: Iterable[Any]) -> bytes:
@@ -108,17 +122,24 @@ def decode(reader: Reader, max_processes: int) -> Any:
         return _read_request(reader, max_processes)
     if kind in (ORDER, PLACED_ORDER):
         return _read_order(reader, max_processes, placed=kind == PLACED_ORDER)
-    if kind not in (ANNOUNCEMENT, HANDOVER, PLACED_HANDOVER, SEEN, SETTLED, REPORT):
+    if kind not in CONTROL:
         raise unknown(kind)
     sender, clock = read_name(reader, max_processes)
     if clock:
         raise RemoteProtocolError(
             f"an announcement of process {sender} has clock {clock}; it names no message"
         )
-    first = reader.number(CLOCK_LIMIT)
     message: Any
-    if kind == ANNOUNCEMENT:
-        message = SequencerAnnouncement(sender, first, reader.number(max_processes))
+    if kind == TESTAMENT:
+        recent = _read_places(reader, max_processes)
+        message = SequencerTestament(sender, recent, tuple(_read_nested(reader, max_processes, REQUEST)))
+        end(reader)
+        return message
+    first = reader.number(1 << max_processes if kind == REPORT else CLOCK_LIMIT)
+    if kind in (ANNOUNCEMENT, PLACED_ANNOUNCEMENT):
+        coordinator = reader.number(max_processes)
+        place = reader.number(CLOCK_LIMIT) if kind == PLACED_ANNOUNCEMENT else 0
+        message = SequencerAnnouncement(sender, first, coordinator, place)
     elif kind == SEEN:
         message = SequencerSeen(sender, first)
     elif kind == SETTLED:
@@ -159,22 +180,27 @@ def _read_handover(
     if not placed:
         return SequencerHandover(sender, epoch, taken, tails, early)
     place = reader.number(CLOCK_LIMIT)
+    places = [(reader.number(CLOCK_LIMIT), reader.number(1 << max_processes)) for _ in _length(reader)]
+    requests = list(_read_nested(reader, max_processes, REQUEST))
+    if len(requests) != len(places):
+        raise RemoteProtocolError(f"a hand-over has {len(requests)} requests for {len(places)} places")
     unsettled = tuple(
-        Unsettled(
-            reader.number(CLOCK_LIMIT), *_read_key(reader, max_processes), reader.number(1 << max_processes)
-        )
-        for _ in _length(reader)
+        Unsettled(place, request, missing) for (place, missing), request in zip(places, requests, strict=True)
     )
     return SequencerHandover(sender, epoch, taken, tails, early, place, unsettled)
 
 
-def _read_report(reader: Reader, max_processes: int, sender: int, epoch: int) -> SequencerReport:
+def _read_report(reader: Reader, max_processes: int, sender: int, ended: int) -> SequencerReport:
     requested, last = reader.number(CLOCK_LIMIT), _read_key(reader, max_processes)
     delivered = tuple(_read_key(reader, max_processes) for _ in _length(reader))
-    recent = tuple((reader.number(CLOCK_LIMIT), *_read_key(reader, max_processes)) for _ in _length(reader))
+    recent = _read_places(reader, max_processes)
     held = tuple(_read_nested(reader, max_processes, PLACED_ORDER))
     requests = tuple(_read_nested(reader, max_processes, REQUEST))
-    return SequencerReport(sender, epoch, requested, last, delivered, recent, held, requests)
+    return SequencerReport(sender, ended, requested, last, delivered, recent, held, requests)
+
+
+def _read_places(reader: Reader, max_processes: int) -> tuple[tuple[int, int, int], ...]:
+    return tuple((reader.number(CLOCK_LIMIT), *_read_key(reader, max_processes)) for _ in _length(reader))
 
 
 def _length(reader: Reader) -> range:

@@ -16,11 +16,14 @@ Invariant  the coordinator takes the requests of each process in the order they 
 Epochs. Each hand-over begins a new one. A request carries the epoch its sender knows of: a process that
 knows of a later one passes it on, one that knows only of an earlier one keeps it until it hears.
 
-Succession. Every order has a *place* in the order of all. A process keeps its own requests, and the places of
+Rounds. Every order has a *place* in the order of all. A process keeps its own requests, and the places of
 what it delivered, until it hears that everybody has delivered those: it says how far it is every SEEN_EVERY
-deliveries, and the coordinator says how far everybody is. When a coordinator is expelled, everybody reports
-what it keeps to the successor, which orders all of it anew: what was delivered anywhere at the place it had,
-the rest after that. So each goes on with what it lacks, in the order that the others had it.
+deliveries, and the coordinator, which keeps what it has ordered, says how far everybody is. Whenever nothing
+more comes from a process that has left, be it the coordinator, one that was, or one that passed a request on,
+everybody reports what it keeps to the first process that has not ended, and drops what has not arrived. That
+one orders all of it anew and is the coordinator from then on: what was delivered anywhere has the place it had,
+the rest comes after. So each goes on with what it lacks, in the order that the others had it. A round is known
+by who has ended; its epochs begin at ROUND times the number of those.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,8 +46,12 @@ from .sequencer_messages import (
     SequencerRequest,
     SequencerSeen,
     SequencerSettled,
+    SequencerTestament,
     Unsettled,
 )
+
+ROUND = 1 << 20
+"""More than the hand-overs between two departures."""
 
 SEEN_EVERY = 32
 """After so many deliveries a process says how far it is."""
@@ -56,8 +63,8 @@ FACTS = Facts(
     order=Order.CAUSAL_TOTAL,
     relays=Relays.COORDINATOR,
     at_join="gets an index, and hears who is the coordinator",
-    at_leave="is not addressed any more; a coordinator hands its role to the first one present",
-    at_expulsion="is not addressed any more; the first one present succeeds a coordinator from what all report",
+    at_leave="is not addressed any more; a coordinator hands its role over first. Then as when one is expelled",
+    at_expulsion="is not addressed any more; the first one present puts in order what all others report",
     options=(Option("coordinator", "the first one, the same for everybody", Names.ONE),),
     wire=WireFormat(35, "happened.wire.sequencer"),
 )
@@ -89,7 +96,7 @@ class _Office:
             if each.missing:
                 self.unsettled = self.unsettled[number:]
                 return done
-            done[each.sender] = each.clock
+            done[each.request.sender] = each.request.clock
             self.settled = each.place, self.settled[1]
         self.unsettled = []
         return done
@@ -116,12 +123,14 @@ class SequencerTotalOrder(Process):
         self._held: dict[MessageKey, _Held] = {}  # by the message before it
         self._ahead: dict[MessageKey, SequencerRequest] = {}  # kept until we hear of a new coordinator
         self._kept: dict[int, SequencerRequest] = {}  # by clock, our requests that not everybody may have
+        self._entrusted: dict[MessageKey, SequencerRequest] = {}  # the same of those who leave
+        self._entrusted_until = 0  # needed until everybody has delivered up to this place; 0: not known yet
         self._recent: dict[MessageKey, int] = {}  # the places of deliveries that not everybody may have made
+        self._place = 0  # of our last delivery
         self._unsaid = 0  # deliveries since we said how far we are
         self._ended = 0  # bit set: those of whom nothing more comes
-        self._since = 0  # the epoch of the last succession: orders of earlier ones are void
-        self._reports: dict[int, SequencerReport] | None = None  # while we succeed: who has told us
-        self._newcomers = 0  # bit set: who joined since the coordinator is gone, and has nothing to report
+        self._is_orphan = False  # whether we have reported, and not heard who is the coordinator
+        self._reports: dict[int, SequencerReport] = {}  # to us, as a successor
 
     @property
     def coordinator(self) -> int:
@@ -145,26 +154,33 @@ class SequencerTotalOrder(Process):
 
     def join(self, process: int) -> list[Effect]:
         effects = super().join(process)
-        if self._office is None and (self._coordinator == self.me or self.gone >> self._coordinator & 1):
-            self._newcomers |= 1 << process
-        if self._epoch:
+        if self._epoch and not self._is_orphan:
             effects.append(Send(process, SequencerAnnouncement(self.me, self._epoch, self._coordinator)))
         return effects
 
     def leave(self, process: int) -> list[Effect]:
         effects = super().leave(process)
         if process == self.me:
-            return effects + self._pass_on_role()
+            return effects + self._bequeath() + self._pass_on_role()
         if self._office is not None:
             self._office.tails.pop(process, None)
             self._office.has_seen(process, CLOCK_LIMIT)
             effects += self._settle()
-        return effects + self._complete_succession()
+        return effects + self._complete_round()
 
     def close(self, process: int) -> list[Effect]:
         effects = super().close(process)
         self._ended |= 1 << process
-        return effects + self._report_if_orphaned()
+        self._epoch = max(self._epoch, self._ended.bit_count() * ROUND)
+        return effects if self.gone >> self.me & 1 else effects + self._report()
+
+    def _bequeath(self) -> list[Effect]:
+        testament = SequencerTestament(self.me, self._places(), tuple(self._kept.values()))
+        others = self.present & ~(1 << self.me)
+        return [Send(d, testament) for d in unpack(others)] if self._kept else []
+
+    def _places(self) -> tuple[tuple[int, int, int], ...]:
+        return tuple(sorted((place, *name) for name, place in self._recent.items()))
 
     def _pass_on_role(self) -> list[Effect]:
         """As one who leaves, let the first one present be the coordinator."""
@@ -191,64 +207,77 @@ class SequencerTotalOrder(Process):
             *(Send(d, SequencerAnnouncement(self.me, self._epoch, successor)) for d in unpack(others)),
         ]
 
-    # Succession.
+    # Rounds.
 
-    def _report_if_orphaned(self) -> list[Effect]:
-        """If nothing more comes from the coordinator, tell its successor what we know."""
-        if self._office is not None or not self._ended >> self._coordinator & 1 or self.gone >> self.me & 1:
-            return []
-        self._epoch += 1
-        self._since = self._epoch
-        self._coordinator = successor = next(iter(unpack(self.present)))
+    def _report(self) -> list[Effect]:
+        """Tell the first process that has not ended what we know, and wait until it says who coordinates."""
+        office, self._office = self._office or _Office(), None
+        self._is_orphan = True
+        self._coordinator = successor = next(iter(unpack(((1 << self.n) - 1) & ~self._ended)))
+        ordered = [
+            SequencerOrder(*request[:4], NOBODY, request.payload, place)
+            for place, request, _ in office.unsettled
+        ]
+        early = [request for request, _ in office.early.values()]
         report = SequencerReport(
             self.me,
-            self._epoch,
+            self._ended,
             self._requested,
             self._last,
             tuple(sorted(self._delivered.items())),
-            tuple(sorted((place, *name) for name, place in self._recent.items())),
-            tuple(held.order for _, held in sorted(self._held.items())),
-            tuple(self._kept.values()),
+            self._places(),
+            (*ordered, *(held.order for _, held in sorted(self._held.items()))),
+            (*self._kept.values(), *self._entrusted.values(), *self._ahead.values(), *early),
         )
-        self._held = {}  # the successor orders all of it anew
+        self._held = {}  # all of it is ordered anew
         return self._reported(report) if successor == self.me else [Send(successor, report)]
 
     def _reported(self, report: SequencerReport) -> list[Effect]:
-        if self._office is not None:
-            return []  # it joined while we succeeded, and has nothing that we lack
-        if self._reports is None:
-            self._reports = {}
-        self._reports[report.sender] = report
-        return self._complete_succession()
+        known = self._reports.get(report.sender)
+        if known is None or known.ended.bit_count() <= report.ended.bit_count():
+            self._reports[report.sender] = report
+        return self._redirect() or self._complete_round()
 
-    def _complete_succession(self) -> list[Effect]:
-        reports = self._reports
-        if reports is None or self.me not in reports:
+    def _redirect(self) -> list[Effect]:
+        """Tell those who report to us although their round is over."""
+        if self._is_orphan:
             return []
-        if any(process not in reports for process in unpack(self.present & ~self._newcomers)):
+        astray = [process for process, report in self._reports.items() if not report.ended & ~self._ended]
+        for process in astray:
+            del self._reports[process]
+        return [
+            Send(process, SequencerAnnouncement(self.me, self._epoch, self._coordinator))
+            for process in sorted(astray)
+        ]
+
+    def _complete_round(self) -> list[Effect]:
+        """If everybody present has told us what it knows, put that in order and go on as the coordinator."""
+        reports = {process: r for process, r in self._reports.items() if r.ended == self._ended}
+        if self.me not in reports or any(process not in reports for process in unpack(self.present)):
             return []
-        self._reports, self._newcomers = None, 0
-        self._epoch = self._since = max(report.epoch for report in reports.values())
-        self._coordinator = self.me
+        self._reports, self._is_orphan = {}, False
         order = _order_of(reports.values())
         self._office = office = _Office(max((place for place, _ in order), default=0))
         for process, report in reports.items():
             office.taken[process] = report.requested
             office.tails[process] = report.last
-        others = self.present & ~(1 << self.me)
-        effects: list[Effect] = [
-            Send(d, SequencerAnnouncement(self.me, self._epoch, self.me)) for d in unpack(others)
-        ]
+            office.place = max(office.place, *(place for place, _, _ in report.recent), 0)
+        effects: list[Effect] = []
         delivered = {process: dict(report.delivered) for process, report in reports.items()}
         for place, request in order:
             due = [
                 d
                 for d in unpack(request.dests & self.present)
-                if delivered.get(d, {}).get(request.sender, 0) < request.clock
+                if delivered[d].get(request.sender, 0) < request.clock
             ]
             if not place:
                 place = office.place = office.place + 1
+            taken = office.taken.get(request.sender, 0)
+            office.taken[request.sender] = max(taken, request.clock)
             effects += self._put_in_order(office, request, place, due, self.events)
+        self._entrusted_until = office.place
+        news = SequencerAnnouncement(self.me, self._epoch, self.me, office.place)
+        effects = [*(Send(d, news) for d in unpack(self.present & ~(1 << self.me))), *effects]
         effects += self._resumed(self.events)
         return effects + (self._pass_on_role() if self.gone >> self.me & 1 else [])
 
@@ -267,14 +296,20 @@ class SequencerTotalOrder(Process):
             case SequencerSettled():
                 self._settled(message.place, message.requested)
                 return []
+            case SequencerTestament():
+                self._entrusted_until = 0  # they are not in order before the next round
+                self._entrusted |= {(request.sender, request.clock): request for request in message.requests}
+                self._recent |= {(sender, clock): place for place, sender, clock in message.recent}
+                return []
             case SequencerReport():
-                return self._reported(message) if message.epoch >= self._epoch else []
-        if message.epoch <= self._epoch and not self._is_successors_own(message):
+                return self._reported(message)
+        if message.epoch < self._epoch or (message.epoch == self._epoch and not self._is_orphan):
             return []  # a duplicate made by the network, or old news
-        self._epoch = message.epoch
+        self._epoch, self._is_orphan, self._office = message.epoch, False, None
         if isinstance(message, SequencerAnnouncement):
             self._coordinator = message.coordinator
-            return self._report_if_orphaned() or self._resumed(since)
+            self._entrusted_until = message.place
+            return self._redirect() + self._resumed(since)
         self._coordinator = self.me
         self._office = office = _Office(message.place)
         office.taken, office.tails = dict(message.taken), dict(message.tails)
@@ -282,16 +317,8 @@ class SequencerTotalOrder(Process):
         for process in unpack(self.gone):
             office.has_seen(process, CLOCK_LIMIT)
         effects = [effect for request in message.early for effect in self._handle(request, since)]
-        effects += self._resumed(since)
+        effects += self._redirect() + self._resumed(since)
         return effects + (self._pass_on_role() if self.gone >> self.me & 1 else [])
-
-    def _is_successors_own(self, message: Any) -> bool:
-        """Whether the successor that we have reported to says that it has begun."""
-        return (
-            isinstance(message, SequencerAnnouncement)
-            and (message.epoch, message.sender) == (self._epoch, message.coordinator)
-            and self._office is None
-        )
 
     def _resumed(self, since: int) -> list[Effect]:
         """What was kept until there is a coordinator goes to it."""
@@ -304,7 +331,7 @@ class SequencerTotalOrder(Process):
             self.check(message, SequencerOrder)
         elif isinstance(message, SequencerRequest):
             self._check_request(message)
-        elif isinstance(message, SequencerHandover | SequencerReport):
+        elif isinstance(message, SequencerHandover | SequencerReport | SequencerTestament):
             early = message.early if isinstance(message, SequencerHandover) else message.requests
             for request in early:
                 self._check_request(request)
@@ -329,7 +356,7 @@ class SequencerTotalOrder(Process):
         if request.epoch > self._epoch:
             self._ahead[request.sender, request.clock] = request
         elif self._office is None:
-            if self._coordinator == self.me or self.gone >> self._coordinator & 1:
+            if self._is_orphan or self.gone >> self._coordinator & 1:
                 self._ahead[request.sender, request.clock] = request  # somebody succeeds, and we shall hear
             else:
                 yield Send(self._coordinator, request._replace(epoch=self._epoch))
@@ -352,7 +379,7 @@ class SequencerTotalOrder(Process):
         self, office: _Office, request: SequencerRequest, place: int, due: list[int], since: int
     ) -> Iterator[Effect]:
         sender, clock, n, dests, _, _, payload = request
-        office.unsettled.append(Unsettled(place, sender, clock, sum(1 << d for d in due)))
+        office.unsettled.append(Unsettled(place, request, sum(1 << d for d in due)))
         for d in due:
             after = office.tails.get(d, NOBODY)
             order = SequencerOrder(sender, clock, n, dests, after, payload, place, self._epoch)
@@ -363,8 +390,8 @@ class SequencerTotalOrder(Process):
                 yield Send(d, order)
 
     def _ordered(self, order: SequencerOrder, since: int) -> Iterator[Effect]:
-        if order.epoch < self._since:
-            return  # the successor has ordered it anew
+        if order.epoch // ROUND < self._ended.bit_count():
+            return  # it is ordered anew in the round that we have reported for
         if order.clock <= self._delivered.get(order.sender, 0) or order.after in self._held:
             return  # a duplicate made by the network
         self._held[order.after] = _Held(order, since)
@@ -372,12 +399,12 @@ class SequencerTotalOrder(Process):
             order, _ = self._held.pop(self._last)
             self._last = (order.sender, order.clock)
             self._delivered[order.sender] = order.clock
-            self._recent[self._last] = order.place
+            self._recent[self._last] = self._place = order.place
             self._unsaid += 1
             yield self.delivery(order)
         if self._unsaid >= SEEN_EVERY:
             self._unsaid = 0
-            yield from self._seen(SequencerSeen(self.me, max(self._recent.values(), default=0)))
+            yield from self._seen(SequencerSeen(self.me, self._place))
 
     # How far everybody is.
 
@@ -385,7 +412,7 @@ class SequencerTotalOrder(Process):
         if self._office is not None:
             self._office.has_seen(message.sender, message.place)
             return self._settle()
-        knows_whom = self._coordinator != self.me and not self.gone >> self._coordinator & 1
+        knows_whom = not self._is_orphan and not self.gone >> self._coordinator & 1
         return [Send(self._coordinator, message)] if knows_whom else []
 
     def _settle(self) -> list[Effect]:
@@ -403,6 +430,8 @@ class SequencerTotalOrder(Process):
         return [Send(d, SequencerSettled(self.me, place, clocks.get(d, 0))) for d in others]
 
     def _settled(self, place: int, requested: int) -> None:
+        if 0 < self._entrusted_until <= place:
+            self._entrusted, self._entrusted_until = {}, 0
         self._recent = {name: at for name, at in self._recent.items() if at > place}
         self._kept = {clock: request for clock, request in self._kept.items() if clock > requested}
 
@@ -423,9 +452,16 @@ class SequencerTotalOrder(Process):
             "ahead": list(self._ahead.values()),
             "office": None if self._office is None else _office_to(self._office),
             "kept": list(self._kept.values()),
+            "entrusted": list(self._entrusted.values()),
             "recent": sorted((*name, place) for name, place in self._recent.items()),
-            "succession": (self._unsaid, self._ended, self._since, self._newcomers),
-            "reports": None if self._reports is None else [r for _, r in sorted(self._reports.items())],
+            "succession": (
+                self._unsaid,
+                self._place,
+                self._ended,
+                int(self._is_orphan),
+                self._entrusted_until,
+            ),
+            "reports": [report for _, report in sorted(self._reports.items())],
         }
 
     def load(self, state: State) -> None:
@@ -435,19 +471,28 @@ class SequencerTotalOrder(Process):
         office = None if state["office"] is None else _office_from(*state["office"])
         last, delivered = state["last"], dict(state["delivered"])
         kept = [SequencerRequest(*fields) for fields in state["kept"]]
+        entrusted = [SequencerRequest(*fields) for fields in state["entrusted"]]
         recent = {(sender, clock): place for sender, clock, place in state["recent"]}
-        reports = None if state["reports"] is None else [_report_from(*each) for each in state["reports"]]
-        self._unsaid, self._ended, self._since, self._newcomers = state["succession"]
+        reports = [_report_from(*each) for each in state["reports"]]
+        self._unsaid, self._place, self._ended, orphan, self._entrusted_until = state["succession"]
+        self._is_orphan = bool(orphan)
         self._epoch, self._coordinator, self._requested = epoch, coordinator, requested
         self._last, self._delivered, self._office, self._recent = last, delivered, office, recent
         self._held = {entry.order.after: entry for entry in held}
         self._ahead = {(request.sender, request.clock): request for request in ahead}
         self._kept = {request.clock: request for request in kept}
-        self._reports = None if reports is None else {report.sender: report for report in reports}
+        self._entrusted = {(request.sender, request.clock): request for request in entrusted}
+        self._reports = {report.sender: report for report in reports}
 
     def upgraded(self, state: State) -> State:
         """Version 0.3.0 knew no succession: what it kept nothing of is not there to be reported."""
-        return {"kept": (), "recent": (), "succession": (0, 0, 0, 0), "reports": None} | state
+        return {
+            "kept": (),
+            "entrusted": (),
+            "recent": (),
+            "succession": (0, 0, 0, 0, 0),
+            "reports": (),
+        } | state
 
 
 def _order_of(reports: Iterable[SequencerReport]) -> list[tuple[int, SequencerRequest]]:
@@ -492,14 +537,16 @@ def _office_from(
     office = _Office(place)
     office.taken, office.tails = dict(taken), dict(tails)
     office.early = {(request.sender, request.previous): (request, s) for request, s in requests}
-    office.unsettled = [Unsettled(*fields) for fields in unsettled]
+    office.unsettled = [
+        Unsettled(place, SequencerRequest(*request), missing) for place, request, missing in unsettled
+    ]
     office.settled, office.settling = settled, dict(settling)
     return office
 
 
 def _report_from(
-    sender: int, epoch: int, requested: int, last: Any, delivered: Any, recent: Any, held: Any, requests: Any
+    sender: int, ended: int, requested: int, last: Any, delivered: Any, recent: Any, held: Any, requests: Any
 ) -> SequencerReport:
     orders = tuple(SequencerOrder(*order) for order in held)
     known = tuple(SequencerRequest(*request) for request in requests)
-    return SequencerReport(sender, epoch, requested, last, delivered, recent, orders, known)
+    return SequencerReport(sender, ended, requested, last, delivered, recent, orders, known)

@@ -62,8 +62,7 @@ class Unsettled(NamedTuple):
     """A message that was ordered, and whose delivery at `missing` the coordinator has not heard of."""
 
     place: int
-    sender: int
-    clock: int
+    request: SequencerRequest
     missing: int  # bit set
 
 
@@ -87,6 +86,7 @@ class SequencerHandover(_Handover, Control):
 
     def model_bytes(self) -> int:
         told = 8 + 6 * len(self.taken) + 8 * len(self.tails) + 12 * len(self.unsettled)
+        told += sum(len(each.request.payload) for each in self.unsettled)
         return told + sum(8 + len(m.payload) for m in self.early)
 
 
@@ -94,6 +94,7 @@ class _Announcement(NamedTuple):
     sender: int
     epoch: int
     coordinator: int
+    place: int = 0  # after a round, of the last message that it has put in order
 
 
 class SequencerAnnouncement(_Announcement, Control):
@@ -130,8 +131,8 @@ class _Settled(NamedTuple):
 
 
 class SequencerSettled(_Settled, Control):
-    """Everybody has delivered what was ordered up to this place, and with it the receiver's own requests up to
-    the clock `requested`."""
+    """Everybody has delivered what was ordered up to this place, and with it the receiver's own requests up
+    to the clock `requested`."""
 
     __slots__ = ()
 
@@ -141,7 +142,7 @@ class SequencerSettled(_Settled, Control):
 
 class _Report(NamedTuple):
     sender: int
-    epoch: int  # the new one
+    ended: int  # bit set: whose end this is about
     requested: int  # the clock of its last request
     last: MessageKey  # the message it delivered last
     delivered: tuple[MessageKey, ...]  # per sender the clock of its last message delivered there
@@ -151,7 +152,7 @@ class _Report(NamedTuple):
 
 
 class SequencerReport(_Report, Control):
-    """What a process knows of the order, for the successor of a coordinator that was expelled."""
+    """What a process knows of the order, for the one that goes on with it when another has ended."""
 
     __slots__ = ()
 
@@ -162,3 +163,21 @@ class SequencerReport(_Report, Control):
         known = 16 + 6 * len(self.delivered) + 10 * len(self.recent)
         orders = sum(8 + len(order.payload) for order in self.held)
         return known + orders + sum(8 + len(request.payload) for request in self.requests)
+
+
+class _Testament(NamedTuple):
+    sender: int
+    recent: tuple[tuple[int, int, int], ...]  # as in a report
+    requests: tuple[SequencerRequest, ...]
+
+
+class SequencerTestament(_Testament, Control):
+    """What a process that leaves would report: others do so instead."""
+
+    __slots__ = ()
+
+    def size(self) -> tuple[int, int]:
+        return len(self.recent) + len(self.requests), 0
+
+    def model_bytes(self) -> int:
+        return 10 * len(self.recent) + sum(8 + len(request.payload) for request in self.requests)
