@@ -26,7 +26,15 @@ from ..core.roster import Roster
 from ..ordering import Held, Machine, create, protocols
 from ..wire import decode, encode_multicast
 from ..wire import membership as changes
-from ..wire.membership import MemberJoined, MemberLeft
+from ..wire.membership import (
+    LAST_STAGE,
+    DepartureStage,
+    MemberAbsent,
+    MemberExpelled,
+    MemberJoined,
+    MemberLeft,
+)
+from .departures import Departure, Departures
 from .errors import EngineFault
 from .handshake import check_name
 from .inputs import HEAD, Input, read_entries
@@ -80,12 +88,14 @@ class Engine:
         self.name = name
         self.protocol = protocol
         facts = protocols()[protocol]
+        self._facts = facts
         self._most = facts.most_processes
         if len(members) > self._most:
             raise LocalProtocolError(f"{len(members)} members; messages of {protocol} can name {self._most}")
         self.roster = Roster(members)
         self.me = self.roster.index(name)
         self.addresses: dict[str, str] = {}  # of those who joined at run time
+        self.joined = 0  # how many that were, since this object was made
         self.machine: Machine = create(protocol, self.me, len(members), **dict(options or {}))
         self.outboxes = {p: Outbox() for p in range(len(members)) if p != self.me}
         self.inboxes = {p: Inbox() for p in self.outboxes}
@@ -99,6 +109,8 @@ class Engine:
         self.unacknowledged_bytes = 0
         self.gone: set[int] = set()  # who has left or was expelled
         self.awaited: set[int] = set()  # of those, by what others say, and its own farewell is still to come
+        self.departures = Departures()  # of everybody in `gone`
+        self._under_way: list[int] = []  # of those, the ones that others or we have not done with
         self.has_left = False  # or was expelled: nobody takes our messages any more
         self.farewells: set[int] = set()  # the links on which nothing more will come, since we have left
         # Per link, messages that wait for others: counted only where pausing that link makes progress.
@@ -132,7 +144,9 @@ class Engine:
 
     def receive(self, link: int, frame: bytes) -> None:
         """Take the next frame of a link. RemoteProtocolError: it is refused, and nothing has changed."""
-        if frame and frame[0] == CHANGE_MARK:
+        if link in self.gone and self.departures[link].expelled:
+            pass  # it may not have heard that nobody listens
+        elif frame and frame[0] == CHANGE_MARK:
             self._change_members(link, frame)
         else:
             message, size = decode(frame)
@@ -148,6 +162,8 @@ class Engine:
                 self._deliver(effects[0])
             else:
                 self._perform(effects)
+        if self._under_way:
+            self._advance()
         self._stage(FRAME_RECEIVED, link, frame)
         self.inboxes[link].received_through += 1
         self._in.add(link)
@@ -183,21 +199,29 @@ class Engine:
             )
         if name in self._names_ever():
             raise LocalProtocolError(f"{name!r} is or was a member: a process that joins needs a new name")
-        if len(self.roster) >= self._most:
+        if len(self.roster) >= self._most and self.departures.free() is None:
             raise LocalProtocolError(f"there were {self._most} members already, which is the limit")
-        return self._join(name, address)
+        free = self.departures.free() if self._facts.recycles else None
+        index = len(self.roster) if free is None else free
+        self._join(index, name, address)
+        self._stage(Input.MEMBER_JOINED, 0, name.encode(), b"\0", address.encode())
+        return index
 
     def leave(self, name: str) -> None:
-        """Record that a process has left for good; if it is this one, say farewell on every link."""
+        """Leave, and say farewell on every link; or expel another process."""
         index = self.roster.index(name)
         if index == self.me:
             if not self.has_left:
+                self._perform(self.machine.leave(index))  # refuses if the protocol has fixed members
                 for link in self.present_links():  # last of all on every link; the machine itself goes on
                     self._put(link, changes.encode(MemberLeft(index)))
                 self.has_left = True
                 self._stage(Input.MEMBER_LEFT, index)
             return
-        self._leave(index)
+        self._facts.check_expulsion(name)
+        self._leave(index, MemberExpelled(index))
+        self._stage(Input.MEMBER_LEFT, index)
+        self._advance()
 
     def meet(self, link: int, incarnation: bytes) -> None:
         """Remember which journal a peer has, so that it is refused if it comes back with another."""
@@ -212,7 +236,7 @@ class Engine:
         return min(set(range(len(self.roster))) - self.gone)
 
     def _names_ever(self) -> set[str]:
-        return {self.roster.name(index) for index in range(len(self.roster))}
+        return self.roster.ever()
 
     def present_links(self) -> list[int]:
         return [link for link in self.outboxes if link not in self.gone]
@@ -280,7 +304,7 @@ class Engine:
                     self._deliver(effect)
                 elif effect.to == self.me:
                     looped.append(effect.message)
-                else:
+                elif effect.to not in self.gone or effect.to in self.awaited:
                     sends.append(effect)
             if sends:
                 frames = encode_multicast([message for _, message in sends])
@@ -314,6 +338,13 @@ class Engine:
                 self._hear_joined(link, index, name, address)
             case MemberLeft(index):
                 self._hear_left(link, index)
+            case MemberExpelled(index):
+                self._hear_expelled(link, index)
+            case MemberAbsent(index):
+                self._hear_absent(link, index)
+            case DepartureStage(index, stage):
+                if index in self.gone:
+                    self.departures[index].said[link] = stage
 
     def _hear_joined(self, link: int, index: int, name: str, address: str) -> None:
         try:
@@ -321,51 +352,113 @@ class Engine:
         except LocalProtocolError as error:
             raise RemoteProtocolError(f"not a change of members: {error}") from error
         known = len(self.roster)
-        if index == known < self._most and name not in self._names_ever():
-            self._join(name, address, staged=False)
+        is_free = index in self.gone and self.departures[index].stage >= LAST_STAGE
+        if name not in self._names_ever() and (index == known < self._most or is_free):
+            self._join(index, name, address)
         elif index >= known or self.roster.name(index) != name:
             raise _disagreement(link, index, name)
 
     def _hear_left(self, link: int, index: int) -> None:
-        if index >= len(self.roster):
-            raise _disagreement(link, index, "")
+        self._check_known(link, index)
         if index == self.me:
             self.farewells.add(link)
             self.has_left = True
             return
         if index not in self.gone:
-            self._leave(index, staged=False)
-            if index != link:  # what it sent before it left may still be on its way to us
-                self.awaited.add(index)
-        if index == link:
+            self.awaited.add(index)  # what it sent before it left may still be on its way to us
+            self._leave(index, MemberLeft(index))
+        self.departures[index].heard.add(link)
+        if index == link and index in self.awaited:
             self.awaited.discard(index)
+            self._put(index, changes.encode(MemberLeft(index)))  # nothing more will come from us
 
-    def _join(self, name: str, address: str, *, staged: bool = True) -> int:
-        index = len(self.roster)
+    def _hear_expelled(self, link: int, index: int) -> None:
+        self._check_known(link, index)
+        if index == self.me:
+            self._hear_left(link, index)
+            return
+        departure = self.departures.get(index)
+        if departure is None or not (departure.expelled or departure.closed):
+            self._leave(index, MemberExpelled(index))
+        self.departures[index].heard.add(link)
+
+    def _hear_absent(self, link: int, index: int) -> None:
+        self._check_known(link, index)
+        if index not in self.gone:
+            self._leave(index, MemberLeft(index))
+        self.awaited.discard(index)
+        self.departures[index].expelled = False
+
+    def _check_known(self, link: int, index: int) -> None:
+        if index >= len(self.roster):
+            raise _disagreement(link, index, "")
+
+    def _join(self, index: int, name: str, address: str) -> None:
         frame = changes.encode(MemberJoined(index, name, address))  # refuses what is too long
-        self.machine.join(index)  # refuses if the protocol has fixed members; then nothing has changed
-        self.roster.join(name)
-        if staged:
-            self._stage(Input.MEMBER_JOINED, 0, name.encode(), b"\0", address.encode())
+        effects = self.machine.join(index)  # refuses if the protocol has fixed members; nothing has changed
+        self.roster.join(name, index)
+        if index in self.gone:
+            self.gone.discard(index)
+            del self.departures[index]
         for link in self.present_links():
-            self._put(link, frame)
+            if link != index:
+                self._put(link, frame)
         self.addresses[name] = address
+        self.joined += 1
         self.outboxes[index], self.inboxes[index], self.held_on_link[index] = Outbox(), Inbox(), 0
+        self.incarnations.pop(index, None)
         for gone in sorted(self.gone):
-            self._put(index, changes.encode(MemberLeft(gone)))
+            departure = self.departures[gone]
+            left = MemberExpelled(gone) if departure.expelled else MemberLeft(gone)
+            # What the registrar knows to be gone before it admits somebody has sent it nothing.
+            self._put(index, changes.encode(MemberAbsent(gone) if self.registrar == self.me else left))
+            if departure.stage:
+                self._put(index, changes.encode(DepartureStage(gone, min(departure.stage, LAST_STAGE))))
         if self.has_left:  # it was admitted meanwhile, and waits for our farewell like the others
             self._put(index, changes.encode(MemberLeft(self.me)))
-        return index
+        self._perform(effects)
 
-    def _leave(self, index: int, *, staged: bool = True) -> None:
-        self.machine.leave(index)
-        self.roster.leave(self.roster.name(index))
-        self.gone.add(index)
-        if staged:
-            self._stage(Input.MEMBER_LEFT, index)
-        frame = changes.encode(MemberLeft(index))
-        for link in (*self.present_links(), index):  # to the one who leaves: nothing more will come from us
-            self._put(link, frame)
+    def _leave(self, index: int, news: MemberLeft | MemberExpelled) -> None:
+        """Note that a process has gone, or that one which was leaving is expelled; tell everybody."""
+        effects = self.machine.leave(index) if index not in self.gone else []
+        if index not in self.gone:
+            self.roster.leave(self.roster.name(index))
+            self.gone.add(index)
+            self.departures[index] = Departure()
+        for link in self.present_links():
+            self._put(link, changes.encode(news))
+        if isinstance(news, MemberExpelled):
+            self.departures[index].expelled = True
+            self.awaited.discard(index)
+            self._put(index, changes.encode(MemberLeft(index)))  # should it live, it hears so from us
+        self._under_way = self.departures.under_way()
+        self._perform(effects)
+
+    def _advance(self) -> None:
+        """Do what has become possible with those who have gone."""
+        present = self.present_links()
+        for index in self.departures.to_close(self.awaited, present):
+            self.departures[index].closed = True
+            self._perform(self.machine.close(index))
+        for index in self._under_way:
+            departure = self.departures[index]
+            if departure.closed and not departure.stage and not self._holds(index):
+                self._reach(index, 1)
+            while departure.advances(present):
+                if departure.stage == 1:
+                    self.machine.forget(index)
+                self._reach(index, departure.stage + 1)
+        self._under_way = self.departures.under_way()
+
+    def _reach(self, index: int, stage: int) -> None:
+        self.departures[index].stage = stage
+        if stage <= LAST_STAGE:
+            for link in self.present_links():
+                self._put(link, changes.encode(DepartureStage(index, stage)))
+
+    def _holds(self, index: int) -> bool:
+        """Whether a message of this process waits for others here."""
+        return self.held_count() > 0 and any(held.message.sender == index for held in self.pending())
 
     # Surviving.
 
@@ -390,7 +483,7 @@ class Engine:
                 self.free(number, upto)
             case Input.MEMBER_JOINED:
                 name, _, address = data.partition(b"\0")
-                self._join(name.decode(), address.decode())
+                self.join(name.decode(), address.decode())
             case Input.MEMBER_LEFT:
                 self.leave(self.roster.name(number))
             case Input.PEER_MET:
@@ -426,6 +519,10 @@ class Engine:
         }
         if self.awaited:
             head["awaited"] = sorted(self.awaited)
+        if self.gone:
+            head["departures"] = {index: each.state() for index, each in self.departures.items()}
+        if self.roster.former:
+            head["former"] = sorted(self.roster.former)
         text = json.dumps(head, separators=(",", ":")).encode()
         return b"".join([len(text).to_bytes(4, "big"), text, *blobs])
 
@@ -444,8 +541,14 @@ class Engine:
         self.gone, self.farewells = set(head["gone"]), set(head["farewells"])
         self.awaited = set(head.get("awaited", ()))
         self.has_left = head.get("left", False)
+        self.roster.remember(head.get("former", ()))
+        told = head.get("departures", {})  # which versions up to 0.3.0 did not write
+        self.departures = Departures()
         for index in head["gone"]:
             self.roster.leave(self.roster.name(index))
+            state = told.get(str(index))
+            self.departures[index] = Departure() if state is None else Departure.from_state(state)
+        self._under_way = self.departures.under_way()
         self.addresses = head["addresses"]
         self.incarnations = {int(k): bytes.fromhex(each) for k, each in head["incarnations"].items()}
         self.events, self.sent, self.delivered = head["events"], head["sent"], head["delivered"]

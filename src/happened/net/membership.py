@@ -80,7 +80,7 @@ class Membership:
     def _number_members(self) -> None:
         roster = self._engine.roster
         self.names = [roster.name(index) for index in range(len(roster))]
-        self.index.update((name, index) for index, name in enumerate(self.names))
+        self.index = {name: index for index, name in enumerate(self.names)}
 
     # Whom to talk with.
 
@@ -96,9 +96,13 @@ class Membership:
 
     def newly_admitted(self) -> list[Peer]:
         """The members that others have admitted since the last call."""
-        known, engine = len(self.names), self._engine
+        known, engine = set(self.names), self._engine
         self._number_members()
-        return [Peer(name, engine.addresses[name], joined=True) for name in self.names[known:]]
+        return [Peer(name, engine.addresses[name], joined=True) for name in self.names if name not in known]
+
+    def replaced(self, before: Sequence[str]) -> list[str]:
+        """Of these names, those of members whose index somebody else has."""
+        return [name for name in before if name not in self.index]
 
     def is_done_with(self, link: int) -> bool:
         """Whether a process has left, has all our frames and we have all of its, up to its own farewell, so
@@ -158,7 +162,10 @@ class Membership:
         me, ours = self._initial.name, self.hello(peer)
         if theirs.protocol != ours.protocol:
             raise PeerRefused(f"{peer!r} runs protocol {theirs.protocol!r} and {me!r} {ours.protocol!r}")
-        if any(a != b for a, b in zip(theirs.members, ours.members, strict=False)):
+        if any(
+            a != b and not self._may_differ(index, a)
+            for index, (a, b) in enumerate(zip(theirs.members, ours.members, strict=False))
+        ):
             raise PeerRefused(
                 f"{peer!r} lists members {', '.join(theirs.members)}, and {me!r} "
                 f"{', '.join(ours.members)}: they must be the same, in the same order"
@@ -173,6 +180,10 @@ class Membership:
                 f"{peer!r} knows {me!r} with another journal; restore that, or join under a new name"
             )
         return not ours.knows
+
+    def _may_differ(self, index: int, name: str) -> bool:
+        """Whether one of us has not heard yet that the index of a process that left was given again."""
+        return name in self._engine.roster.former or self._engine.is_gone(index)
 
     def check_resuming(self, peer: str, number: int) -> None:
         """Raise PeerRefused if the number of our frames that a peer has, when a connection begins, shows that

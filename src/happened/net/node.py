@@ -218,6 +218,7 @@ class Node:
         if_it_fails.callback(self._commits.close)
         self._commits.recover()
         self._members = Membership(self._initial, self._engine, self._protocol, incarnation)
+        self._joined = self._engine.joined
 
     def _record_into(self, directory: Path) -> None:
         from .trace_recorder import TraceRecorder  # which needs pyarrow
@@ -432,7 +433,11 @@ class Node:
         self._life.check_running()
         self.transport.check_address(name, address)  # before everybody hears of it, for ever
         self._commits.stamp()
+        before = self._members.names
         members = self._members.join(name, address)
+        self._joined = self._engine.joined
+        for former in self._members.replaced(before):
+            self.transport.remove_peer(former)
         self.transport.add_peer(name, address)
         self._commits.schedule()
         await self.flush()
@@ -442,20 +447,25 @@ class Node:
         """Leave for good. Returns once every other member has confirmed it, so that all they had sent us is
         here and all we had sent is there; NodeError if that takes longer than `timeout` seconds."""
         self._life.check_running()
+        deadline = self._loop.time() + timeout
+        while self._engine.machine.queued:
+            await self._pause_until(deadline, f"{self.name!r} could not send all its messages")
         self._commits.stamp()
         self._members.leave()
         self._commits.schedule()
         await self.flush()
-        deadline = self._loop.time() + timeout
         while not self._members.everybody_said_farewell:
-            if self._loop.time() > deadline:
-                raise NodeError(f"not everybody has said farewell to {self.name!r} in {timeout} s")
-            await asyncio.sleep(0.01)
+            await self._pause_until(deadline, f"not everybody has said farewell to {self.name!r}")
+
+    async def _pause_until(self, deadline: float, why: str) -> None:
+        if self._loop.time() > deadline:
+            raise NodeError(f"{why} in time; it is still a member where that has not been heard")
+        await asyncio.sleep(0.01)
 
     async def expel(self, name: str) -> None:
-        """Declare that a process will not come back: nothing more is addressed to it, and no outbox waits for
-        it. What it had sent to some of us and not to others stays awaited where it is missing: see
-        `pending`."""
+        """Declare that a process will not come back: nothing more is addressed to it, nothing of it is
+        listened to, and no outbox waits for it. What it had sent to some of us and not to others is not waited for
+        where it is missing, once everybody has heard. Refused where the protocol could not go on."""
         self._life.check_running()
         self._commits.stamp()
         self._members.expel(name)
@@ -534,12 +544,20 @@ class Node:
             if new := inbox.received_through - before:
                 self._frames_received += new
                 self._commits.schedule()
-                if len(engine.roster) != len(self._members.names):
-                    for member in self._members.newly_admitted():
-                        self._add_peer(member)
+                if engine.joined != self._joined:
+                    self._meet_new_members()
                 self._regulate()
             elif not engine.is_dirty and not self._commits.is_under_way:
                 self.transport.durable(peer, inbox.durable)
+
+    def _meet_new_members(self) -> None:
+        """Call those who were admitted; the links of those who had their indices are no more."""
+        self._joined, before = self._engine.joined, self._members.names
+        admitted = self._members.newly_admitted()
+        for name in self._members.replaced(before):
+            self.transport.remove_peer(name)
+        for member in admitted:
+            self._add_peer(member)
 
     def _add_peer(self, peer: Peer) -> None:
         try:
