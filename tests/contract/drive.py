@@ -110,7 +110,7 @@ class Change(NamedTuple):
 
 
 class System:
-    """Processes are told apart by their `uids`: the index, or a larger number where an index is given again."""
+    """Processes are told apart by their `uids`: the index, or a larger number if somebody else had that."""
 
     def __init__(self, facts, n, *, act=None):
         self.facts = facts
@@ -314,7 +314,8 @@ class System:
             del self.gone[index]
             self.stopped.discard(index)
             for table in (*self.closed, *self.forgotten):
-                table.discard(index) if isinstance(table, set) else table.pop(index, None)
+                if index in table:
+                    table.remove(index) if isinstance(table, set) else table.pop(index)
             self.channels = {channel: p for channel, p in self.channels.items() if index not in channel}
             self.newest = {channel: s for channel, s in self.newest.items() if index not in channel}
         who = max(self.uids) + 1 if index in self.uids else index
@@ -407,7 +408,8 @@ class System:
 
     def close(self, process, gone):
         self.closed[process].add(gone)
-        self.channels.pop((process, gone), None) if gone in self.stopped else None
+        if gone in self.stopped:
+            self.channels.pop((process, gone), None)
         self.perform(process, self.machines[process].close(gone))
 
     def may_forget(self, process):

@@ -1,9 +1,9 @@
 """How far a process and its peers are with each departure, and what may happen next.
 
 A process that has left is *closed* with when nothing more comes from it: if it left by itself, once its
-farewell has come, which is the last on its link; if it was expelled, once everybody present has told us so, on
-links where everything that they sent before they knew comes before. Those who were expelled are closed with
-together, since what is missing of one may be followed by what is held of another.
+farewell has come, which is the last on its link; if it was expelled, once everybody present has told us
+so, on links where everything that they sent before they knew comes before. Those who were expelled are closed
+with together, since what is missing of one may be followed by what is held of another.
 
 Then it goes through stages, each of which everybody tells everybody:
     1  we have closed with it, and hold nothing of it

@@ -10,8 +10,8 @@ Invariant  event `events` is the last one of the machine's own numbering (orderi
 
 Members    A frame is a message of the ordering protocol or a change of members (wire/membership.py). A node
            forwards each change on all its links before anything that presumes it, so members are numbered
-           alike everywhere as long as one process at a time admits them: the first one present, which is
-           called the *registrar*.
+           alike everywhere as long as one process at a time admits them: of those present the first to have
+           joined, which is called the *registrar*. What follows from a departure is in departures.py.
 """
 
 import json
@@ -33,6 +33,7 @@ from ..wire.membership import (
     MemberExpelled,
     MemberJoined,
     MemberLeft,
+    MemberRanked,
 )
 from .departures import Departure, Departures
 from .errors import EngineFault
@@ -95,6 +96,7 @@ class Engine:
         self.roster = Roster(members)
         self.me = self.roster.index(name)
         self.addresses: dict[str, str] = {}  # of those who joined at run time
+        self.seniority = list(range(len(members)))  # indices in the order of joining
         self.joined = 0  # how many that were, since this object was made
         self.machine: Machine = create(protocol, self.me, len(members), **dict(options or {}))
         self.outboxes = {p: Outbox() for p in range(len(members)) if p != self.me}
@@ -232,8 +234,8 @@ class Engine:
 
     @property
     def registrar(self) -> int:
-        """The first process that has not left: the only one that admits others."""
-        return min(set(range(len(self.roster))) - self.gone)
+        """Of those who have not left the first to have joined: the only one that admits others."""
+        return next(index for index in self.seniority if index not in self.gone)
 
     def _names_ever(self) -> set[str]:
         return self.roster.ever()
@@ -342,6 +344,9 @@ class Engine:
                 self._hear_expelled(link, index)
             case MemberAbsent(index):
                 self._hear_absent(link, index)
+            case MemberRanked(index):
+                self._check_known(link, index)
+                self._rank_last(index)
             case DepartureStage(index, stage):
                 if index in self.gone:
                     self.departures[index].said[link] = stage
@@ -394,6 +399,7 @@ class Engine:
             raise _disagreement(link, index, "")
 
     def _join(self, index: int, name: str, address: str) -> None:
+        admits = self.registrar == self.me
         frame = changes.encode(MemberJoined(index, name, address))  # refuses what is too long
         effects = self.machine.join(index)  # refuses if the protocol has fixed members; nothing has changed
         self.roster.join(name, index)
@@ -411,12 +417,18 @@ class Engine:
             departure = self.departures[gone]
             left = MemberExpelled(gone) if departure.expelled else MemberLeft(gone)
             # What the registrar knows to be gone before it admits somebody has sent it nothing.
-            self._put(index, changes.encode(MemberAbsent(gone) if self.registrar == self.me else left))
+            self._put(index, changes.encode(MemberAbsent(gone) if admits else left))
             if departure.stage:
                 self._put(index, changes.encode(DepartureStage(gone, min(departure.stage, LAST_STAGE))))
+        self._rank_last(index)
+        for each in self.seniority if admits else ():
+            self._put(index, changes.encode(MemberRanked(each)))
         if self.has_left:  # it was admitted meanwhile, and waits for our farewell like the others
             self._put(index, changes.encode(MemberLeft(self.me)))
         self._perform(effects)
+
+    def _rank_last(self, index: int) -> None:
+        self.seniority = [each for each in self.seniority if each != index] + [index]
 
     def _leave(self, index: int, news: MemberLeft | MemberExpelled) -> None:
         """Note that a process has gone, or that one which was leaving is expelled; tell everybody."""
@@ -521,6 +533,8 @@ class Engine:
             head["awaited"] = sorted(self.awaited)
         if self.gone:
             head["departures"] = {index: each.state() for index, each in self.departures.items()}
+        if self.seniority != list(range(len(self.roster))):
+            head["seniority"] = self.seniority
         if self.roster.former:
             head["former"] = sorted(self.roster.former)
         text = json.dumps(head, separators=(",", ":")).encode()
@@ -542,6 +556,7 @@ class Engine:
         self.awaited = set(head.get("awaited", ()))
         self.has_left = head.get("left", False)
         self.roster.remember(head.get("former", ()))
+        self.seniority = head.get("seniority", list(range(len(self.roster))))
         told = head.get("departures", {})  # which versions up to 0.3.0 did not write
         self.departures = Departures()
         for index in head["gone"]:

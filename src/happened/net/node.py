@@ -464,8 +464,9 @@ class Node:
 
     async def expel(self, name: str) -> None:
         """Declare that a process will not come back: nothing more is addressed to it, nothing of it is
-        listened to, and no outbox waits for it. What it had sent to some of us and not to others is not waited for
-        where it is missing, once everybody has heard. Refused where the protocol could not go on."""
+        listened to, and no outbox waits for it. What it had sent to some of us and not to others is not
+        waited for where it is missing, once everybody has heard. Refused where the protocol could not go
+        on without it."""
         self._life.check_running()
         self._commits.stamp()
         self._members.expel(name)

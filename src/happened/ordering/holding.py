@@ -11,7 +11,7 @@ The protocol supplies what it stamps, what a message lacks and what a delivery t
 
 and, where the usual does not do, `address` (who may be sent to), `checked` (what to refuse), `told` (the
 clock of our newest event that a message depends on), `reached` (which lane a delivery moves), `written` and
-`read` (a held message in a snapshot), and `skip` (how to go on without what an expelled process has not sent).
+`read` (a held message in a snapshot), and `skip` (how to go on without the messages of an expelled one).
 """
 
 from abc import abstractmethod
@@ -147,7 +147,7 @@ class HoldingProcess(Process, Generic[M]):
         return int(message.sender)
 
     def skip(self, process: int) -> Iterable[int]:
-        """Take everything that this process could have sent us for delivered; returns the lanes that moves."""
+        """Take everything that this process could have sent us for delivered; returns the lanes it moves."""
         raise NotImplementedError("a protocol says how it goes on without a process that was expelled")
 
     def written(self, message: M) -> tuple[Any, ...]:

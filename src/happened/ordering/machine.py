@@ -106,7 +106,7 @@ class Machine(Protocol):
     # sender knew. What a machine sends to a process that has left need not arrive.
 
     def join(self, process: int) -> list[Effect]:
-        """A process exists from now on: it has the next index, or that of one that everybody has forgotten."""
+        """A process exists from now on. It has the next index, or that of one whom all have forgotten."""
 
     def leave(self, process: int) -> list[Effect]:
         """A process leaves or was expelled: nothing more may be addressed to it, whatever waits for its

@@ -147,18 +147,25 @@ class Simulation:
             n = len(self.machines)
             if change.process != n:
                 raise LocalProtocolError(f"the next process to join is {n}, not {change.process}")
-            for machine in self.machines:
-                machine.join(n)
+            for process, machine in enumerate(self.machines):
+                self._react(process, machine.join(n))
             self._add(n + 1)
             for gone in sorted(set(range(n)) - set(self._members)):
-                self.machines[n].leave(gone)
+                self._react(n, self.machines[n].leave(gone))
         else:
             if change.process not in self._members:
                 raise LocalProtocolError(f"process {change.process} is not present and cannot leave")
             self._members.remove(change.process)
+            # All hear of it at once, and what is on its way still arrives, as if it had left by itself.
+            self._react(change.process, self.machines[change.process].leave(change.process))
             for process, machine in enumerate(self.machines):
                 if process != change.process:
-                    machine.leave(change.process)
+                    self._react(process, machine.leave(change.process))
+
+    def _react(self, process: int, effects: Iterable[Any]) -> None:
+        """Perform what a machine does about a change of members."""
+        self._transmit(process, effects)
+        self._deliver(process, effects)
 
     def _send(self, process: int) -> None:
         if not self._unsent or process not in self._members:

@@ -3,8 +3,8 @@
     0xff  version  body          the first byte is no version of a message's frame (wire/__init__.py)
 
 Form 1 has no version byte of its own: its body is the JSON list [kind, index, name, address], and the "["
-that begins it stands where later forms have their version. All but a JOINED have an empty address; the name of
-a STAGE is its number, that of the others is empty.
+that begins it stands where later forms have their version. All but a JOINED have an empty address; the name
+of a STAGE is its number, that of the others is empty.
 
 Bounds     a frame has at most MAX_CHANGE bytes, an index is below MAX_INDEX. Decoding hostile bytes raises
            RemoteProtocolError and nothing else.
@@ -37,6 +37,7 @@ class Kind(IntEnum):
     EXPELLED = 3
     ABSENT = 4
     STAGE = 5
+    RANKED = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,13 @@ class MemberAbsent:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberRanked:
+    """To a new member: of those named so far, the process of this index is the last to have joined."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class DepartureStage:
     """How far whoever says this is with the departure of a process; see net/departures.py."""
 
@@ -79,8 +87,10 @@ class DepartureStage:
 
 LAST_STAGE = 3
 
-Change = MemberJoined | MemberLeft | MemberExpelled | MemberAbsent | DepartureStage
-_PLAIN: dict[Kind, type[MemberLeft] | type[MemberExpelled] | type[MemberAbsent]] = {
+_Plain = MemberLeft | MemberExpelled | MemberAbsent | MemberRanked
+Change = MemberJoined | DepartureStage | _Plain
+_PLAIN: dict[Kind, type[_Plain]] = {
+    Kind.RANKED: MemberRanked,
     Kind.LEFT: MemberLeft,
     Kind.EXPELLED: MemberExpelled,
     Kind.ABSENT: MemberAbsent,

@@ -4,9 +4,9 @@
 Assumes    fixed groups, known to everybody, whose members alone send to them; links that may reorder or
            duplicate but not lose.
 Promises   causal order, within a group and across groups; a message carries one number per group.
-Leaves out groups that grow; whoever has left is a member no more. A message waits until everybody in the group
-           has passed the phase before its own, which may take a resynchronisation message from each: slower
-           than causal order need be.
+Leaves out groups that grow; whoever has left is a member no more. A message waits until everybody in the
+           group has passed the phase before its own, which may take a resynchronisation message from each:
+           slower than causal order need be.
            Groups that share three members, which are refused: messages of both that are concurrent can wait
            for each other (tests/ordering/test_phased_groups.py). So the facts promise broadcasts only.
 Invariant  entry g of `_phases` is the last phase of group g in our causal past; the messages of one process
@@ -306,7 +306,7 @@ def _checked(groups: Iterable[Iterable[int]], n: int) -> list[int]:
     for a, b in combinations(sets, 2):
         if (a & b).bit_count() > MOST_SHARED:
             raise LocalProtocolError(
-                f"groups {sorted(unpack(a))} and {sorted(unpack(b))} share more than {MOST_SHARED} members, and "
-                "concurrent messages of both could wait for each other for ever: use bss-groups"
+                f"groups {sorted(unpack(a))} and {sorted(unpack(b))} share more than {MOST_SHARED} members, "
+                "and concurrent messages of both could wait for each other for ever: use bss-groups"
             )
     return sets

@@ -19,11 +19,12 @@ knows of a later one passes it on, one that knows only of an earlier one keeps i
 Rounds. Every order has a *place* in the order of all. A process keeps its own requests, and the places of
 what it delivered, until it hears that everybody has delivered those: it says how far it is every SEEN_EVERY
 deliveries, and the coordinator, which keeps what it has ordered, says how far everybody is. Whenever nothing
-more comes from a process that has left, be it the coordinator, one that was, or one that passed a request on,
-everybody reports what it keeps to the first process that has not ended, and drops what has not arrived. That
-one orders all of it anew and is the coordinator from then on: what was delivered anywhere has the place it had,
-the rest comes after. So each goes on with what it lacks, in the order that the others had it. A round is known
-by who has ended; its epochs begin at ROUND times the number of those.
+more comes from a process that has left, be it the coordinator, one that was, or one that passed a request
+on, everybody reports what it keeps to the first process that has not ended, and drops what has not arrived.
+That one orders all of it anew and is the coordinator from then on: what was delivered anywhere has the place
+it had, the rest comes after. So each goes on with what it lacks, in the order that the others had it. Who
+leaves entrusts what it keeps to the others. A round is known by who has ended; its epochs begin at ROUND
+times the number of those.
 """
 
 from collections.abc import Iterable, Iterator
@@ -63,7 +64,7 @@ FACTS = Facts(
     order=Order.CAUSAL_TOTAL,
     relays=Relays.COORDINATOR,
     at_join="gets an index, and hears who is the coordinator",
-    at_leave="is not addressed any more; a coordinator hands its role over first. Then as when one is expelled",
+    at_leave="is not addressed any more; a coordinator hands its role over. Then as if it were expelled",
     at_expulsion="is not addressed any more; the first one present puts in order what all others report",
     options=(Option("coordinator", "the first one, the same for everybody", Names.ONE),),
     wire=WireFormat(35, "happened.wire.sequencer"),
