@@ -2,6 +2,7 @@
 every interleaving of small programs. A check takes Facts and a seed, and raises where a promise is broken.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -150,6 +151,62 @@ def check_departures(facts, seed):
                 system.arrive(dice)
         system.leave(dice.one(system.active[1:]))
     system.drain(dice)
+
+
+def check_expulsions(facts, seed):
+    """Processes stop at any point and are expelled; the others go on, and wait for nothing that is lost."""
+    if not facts.departures or not facts.expulsions:
+        assert facts.changes()["expel"].startswith("refused: ")
+        with pytest.raises(LocalProtocolError, match="'p' cannot be expelled"):
+            replace(facts, expulsions=False).check_expulsion("p")
+        return
+    for number in range(8):
+        dice = Dice(f"{seed}/{number}")
+        system = System(facts, 6)
+        for _ in range(3):
+            for _ in range(6):
+                system.multicast(dice)
+                while system.in_flight and dice.random() < 0.6:
+                    system.arrive(dice)
+                    system.settle(dice)
+            system.expel(dice, dice.one(system.active))
+        system.drain(dice)
+
+
+def check_failures(facts, seed, schedules=2):
+    """A schedule of three processes again and again, with a departure of each kind at each of its steps."""
+    if not facts.departures:
+        return
+    for number in range(schedules):
+        steps = fail_at(facts, f"{seed}/{number}", None, None, None)
+        assert steps > 6
+        for kind in ("leave", "expel") if facts.expulsions else ("leave",):
+            for process in range(3):
+                for step in range(steps):
+                    fail_at(facts, f"{seed}/{number}", kind, process, step)
+
+
+def fail_at(facts, seed, kind, process, when):
+    """Run a schedule until all is delivered, and judge; returns how many steps it had."""
+    dice, system, sends = Dice(seed), System(facts, 3), 5
+    step = 0
+    while sends or system.in_flight:
+        if step == when:
+            if kind == "leave":
+                system.leave(process)
+            else:
+                system.expel(dice, process)
+        step += 1
+        if sends and (not system.in_flight or dice.random() < 0.4):
+            system.multicast(dice)
+            sends -= 1
+        else:
+            system.arrive(dice)
+        if dice.flip():
+            system.settle(dice)
+        system.check_held()
+    system.drain(dice)
+    return step
 
 
 def check_optimality(facts, seed):

@@ -155,7 +155,7 @@ def test_who_has_left_sends_nothing_more(tmp_path, clean):
 
 @both_ends
 def test_what_was_sent_before_leaving_arrives_although_others_spread_the_news(tmp_path, clean):
-    """c hears from b that a has left while the link from a to c is cut, and says farewell to a when it has all of a."""
+    """c hears from b that a has left while the link from a to c is cut, and says farewell when it has all."""
 
     async def scenario():
         async with nodes("a", "b", "c", tmp_path=tmp_path) as (a, b, c):

@@ -104,6 +104,7 @@ class Simulation:
         self.machines: list[Machine] = []
         self._members: list[int] = []  # the present ones, in increasing order
         self._seq: list[int] = []
+        self._last_arrival: dict[tuple[int, int], int] = {}  # per link, of what was put on it
         self._due: list[dict[tuple[int, int], _Due]] = []  # sent to a process, not delivered to it
         self._waiting: list[dict[tuple[int, int], int]] = []  # of these, what has arrived: since when
         for _ in range(processes):
@@ -152,6 +153,7 @@ class Simulation:
             self._add(n + 1)
             for gone in sorted(set(range(n)) - set(self._members)):
                 self._react(n, self.machines[n].leave(gone))
+                self._react(n, self.machines[n].close(gone))
         else:
             if change.process not in self._members:
                 raise LocalProtocolError(f"process {change.process} is not present and cannot leave")
@@ -161,6 +163,11 @@ class Simulation:
             for process, machine in enumerate(self.machines):
                 if process != change.process:
                     self._react(process, machine.leave(change.process))
+                    last = self._last_arrival.get((change.process, process), self._now)
+                    self._at(max(last, self._now) + 1, self._close, process, change.process)
+
+    def _close(self, process: int, gone: int) -> None:
+        self._react(process, self.machines[process].close(gone))
 
     def _react(self, process: int, effects: Iterable[Any]) -> None:
         """Perform what a machine does about a change of members."""
@@ -215,6 +222,8 @@ class Simulation:
         first_hand = due is not None and to in message.to
         delay = due.delay if due is not None and first_hand else self._delay.draw(self._added)
         arrivals = self._links.arrivals(process, to, self._now, delay)
+        last = self._last_arrival.get((process, to), 0)
+        self._last_arrival[process, to] = max(last, *arrivals)
         for arrival in arrivals:
             self._at(arrival, self._arrive, to, message, entries, size)
         sent = process, message.clock, to, self._now, min(arrivals), len(arrivals)
