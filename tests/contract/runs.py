@@ -197,6 +197,8 @@ def fail_at(facts, seed, kind, process, when):
             else:
                 system.expel(dice, process)
         step += 1
+        if not sends and not system.in_flight:
+            break
         if sends and (not system.in_flight or dice.random() < 0.4):
             system.multicast(dice)
             sends -= 1

@@ -21,11 +21,12 @@ FREE = 4
 class Departure:
     """The departure of one process, as one other sees it."""
 
-    __slots__ = ("closed", "expelled", "heard", "said", "stage")
+    __slots__ = ("closed", "expelled", "heard", "parted", "said", "stage")
 
     def __init__(self) -> None:
         self.expelled = False
         self.closed = False
+        self.parted = False  # whether we have said farewell to it
         self.heard: set[int] = set()  # who has told us of it
         self.stage = 0
         self.said: dict[int, int] = {}  # per process the stage that it has told us
@@ -35,12 +36,13 @@ class Departure:
         return 0 < self.stage < FREE and all(self.said.get(link, 0) >= self.stage for link in present)
 
     def state(self) -> list[Any]:
-        return [self.expelled, self.closed, sorted(self.heard), self.stage, sorted(self.said.items())]
+        flags = [self.expelled, self.closed, self.parted]
+        return [*flags, sorted(self.heard), self.stage, sorted(self.said.items())]
 
     @classmethod
     def from_state(cls, state: list[Any]) -> "Departure":
         departure = cls()
-        departure.expelled, departure.closed, heard, departure.stage, said = state
+        departure.expelled, departure.closed, departure.parted, heard, departure.stage, said = state
         departure.heard, departure.said = set(heard), dict(said)
         return departure
 

@@ -201,6 +201,10 @@ class Engine:
             )
         if name in self._names_ever():
             raise LocalProtocolError(f"{name!r} is or was a member: a process that joins needs a new name")
+        if any(each.expelled and not each.closed for each in self.departures.values()):
+            raise LocalProtocolError(
+                "somebody was expelled who may have admitted members; try again when everybody has heard of it"
+            )
         if len(self.roster) >= self._most and self.departures.free() is None:
             raise LocalProtocolError(f"there were {self._most} members already, which is the limit")
         free = self.departures.free() if self._facts.recycles else None
@@ -360,7 +364,7 @@ class Engine:
         is_free = index in self.gone and self.departures[index].stage >= LAST_STAGE
         if name not in self._names_ever() and (index == known < self._most or is_free):
             self._join(index, name, address)
-        elif index >= known or self.roster.name(index) != name:
+        elif (index >= known or self.roster.name(index) != name) and not self.has_left:
             raise _disagreement(link, index, name)
 
     def _hear_left(self, link: int, index: int) -> None:
@@ -372,8 +376,10 @@ class Engine:
         if index not in self.gone:
             self.awaited.add(index)  # what it sent before it left may still be on its way to us
             self._leave(index, MemberLeft(index))
-        self.departures[index].heard.add(link)
-        if index == link and index in self.awaited:
+        departure = self.departures[index]
+        departure.heard.add(link)
+        if index == link and not departure.parted:
+            departure.parted = True
             self.awaited.discard(index)
             self._put(index, changes.encode(MemberLeft(index)))  # nothing more will come from us
 
@@ -440,7 +446,7 @@ class Engine:
         for link in self.present_links():
             self._put(link, changes.encode(news))
         if isinstance(news, MemberExpelled):
-            self.departures[index].expelled = True
+            self.departures[index].expelled = self.departures[index].parted = True
             self.awaited.discard(index)
             self._put(index, changes.encode(MemberLeft(index)))  # should it live, it hears so from us
         self._under_way = self.departures.under_way()
