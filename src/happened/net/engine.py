@@ -215,7 +215,7 @@ class Engine:
 
     def leave(self, name: str) -> None:
         """Leave, and say farewell on every link; or expel another process."""
-        index = self.roster.index(name)
+        index = self._leaving(name)
         if index == self.me:
             if not self.has_left:
                 self._perform(self.machine.leave(index))  # refuses if the protocol has fixed members
@@ -228,6 +228,13 @@ class Engine:
         self._leave(index, MemberExpelled(index))
         self._stage(Input.MEMBER_LEFT, index)
         self._advance()
+
+    def _leaving(self, name: str) -> int:
+        """The index of a process that is present, or whose farewell does not come."""
+        for index in self.awaited:
+            if self.roster.name(index) == name:
+                return index
+        return self.roster.index(name)
 
     def meet(self, link: int, incarnation: bytes) -> None:
         """Remember which journal a peer has, so that it is refused if it comes back with another."""
@@ -412,6 +419,7 @@ class Engine:
         if index in self.gone:
             self.gone.discard(index)
             del self.departures[index]
+            self._under_way = self.departures.under_way()
         for link in self.present_links():
             if link != index:
                 self._put(link, frame)
