@@ -35,6 +35,9 @@ class Departure:
         """Whether everybody is where we are, so that we can take the next step."""
         return 0 < self.stage < FREE and all(self.said.get(link, 0) >= self.stage for link in present)
 
+    def is_free(self, present: Iterable[int]) -> bool:
+        return self.stage == FREE and all(self.said.get(link, 0) >= FREE - 1 for link in present)
+
     def state(self) -> list[Any]:
         flags = [self.expelled, self.closed, self.parted]
         return [*flags, sorted(self.heard), self.stage, sorted(self.said.items())]
@@ -61,6 +64,7 @@ class Departures(dict[int, Departure]):
         complete = not awaited and all(everybody <= self[index].heard for index in expelled)
         return [index for index in waiting if complete or not self[index].expelled]
 
-    def free(self) -> int | None:
-        """An index that may be given again."""
-        return min((index for index, departure in self.items() if departure.stage == FREE), default=None)
+    def free(self, present: Iterable[int]) -> int | None:
+        """An index that may be given again: whoever has joined meanwhile has come as far too."""
+        members = list(present)
+        return min((index for index, each in self.items() if each.is_free(members)), default=None)

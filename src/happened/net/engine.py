@@ -205,9 +205,9 @@ class Engine:
             raise LocalProtocolError(
                 "somebody was expelled who may have admitted members; try again when everybody has heard of it"
             )
-        if len(self.roster) >= self._most and self.departures.free() is None:
+        free = self.departures.free(self.present_links()) if self._facts.recycles else None
+        if len(self.roster) >= self._most and free is None:
             raise LocalProtocolError(f"there were {self._most} members already, which is the limit")
-        free = self.departures.free() if self._facts.recycles else None
         index = len(self.roster) if free is None else free
         self._join(index, name, address)
         self._stage(Input.MEMBER_JOINED, 0, name.encode(), b"\0", address.encode())
@@ -253,6 +253,10 @@ class Engine:
 
     def present_links(self) -> list[int]:
         return [link for link in self.outboxes if link not in self.gone]
+
+    def _listeners(self) -> list[int]:
+        """Whom a change must reach before what presumes it: those present, and those we still answer."""
+        return [link for link in self.outboxes if link not in self.gone or link in self.awaited]
 
     def is_gone(self, link: int) -> bool:
         return link in self.gone
@@ -420,7 +424,7 @@ class Engine:
             self.gone.discard(index)
             del self.departures[index]
             self._under_way = self.departures.under_way()
-        for link in self.present_links():
+        for link in self._listeners():
             if link != index:
                 self._put(link, frame)
         self.addresses[name] = address
@@ -451,8 +455,9 @@ class Engine:
             self.roster.leave(self.roster.name(index))
             self.gone.add(index)
             self.departures[index] = Departure()
-        for link in self.present_links():
-            self._put(link, changes.encode(news))
+        for link in self._listeners():
+            if link != index:
+                self._put(link, changes.encode(news))
         if isinstance(news, MemberExpelled):
             self.departures[index].expelled = self.departures[index].parted = True
             self.awaited.discard(index)

@@ -7,7 +7,7 @@ sender 0  epoch  coordinator  place              an announcement
 sender 0  epoch  taken  tails  early             a hand-over: three lists, each with its length before it
 address  sender  clock  place  epoch  payload    an order with its place
 sender 0  epoch  taken  tails  early  place  unsettled  requests      a hand-over with places
-sender 0  place                                  how far a process is
+sender 0  place  epoch                           how far a process is
 sender 0  place  requested                       how far everybody is
 sender 0  recent  requests                       what a process that leaves has requested
 sender 0  ended  requested  last  delivered  recent  held  requests      a report
@@ -69,7 +69,7 @@ def _encode_control(message: Any) -> tuple[int, bytes]:
         case SequencerAnnouncement():
             return PLACED_ANNOUNCEMENT, write_numbers(message.epoch, message.coordinator, message.place)
         case SequencerSeen():
-            return SEEN, write_numbers(message.place)
+            return SEEN, write_numbers(message.place, message.epoch)
         case SequencerSettled():
             return SETTLED, write_numbers(message.place, message.requested)
         case SequencerTestament():
@@ -141,7 +141,7 @@ def decode(reader: Reader, max_processes: int) -> Any:
         place = reader.number(CLOCK_LIMIT) if kind == PLACED_ANNOUNCEMENT else 0
         message = SequencerAnnouncement(sender, first, coordinator, place)
     elif kind == SEEN:
-        message = SequencerSeen(sender, first)
+        message = SequencerSeen(sender, first, reader.number(CLOCK_LIMIT))
     elif kind == SETTLED:
         message = SequencerSettled(sender, first, reader.number(CLOCK_LIMIT))
     elif kind == REPORT:

@@ -27,7 +27,7 @@ leaves entrusts what it keeps to the others. A round is known by who has ended; 
 times the number of those.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ...core.destinations import unpack
@@ -53,6 +53,9 @@ from .sequencer_messages import (
 
 ROUND = 1 << 20
 """More than the hand-overs between two departures."""
+
+ROUND_PLACES = 1 << 24
+"""More than the messages between two departures; if not, the same place may be given twice."""
 
 SEEN_EVERY = 32
 """After so many deliveries a process says how far it is."""
@@ -172,8 +175,11 @@ class SequencerTotalOrder(Process):
     def close(self, process: int) -> list[Effect]:
         effects = super().close(process)
         self._ended |= 1 << process
-        self._epoch = max(self._epoch, self._ended.bit_count() * ROUND)
-        return effects if self.gone >> self.me & 1 else effects + self._report()
+        epoch = self._ended.bit_count() * ROUND
+        if self._epoch >= epoch or self.gone >> self.me & 1:
+            return effects  # as a newcomer, we have heard who coordinates after that round
+        self._epoch = epoch
+        return effects + self._report()
 
     def _bequeath(self) -> list[Effect]:
         testament = SequencerTestament(self.me, self._places(), tuple(self._kept.values()))
@@ -253,16 +259,20 @@ class SequencerTotalOrder(Process):
 
     def _complete_round(self) -> list[Effect]:
         """If everybody present has told us what it knows, put that in order and go on as the coordinator."""
+        if self.gone & ~self._ended & ~(1 << self.me):
+            return []  # of whom more may come; when it has ended, there is another round
         reports = {process: r for process, r in self._reports.items() if r.ended == self._ended}
         if self.me not in reports or any(process not in reports for process in unpack(self.present)):
             return []
         self._reports, self._is_orphan = {}, False
-        order = _order_of(reports.values())
+        order = _order_of(reports)
         self._office = office = _Office(max((place for place, _ in order), default=0))
         for process, report in reports.items():
             office.taken[process] = report.requested
             office.tails[process] = report.last
             office.place = max(office.place, *(place for place, _, _ in report.recent), 0)
+        # Whoever has ended may have given more places than anybody here knows of.
+        office.place = max(office.place, self._ended.bit_count() * ROUND_PLACES)
         effects: list[Effect] = []
         delivered = {process: dict(report.delivered) for process, report in reports.items()}
         for place, request in order:
@@ -405,11 +415,13 @@ class SequencerTotalOrder(Process):
             yield self.delivery(order)
         if self._unsaid >= SEEN_EVERY:
             self._unsaid = 0
-            yield from self._seen(SequencerSeen(self.me, self._place))
+            yield from self._seen(SequencerSeen(self.me, self._place, self._epoch))
 
     # How far everybody is.
 
     def _seen(self, message: SequencerSeen) -> list[Effect]:
+        if message.epoch // ROUND < self._ended.bit_count():
+            return []  # what has not arrived by then is ordered anew
         if self._office is not None:
             self._office.has_seen(message.sender, message.place)
             return self._settle()
@@ -496,7 +508,7 @@ class SequencerTotalOrder(Process):
         } | state
 
 
-def _order_of(reports: Iterable[SequencerReport]) -> list[tuple[int, SequencerRequest]]:
+def _order_of(reports: Mapping[int, SequencerReport]) -> list[tuple[int, SequencerRequest]]:
     """What the successor must see to: each message that somebody may lack, with its place if it has one, in
     the order in which they are to be delivered.
 
@@ -505,13 +517,16 @@ def _order_of(reports: Iterable[SequencerReport]) -> list[tuple[int, SequencerRe
     """
     requests: dict[MessageKey, SequencerRequest] = {}
     places: dict[MessageKey, int] = {}
-    for report in reports:
+    for report in reports.values():
         places |= {(sender, clock): place for place, sender, clock in report.recent}
         for order in report.held:
             name = (order.sender, order.clock)
             places[name] = order.place
             requests[name] = SequencerRequest(*name, order.n, order.dests, 0, 0, order.payload)
         requests |= {(request.sender, request.clock): request for request in report.requests}
+    for sender, clock in list(requests):
+        if sender in reports and clock > reports[sender].requested:
+            del requests[sender, clock]  # made after its sender's report: it comes when we coordinate
     found, following = [], dict[int, int]()
     for name in sorted(requests.keys() | places.keys(), reverse=True):
         place = following[name[0]] = places.get(name) or following.get(name[0], 0)

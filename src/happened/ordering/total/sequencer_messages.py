@@ -109,6 +109,7 @@ class SequencerAnnouncement(_Announcement, Control):
 class _Seen(NamedTuple):
     sender: int
     place: int
+    epoch: int
 
 
 class SequencerSeen(_Seen, Control):
