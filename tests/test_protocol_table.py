@@ -58,3 +58,12 @@ def must_say(facts):
         " ": facts.relays is Relays.ROUTERS,  # where they stand, in the protocol's own words
     }
     return [word for word, says in words.items() if says]
+
+
+@pytest.mark.parametrize("name", protocols())
+def test_the_page_on_nodes_says_what_happens_when_members_change(name):
+    page = README.parent / "docs" / "runtime.md"
+    said = protocols()[name].changes()
+    assert (
+        f"| `{name}` | {said['join']} | {said['leave']} | {said['expel']} |" in page.read_text().splitlines()
+    )
