@@ -1,5 +1,5 @@
-"""Bytes of a message in a system of ten processes whose members have changed a thousand times, against one whose
-members never did: python bench/churn.py [--changes 1000] [--protocols ks histories]"""
+"""Bytes of a message in a system of ten processes whose members have changed a thousand times, against one
+whose members never did: python bench/churn.py [--changes 1000] [--protocols ks histories]"""
 
 import argparse
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "net"))
 
-from churn import Churning  # noqa: E402
+from churn import Churning
 
 
 def main() -> None:

@@ -58,7 +58,8 @@ def check_liveness(facts, seed):
         system.check_held()
         while system.in_flight:
             channel = max(channel for channel, packets in system.channels.items() if packets)
-            system.receive(channel[1], system.channels[channel].pop(0 if facts.fifo_links else -1))
+            packet = system.channels[channel].pop(0 if facts.fifo_links else -1)
+            system.receive(channel[1], packet.message)
             system.check_held()
         system.drain(dice)
 
@@ -68,7 +69,8 @@ def check_messages_to_oneself(facts, seed):
     alone = System(facts, 1)
     for _ in range(3):
         alone.send(0, {0})
-    packets = alone.channels.pop((0, 0), [])
+    sent = alone.channels.pop((0, 0), [])
+    packets = [packet.message for packet in sent]
     names = [(message.sender, message.clock) for message in packets]
     if len(packets) == 3 and not facts.fifo_links and facts.order is not Order.TOTAL:
         assert not alone.receive(0, packets[2]) and not alone.receive(0, packets[1])
@@ -80,7 +82,7 @@ def check_messages_to_oneself(facts, seed):
         again = alone.machines[0].receive(packets[0])
         assert not again
     else:
-        alone.channels[0, 0] = packets
+        alone.channels[0, 0] = sent
     alone.drain(Dice(seed))
     if facts.order is not Order.TOTAL:
         assert [alone.payloads[name] for name in alone.history.order[0]] == [b"0", b"1", b"2"]
@@ -95,7 +97,7 @@ def check_duplicates(facts, seed):
         while system.in_flight and dice.random() < 0.7:
             channel = dice.one(sorted(c for c, packets in system.channels.items() if packets))
             packets = system.channels[channel]
-            packet = packets.pop(0 if facts.fifo_links else dice.randrange(len(packets)))
+            packet = packets.pop(0 if facts.fifo_links else dice.randrange(len(packets))).message
             system.receive(channel[1], packet)
             for _ in range(2):
                 effects = system.receive(channel[1], packet)

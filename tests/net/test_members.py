@@ -101,10 +101,14 @@ def test_who_joins_is_numbered_here_and_found_there():
 
 
 def test_there_is_a_most_to_the_peers_that_are_present():
-    members, _ = start("a", limits=Limits(peers=2))
+    members, engine = start("a", limits=Limits(peers=2))
     with pytest.raises(LocalProtocolError, match="there are 2 peers, which is the limit"):
         members.join("d", "there:4")
     members.expel("c")
+    assert len(engine.present_links()) == 1
+    _, other = start("b")
+    tell(engine, other, 1)
+    tell(other, engine, 0)
     assert members.join("d", "there:4") == ("a", "b", "c", "d")
 
 

@@ -1,8 +1,8 @@
 """`phased` in groups that share three members: two messages of one phase could wait for each other.
 
-In groups {0, 1, 2} and {0, 1, 2, 3}, 2 sends to the larger and then to the smaller, 1 to the smaller and then to the
-larger. At 0, M(2, 2) and M(1, 2) each wait for the other's sender to pass a phase of their own group, which only
-the other does. So such groups are refused.
+In groups {0, 1, 2} and {0, 1, 2, 3}, 2 sends to the larger and then to the smaller, 1 to the smaller and then
+to the larger. At 0, M(2, 2) and M(1, 2) each wait for the other's sender to pass a phase of their own group,
+which only the other does. So such groups are refused.
 """
 
 import pytest

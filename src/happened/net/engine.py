@@ -203,7 +203,7 @@ class Engine:
             raise LocalProtocolError(f"{name!r} is or was a member: a process that joins needs a new name")
         if any(each.expelled and not each.closed for each in self.departures.values()):
             raise LocalProtocolError(
-                "somebody was expelled who may have admitted members; try again when everybody has heard of it"
+                "somebody was expelled who may have admitted others; try again when everybody has heard of it"
             )
         free = self.departures.free(self.present_links()) if self._facts.recycles else None
         if len(self.roster) >= self._most and free is None:

@@ -7,7 +7,9 @@ Promises   one order of all messages, which every process follows and which cont
            `hand_over` gives the role to a named successor at any time, whatever is in flight; a coordinator
            that leaves does so by itself. When one is expelled, the first process present succeeds it, and
            nothing is lost that was sent by those who stay.
-Leaves out the order in which an expelled process delivered what nobody else had yet.
+Leaves out the order in which an expelled process delivered what nobody else had yet. If that was the
+           coordinator, a message whose place only it knew may come after one that follows it: a request
+           does not say which deliveries came before it.
 Invariant  the coordinator takes the requests of each process in the order they were made (FIFO *in*: without
            it the order would be total and not causal), and each destination delivers what the coordinator
            orders in the order it was ordered (FIFO *out*: without it not even total). Links need not be
