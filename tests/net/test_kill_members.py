@@ -209,7 +209,7 @@ def survive(protocol, seed, steps):
 
 OPEN = pytest.mark.xfail(
     strict=False,
-    reason="where a coordinator is expelled, a message whose place only it knew may come after what follows it",
+    reason="where a coordinator is expelled, a message whose place only it knew may come late",
 )
 EVERY = [
     pytest.param(name, marks=OPEN if facts.relays is Relays.COORDINATOR else ())
