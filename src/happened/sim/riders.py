@@ -8,7 +8,7 @@ Counted    per transmission: entries; bits as encoded; bits in a model of plain 
            count takes 32 bits (`MODEL_COUNT_BITS`) and a bitmap of n bits says which are there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -58,11 +58,13 @@ class Riders:
     def __post_init__(self) -> None:
         self.trackers = [self.factory(me, self.processes) for me in range(self.processes)]
 
-    def board(self, process: int, to: int) -> Any:
-        """What a message to `to` carries; `forced` tells the null event its sender had to produce first."""
-        piggyback = self.trackers[process].on_send(to)
-        self._count(piggyback)
-        return piggyback
+    def board(self, process: int, to: Sequence[int]) -> dict[int, Any]:
+        """What the copies of a message carry, by destination; the first tells in `forced` the null event that
+        its sender had to produce before them."""
+        boarding = dict(zip(to, self.trackers[process].on_multicast(to), strict=True))
+        for piggyback in boarding.values():
+            self._count(piggyback)
+        return boarding
 
     def depart(self, process: int, clock: int, boarding: dict[int, Any]) -> None:
         """Say that these piggybacks, by destination, travel with M(process, clock)."""

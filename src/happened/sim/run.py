@@ -17,7 +17,6 @@ from typing import Any
 
 from .. import tracking
 from ..core.errors import LocalProtocolError
-from ..core.orders import Order
 from ..ordering import DEFAULT, create, protocols
 from ..trace import TraceWriter
 from ..trace.store import any_path
@@ -63,12 +62,7 @@ class Parameters:
         tracking.create(tracker, 0, self.processes)
         if not 0 <= self.relevant <= 1:
             raise LocalProtocolError(f"relevant events have a probability in 0 … 1, not {self.relevant}")
-        # It takes piggybacks in at deliveries: what counts is their order, not that of the links.
-        fifo = tracking.protocols()[tracker.partition(":")[0]].fifo_links
-        if fifo and protocols()[self.protocol].order is Order.TOTAL:
-            raise LocalProtocolError(
-                f"{tracker} needs FIFO deliveries, which {self.protocol} does not promise"
-            )
+        tracking.check_deliveries(tracker, protocols()[self.protocol].order, self.protocol)
 
     def _check_facts(self) -> None:
         known = protocols()

@@ -247,14 +247,12 @@ class Simulation:
 
     def _board(self, process: int, to: Iterable[int]) -> dict[int, Any]:
         """What the trackers put on a message to each of its destinations."""
-        boarding: dict[int, Any] = {}
         if self._riders is None:
-            return boarding
-        for d in to:
-            if d != process:
-                boarding[d] = piggyback = self._riders.board(process, d)
-                if piggyback.forced is not None:
-                    self._record_relevant(process, piggyback.forced)
+            return {}
+        boarding = self._riders.board(process, [d for d in to if d != process])
+        for piggyback in boarding.values():
+            if piggyback.forced is not None:
+                self._record_relevant(process, piggyback.forced)
         return boarding
 
     def _happen(self, process: int) -> None:
