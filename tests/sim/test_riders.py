@@ -47,9 +47,15 @@ def told(table):
     """What the trackers told of each relevant event, and what the judge finds: vectors, predecessors."""
     (computation,) = causality.encode(table)
     stamped = causality.stamp([computation]).matrix()
-    relevant = np.array(table["relevant"].to_pylist())[computation.row]
     rows = table.to_pylist()
-    # How many relevant events each process has up to each of its seqs.
+    # What trackers number: relevant events of the application, and null events.
+    relevant = np.array(["relevant_seq" in dict(row["attributes"] or ()) for row in rows])[computation.row]
+    assert all(
+        row["relevant"] == ("null" not in dict(row["attributes"]))
+        for row, is_numbered in zip(rows, relevant[np.argsort(computation.row)], strict=True)
+        if is_numbered
+    )
+    # How many of them each process has up to each of its seqs.
     counts = [
         np.concatenate([[0], np.cumsum(relevant[computation.chain[a:b]])])
         for a, b in zip(computation.chain_offsets, computation.chain_offsets[1:], strict=False)

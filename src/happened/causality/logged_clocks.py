@@ -37,7 +37,7 @@ def verify_clocks(c: Computation, vectors: Ints, table: pa.Table) -> LoggedClock
     first = clocks.offsets[0].as_py()
     names = clocks.keys.slice(first, len(event))
     count = clocks.items.slice(first, len(event)).fill_null(0).to_numpy(zero_copy_only=False)
-    process = _processes(c, event, names)
+    process = processes_named(c, event, names)
     logged = np.zeros((c.events, c.width), np.int64)
     named = process >= 0
     logged[event[named], process[named] - c.first[process[named]]] = count[named]
@@ -49,7 +49,7 @@ def verify_clocks(c: Computation, vectors: Ints, table: pa.Table) -> LoggedClock
     return LoggedClocks(int(known.sum()), np.flatnonzero(wrong), _regressions(c, logged, known), impossible)
 
 
-def _processes(c: Computation, event: Ints, names: pa.Array) -> Ints:
+def processes_named(c: Computation, event: Ints, names: pa.Array) -> Ints:
     """Which process of its event's computation each name stands for; -1 for none."""
     own = pa.array(c.process_names, pa.string())
     known = pc.unique(own)

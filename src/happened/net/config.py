@@ -6,6 +6,7 @@
     journal = "alice.journal"            # without it, the node's state ends with it
     flush = true                         # each commit waits for the disk, not only for the system
     trace = "trace"                      # a directory; all nodes may share it
+    tracker = "p3-reduced"               # timestamps for relevant events; the same everywhere
     metrics = "127.0.0.1:9101"           # Prometheus text at /metrics
     members = ["alice", "bob", "carol"]  # the same everywhere; default: all names, sorted
 
@@ -50,7 +51,7 @@ class ConfigError(NodeError):
     """A configuration file is wrong; the text says which file, which key, and what is expected there."""
 
 
-STRINGS = ("name", "listen", "protocol", "journal", "trace", "computation", "metrics")
+STRINGS = ("name", "listen", "protocol", "journal", "trace", "computation", "metrics", "tracker")
 TABLES = ("peers", "groups", "security", "options", "limits", "nats")
 KEYS = (*STRINGS, "members", "flush", *TABLES)
 SECURITY = ("plaintext", "key", "authority", "certificate", "private_key")
@@ -126,6 +127,7 @@ def make_node(config: dict[str, Any]) -> Node:
         listen=config.get("listen", "127.0.0.1:0"),
         protocol=config.get("protocol", DEFAULT),
         options=config.get("options"),
+        tracker=config.get("tracker"),
         members=config.get("members"),
         groups=config.get("groups"),
         journal=config.get("journal"),

@@ -5,6 +5,8 @@ Promises   the same inputs in the same order give the same state, byte for byte 
            same link numbers, the same deliveries under the same numbers and the same trace. So a journal
            of inputs (inputs.py) is a journal of everything: `replay` of its entries restores what was lost.
            An input that is refused changes nothing and is not in the journal.
+Tracking   With a tracker (tracked.py), messages carry its piggybacks. They are made at a multicast and taken
+           in at a delivery; what it tells of relevant and null events is in the trace.
 Invariant  event `events` is the last one of the machine's own numbering (ordering/machine.py). Link p's
            outbox is numbered by `link.py`. A delivery keeps its number, from 1, until it is acknowledged.
 
@@ -23,7 +25,8 @@ from ..core.destinations import pack, unpack
 from ..core.effects import Deliver, Send
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
 from ..core.roster import Roster
-from ..ordering import Held, Machine, create, protocols
+from ..ordering import Held, Machine, Multicast, create, protocols
+from ..tracking import Stamp
 from ..wire import decode, encode_multicast
 from ..wire import membership as changes
 from ..wire.membership import MemberJoined, MemberLeft
@@ -31,6 +34,8 @@ from .errors import EngineFault
 from .handshake import check_name
 from .inputs import HEAD, Input, read_entries
 from .link import Inbox, Outbox
+from .tracked import MARK as TRACKED_MARK
+from .tracked import Tracking, refuse_piggybacks
 
 # Looked up once: a member of an Enum costs a call of Python code, and these are needed for every message.
 CHANGE_MARK = changes.MARK
@@ -53,6 +58,7 @@ class Recorder(Protocol):
     def sent(self, seq: int, time: int, clock: int, to: Iterable[int], messages: Sequence[Any]) -> None: ...
     def received(self, seq: int, time: int, message: Any) -> None: ...
     def delivered(self, seq: int, time: int, sender: int, clock: int) -> None: ...
+    def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None: ...
 
 
 class Batch(NamedTuple):
@@ -66,7 +72,8 @@ class Batch(NamedTuple):
 
 
 class Engine:
-    """The durable state of the process `name`; `journaled=False` keeps no entries."""
+    """The durable state of the process `name`; `journaled=False` keeps no entries. `tracker` is a tracking
+    protocol's name, None for none."""
 
     def __init__(
         self,
@@ -76,6 +83,7 @@ class Engine:
         options: Mapping[str, Any] | None = None,
         recorder: Recorder | None = None,
         journaled: bool = True,
+        tracker: str | None = None,
     ) -> None:
         self.name = name
         self.protocol = protocol
@@ -87,6 +95,7 @@ class Engine:
         self.me = self.roster.index(name)
         self.addresses: dict[str, str] = {}  # of those who joined at run time
         self.machine: Machine = create(protocol, self.me, len(members), **dict(options or {}))
+        self.tracking = None if tracker is None else Tracking(tracker, self.me, len(members), facts)
         self.outboxes = {p: Outbox() for p in range(len(members)) if p != self.me}
         self.inboxes = {p: Inbox() for p in self.outboxes}
         self.incarnations: dict[int, bytes] = {}
@@ -118,7 +127,10 @@ class Engine:
         """Multicast a payload of the application; returns the clock that names the message."""
         if self.has_left:
             raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
-        clock, effects = self.machine.multicast(to, payload)
+        if self.tracking is None:
+            clock, effects = self.machine.multicast(to, payload)
+        else:
+            clock, effects = self._multicast_tracked(self.tracking, to, payload)
         dests = pack(to)
         size = (dests.bit_length() + 7) // 8
         self._stage(MULTICAST, size, dests.to_bytes(size, "little"), payload)
@@ -130,16 +142,52 @@ class Engine:
         self._perform(effects)
         return clock
 
+    def _multicast_tracked(self, tracking: Tracking, to: Sequence[int], payload: bytes) -> Multicast:
+        mark = tracking.mark()
+        try:
+            sealed, forced = tracking.wrap(to, payload, self.roster)
+            done = self.machine.multicast(to, sealed)
+        except LocalProtocolError:
+            tracking.rewind(mark)
+            raise
+        if forced is not None:  # it happened before the send; the machine only counts it
+            self._relevant(tracking, forced, "null event")
+        return done
+
+    def relevant(self, label: str) -> Stamp:
+        """Record a relevant event of the application; returns what the tracker tells of it."""
+        if self.tracking is None:
+            raise LocalProtocolError(
+                f'{self.name!r} has no tracker: give one, as in Node(…, tracker="p3-reduced"), on every node'
+            )
+        stamp = self.tracking.relevant(self.roster)
+        self._stage(Input.RELEVANT_EVENT, 0, label.encode())
+        self._relevant(self.tracking, stamp, label)
+        return stamp
+
+    def _relevant(self, tracking: Tracking, stamp: Stamp, label: str) -> None:
+        self.machine.tick()
+        self.events += 1
+        if self.recorder is not None:
+            self.recorder.relevant(self.events, self.time, tracking.name, stamp, label)
+
     def receive(self, link: int, frame: bytes) -> None:
         """Take the next frame of a link. RemoteProtocolError: it is refused, and nothing has changed."""
         if frame and frame[0] == CHANGE_MARK:
             self._change_members(link, frame)
         else:
-            message, size = decode(frame)
-            if size != len(frame):
-                raise RemoteProtocolError(f"{len(frame) - size} bytes follow the end of a frame")
+            tracking, inner = self.tracking, frame
+            if tracking is not None:
+                inner = tracking.unframe(frame)
+            elif frame and frame[0] == TRACKED_MARK:
+                raise refuse_piggybacks(frame)
+            message, size = decode(inner)
+            if size != len(inner):
+                raise RemoteProtocolError(f"{len(inner) - size} bytes follow the end of a frame")
             if message.via is not None and message.via != link:
                 raise RemoteProtocolError(f"a message of process {message.via} comes from process {link}")
+            if tracking is not None:
+                tracking.check(message)
             effects = self.machine.receive(message)
             self._arrived(message)
             if self._counts_held:
@@ -283,8 +331,7 @@ class Engine:
                 else:
                     sends.append(effect)
             if sends:
-                frames = encode_multicast([message for _, message in sends])
-                for (to, _), frame in zip(sends, frames, strict=True):
+                for (to, _), frame in zip(sends, self._frames(sends), strict=True):
                     self.outboxes[to].put(frame)
                     self._out.add(to)
             if not looped:
@@ -293,10 +340,19 @@ class Engine:
             effects = self.machine.receive(message)
             self._arrived(message)
 
+    def _frames(self, sends: Sequence[Send[Any]]) -> list[bytes]:
+        messages, tracking = [message for _, message in sends], self.tracking
+        if tracking is None:
+            return encode_multicast(messages)
+        payloads = [tracking.payload_for(to, message.payload) for to, message in sends]
+        return [tracking.frame(frame) for frame in encode_multicast(messages, payloads)]
+
     def _deliver(self, effect: Deliver) -> None:
         self.events += 1
         self.delivered += 1
         sender, clock, payload = effect
+        if self.tracking is not None:
+            payload = self.tracking.delivered(sender, payload)
         delivery = Delivery(self.delivered, sender, clock, payload)
         self.unacknowledged[self.delivered] = delivery
         self.unacknowledged_bytes += len(payload)
@@ -345,6 +401,8 @@ class Engine:
         frame = changes.encode(MemberJoined(index, name, address))  # refuses what is too long
         self.machine.join(index)  # refuses if the protocol has fixed members; then nothing has changed
         self.roster.join(name)
+        if self.tracking is not None:
+            self.tracking.join(index)
         if staged:
             self._stage(Input.MEMBER_JOINED, 0, name.encode(), b"\0", address.encode())
         for link in self.present_links():
@@ -395,6 +453,8 @@ class Engine:
                 self.leave(self.roster.name(number))
             case Input.PEER_MET:
                 self.meet(number, data)
+            case Input.RELEVANT_EVENT:
+                self.relevant(data.decode())
             case _:
                 raise ValueError(f"no input is of kind {kind}")
 
@@ -426,6 +486,9 @@ class Engine:
         }
         if self.awaited:
             head["awaited"] = sorted(self.awaited)
+        if self.tracking is not None:
+            blobs.append(self.tracking.snapshot())
+            head["tracker"] = len(blobs[-1])
         text = json.dumps(head, separators=(",", ":")).encode()
         return b"".join([len(text).to_bytes(4, "big"), text, *blobs])
 
@@ -459,6 +522,8 @@ class Engine:
             for number, sender, clock, length in head["unacknowledged"]
         }
         self.unacknowledged_bytes = sum(len(each.payload) for each in self.unacknowledged.values())
+        if self.tracking is not None:
+            self.tracking = self.tracking.restored(take(head["tracker"]), len(self.roster))
         self.held_on_link = dict.fromkeys(self.outboxes, 0)
         if self._counts_held:
             for held in self.machine.pending():

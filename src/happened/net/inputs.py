@@ -10,6 +10,7 @@ number and the data mean:
     MEMBER_JOINED    0                  name, NUL, address
     MEMBER_LEFT      index              nothing
     PEER_MET         index              the incarnation of its journal
+    RELEVANT_EVENT   0                  its label
 """
 
 import struct
@@ -29,6 +30,7 @@ class Input(IntEnum):
     MEMBER_JOINED = 5
     MEMBER_LEFT = 6
     PEER_MET = 7
+    RELEVANT_EVENT = 8
 
 
 def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:

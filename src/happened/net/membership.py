@@ -148,7 +148,9 @@ class Membership:
     def hello(self, peer: str) -> Hello:
         """What we tell this peer about ourselves."""
         knows = self._engine.incarnations.get(self.index[peer], b"")
-        return Hello(self._incarnation, knows, self._protocol, tuple(self.names))
+        tracking = self._engine.tracking
+        tracker = tracking.facts.name if tracking is not None else ""
+        return Hello(self._incarnation, knows, self._protocol, tuple(self.names), tracker)
 
     def check_hello(self, peer: str, theirs: Hello) -> bool:
         """Raise PeerRefused if we cannot work with a peer that says this. True: it is the first time that we
@@ -158,6 +160,11 @@ class Membership:
         me, ours = self._initial.name, self.hello(peer)
         if theirs.protocol != ours.protocol:
             raise PeerRefused(f"{peer!r} runs protocol {theirs.protocol!r} and {me!r} {ours.protocol!r}")
+        if theirs.tracker != ours.tracker:
+            raise PeerRefused(
+                f"{peer!r} tracks causality by {theirs.tracker or 'nothing'} and {me!r} by "
+                f"{ours.tracker or 'nothing'}: give all nodes the same `tracker`"
+            )
         if any(a != b for a, b in zip(theirs.members, ours.members, strict=False)):
             raise PeerRefused(
                 f"{peer!r} lists members {', '.join(theirs.members)}, and {me!r} "

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..ordering import DEFAULT, Relays, protocols
+from ..tracking import Stamp
 from .commits import Commits
 from .connections import Connections
 from .engine import Batch, Delivery, Engine
@@ -41,6 +42,7 @@ from .limits import Limits
 from .link import Outbox
 from .membership import InitialMembers, Membership, Peer
 from .tcp import TcpTransport
+from .tracked import check_tracker
 from .transport import Guard, Hello, Transport
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ class Node:
     members     everybody, in the order of their indices, the same everywhere; default: all names, sorted
     groups      names for sets of members, usable as destinations
     options     the ordering protocol's own, with names for processes
+    tracker     a tracking protocol for `relevant` events, as in `p3-reduced` or `p2:4`, the same everywhere
     journal     a file; None: memory only
     flush       whether every commit waits for the disk (a power failure), or only for the system (kill -9)
     trace       a directory for the events of this node
@@ -113,6 +116,7 @@ class Node:
         listen: str = "127.0.0.1:0",
         protocol: str = DEFAULT,
         options: Mapping[str, Any] | None = None,
+        tracker: str | None = None,
         members: Sequence[str] | None = None,
         groups: Mapping[str, Iterable[str]] | None = None,
         journal: str | Path | None = None,
@@ -144,6 +148,9 @@ class Node:
                 )
             transport = TcpTransport(listen, guard, self._limits)
         self.transport: Transport = transport
+        self._tracker = tracker
+        if tracker is not None:
+            check_tracker(tracker, protocols()[protocol], transport)
 
         self._life = Lifecycle(name)
         self._connections = Connections(name)
@@ -198,13 +205,16 @@ class Node:
     def _load(self, if_it_fails: contextlib.ExitStack) -> None:
         options = protocols()[self._protocol].numbered(self._options, self._initial.index)
         members, journaled = self._initial.members, self._journal_path is not None
-        self._engine = Engine(self.name, members, self._protocol, options, journaled=journaled)
+        self._engine = Engine(
+            self.name, members, self._protocol, options, journaled=journaled, tracker=self._tracker
+        )
         incarnation = os.urandom(8)
         if self._journal_path is not None:
             self._journal = Journal(self._journal_path, flush=self._flush)
             if_it_fails.callback(self._journal.close)
             described = json.dumps(options, sort_keys=True)
-            incarnation = self._journal.open(Identity(self.name, self._protocol, described, members))
+            identity = Identity(self.name, self._protocol, described, members, self._tracker or "")
+            incarnation = self._journal.open(identity)
         if self._trace_directory is not None:
             self._record_into(self._trace_directory)
         self._commits = Commits(
@@ -314,6 +324,17 @@ class Node:
         self._commits.schedule()
         self._measure_room()
         return f"{self.name}:{clock}"
+
+    def relevant(self, label: str = "") -> Stamp:
+        """Record a relevant event, which follows everything sent and delivered here so far; returns what the
+        tracker tells of it. It is certain after the next commit: `await flush()` before it counts."""
+        self._life.check_running()
+        if not isinstance(label, str):
+            raise LocalProtocolError(f"a label is text, not {type(label).__name__}")
+        self._commits.stamp()
+        stamp = self._engine.relevant(label)
+        self._commits.schedule()
+        return stamp
 
     @property
     def sent(self) -> int:

@@ -99,6 +99,8 @@ def read_control(body: bytes) -> dict[str, Any]:
 
 def hello_to_json(hello: Hello) -> dict[str, Any]:
     said = hello._asdict()
+    if not hello.tracker:
+        del said["tracker"]
     return said | {"incarnation": hello.incarnation.hex(), "knows": hello.knows.hex()}
 
 
@@ -110,7 +112,10 @@ def hello_from_json(said: Any) -> Hello:
         incarnation, knows = bytes.fromhex(said["incarnation"]), bytes.fromhex(said["knows"])
         if not 0 < len(incarnation) <= 32 or len(knows) > 32 or not isinstance(said["protocol"], str):
             raise ValueError("no incarnation or protocol")
-        return Hello(incarnation, knows, said["protocol"], members)
+        tracker = said.get("tracker", "")
+        if not isinstance(tracker, str):
+            raise ValueError("a tracker is a name")
+        return Hello(incarnation, knows, said["protocol"], members, tracker)
     except (KeyError, TypeError, ValueError) as error:
         raise RemoteProtocolError(f"not a hello: {error!r}") from error
 

@@ -5,16 +5,21 @@ from typing import Any
 
 from ..ordering import Message
 from ..trace import TraceWriter
+from ..trace.tracker_attributes import tracker_attributes
 from ..tracking import Timestamp
 
 
 class Recorder:
-    """`units` asks for the units of every arriving message, as `p0:3>p2` in attribute `units`."""
+    """`units` asks for the units of every arriving message, as `p0:3>p2` in attribute `units`;
+    `tracker` is the name of the one whose events are recorded."""
 
-    def __init__(self, writer: TraceWriter, *, computation: str = "sim", units: bool = False) -> None:
+    def __init__(
+        self, writer: TraceWriter, *, computation: str = "sim", units: bool = False, tracker: str = ""
+    ) -> None:
         self._append = writer.append
         self._computation = computation
         self._units = units
+        self._tracker = tracker
 
     def sent(
         self, process: int, seq: int, clock: int, to: Iterable[int], time: int, entries: int, size: int
@@ -77,18 +82,16 @@ class Recorder:
         )
 
     def relevant(self, process: int, seq: int, stamp: Timestamp, time: int) -> None:
-        """A relevant event, with what its tracker told of it in attributes, as `p0:3 p1:1`.
-
-        Not in `clock`: that counts all events, and a tracker only relevant ones.
-        """
-        attributes = {"relevant_seq": str(stamp.seq)}
-        for name, counts in (("vector", stamp.counts), ("dependencies", stamp.dependencies)):
-            if counts is not None:
-                attributes[name] = _names((k, count) for k, count in enumerate(counts) if count)
-        if stamp.immediate is not None:
-            attributes["predecessors"] = _names(sorted(stamp.immediate))
-        if stamp.scalar is not None:
-            attributes["scalar"] = str(stamp.scalar)
+        """An event that a tracker numbered, with what it told; null events are not the application's."""
+        told = tracker_attributes(
+            self._tracker,
+            stamp.seq,
+            vector=_named(stamp.counts),
+            dependencies=_named(stamp.dependencies),
+            predecessors=None if stamp.immediate is None else [(f"p{k}", s) for k, s in stamp.immediate],
+            scalar=stamp.scalar,
+            null=stamp.null,
+        )
         self._append(
             {
                 "computation": self._computation,
@@ -96,12 +99,12 @@ class Recorder:
                 "seq": seq,
                 "kind": "internal",
                 "time": time,
-                "relevant": True,
+                "relevant": not stamp.null,
                 "label": "null event" if stamp.null else "relevant event",
-                "attributes": attributes,
+                "attributes": told,
             }
         )
 
 
-def _names(events: Iterable[tuple[int, int]]) -> str:
-    return " ".join(f"p{process}:{seq}" for process, seq in events)
+def _named(counts: tuple[int, ...] | None) -> dict[str, int] | None:
+    return None if counts is None else {f"p{k}": count for k, count in enumerate(counts) if count}

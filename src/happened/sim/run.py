@@ -108,7 +108,9 @@ def simulate(
             Ledger(out / "ledger" / "transmissions.parquet") as ledger,
             TraceWriter(out / "trace") as writer,
         ):
-            summary = _run(parameters, ledger, Recorder(writer, units=units), progress)
+            summary = _run(
+                parameters, ledger, Recorder(writer, units=units, tracker=parameters.tracker or ""), progress
+            )
     except BaseException:
         _clear(out)  # half a run would look like one in which messages were lost
         raise
