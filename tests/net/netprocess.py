@@ -1,7 +1,8 @@
 """One node in a process of its own, driven by a JSON plan: what the tests kill.
 
 It sends the messages of its plan, one after the other, going on after a restart where its journal says it
-was; it acknowledges what is delivered, and then writes it to a log of its own. Commands come on stdin
+was; it acknowledges what is delivered, and then writes it to a log of its own. With a tracker, relevant
+events happen in between, and what it tells of them is written down once it is certain. Commands come on stdin
 (`cut NAME`, `heal NAME`), reports go to stdout, a JSON object a line.
 """
 
@@ -41,6 +42,8 @@ async def send(node, plan):
             payload = f"{node.name}/{number}".encode().ljust(plan.get("size", 32), b".")
             await node.room()
             node.multicast_nowait(destinations(plan, node.name, number), payload)
+            if plan.get("tracker") and number % 5 == 0:
+                node.relevant(f"{node.name} sent {number}")
         if plan["pace"]:
             await node.flush()
             await asyncio.sleep(dice.expovariate(1 / (burst * plan["pace"])))
@@ -54,6 +57,7 @@ async def take(node, plan, acknowledged):
     if os.path.exists(acknowledged):
         with open(acknowledged) as lines:
             before = {line.split()[0] for line in lines if line.endswith("\n")}
+    stamps = []
     with open(acknowledged, "a", buffering=1) as out:
         async for message in node:
             if message.name in before:
@@ -64,11 +68,22 @@ async def take(node, plan, acknowledged):
                     print(json.dumps({"again": another.name}), flush=True)
                 batch.append(another)
             for each in batch:
+                if plan.get("tracker") and each.number % 3 == 0:
+                    stamps.append(node.relevant(f"{node.name} has {each.name}"))
                 if plan["serialized"]:
                     await pass_on(node, plan, each)
                 each.ack_nowait()
             await node.flush()
+            note_stamps(plan, stamps)
             out.write("".join(f"{each.name} {each.payload.decode().rstrip('.')}\n" for each in batch))
+
+
+def note_stamps(plan, stamps):
+    """Write down what the tracker told, which is certain by now."""
+    if stamps:
+        with open(f"{plan['directory']}/{plan['name']}.stamps", "a", buffering=1) as out:
+            out.write("".join(json.dumps(stamp.to_json()) + "\n" for stamp in stamps))
+        stamps.clear()
 
 
 async def pass_on(node, plan, message):
@@ -137,6 +152,7 @@ async def main(plan):
         members=plan["members"],
         protocol=plan["protocol"],
         options=plan["options"],
+        tracker=plan.get("tracker"),
         journal=f"{plan['directory']}/{name}.journal",
         flush=plan.get("flush", True),
         trace=f"{plan['directory']}/trace" if plan.get("trace", True) else None,

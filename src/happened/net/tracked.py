@@ -32,7 +32,7 @@ class Tracking:
         self._me = me
         self._ordering = ordering
         self._machine = create(name, me, n)
-        self._is_relayed = bool(ordering.relays)
+        self._is_passed_on = bool(ordering.relays) or ordering.carries_payloads
 
     def relevant(self, roster: Roster) -> Stamp:
         return named(self._machine.relevant(), roster)
@@ -55,8 +55,8 @@ class Tracking:
         return sealed, None if forced is None else named(forced, roster)
 
     def payload_for(self, to: int, payload: bytes) -> bytes:
-        """What the copy for `to` has as its payload: if others relay it, everything."""
-        return payload if self._is_relayed or not payload else tracked.only_for(to, payload)
+        """What the copy for `to` has as its payload: if it may be passed on to others, everything."""
+        return payload if self._is_passed_on or not payload else tracked.only_for(to, payload)
 
     def frame(self, frame: bytes) -> bytes:
         return tracked.mark(self.facts.number, frame)

@@ -7,7 +7,7 @@ The first byte is no version of a message's frame. Numbers in a payload are LEB1
 many processes the sender knew, by which piggybacks are read. Destinations increase.
 
 Piggybacks stand in the payload, since that is what every ordering protocol brings to each destination,
-whoever relays it. Where nobody relays, `only_for` leaves each copy the one that it needs.
+whoever passes it on. Where nobody does, `only_for` leaves each copy the one that it needs.
 
 Bounds     decoding hostile bytes raises RemoteProtocolError and nothing else, in time linear in them.
 Leaves out what a piggyback means: tracking/piggyback.py.

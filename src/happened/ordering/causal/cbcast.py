@@ -31,6 +31,7 @@ FACTS = Facts(
     paper="Birman & Joseph, ACM TOCS 5(1), 1987",
     order=Order.CAUSAL,
     wire=WireFormat(31, "happened.wire.cbcast"),
+    carries_payloads=True,
 )
 
 
