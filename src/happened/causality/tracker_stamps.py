@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from ..trace.tracker_attributes import COUNTED, LIST, NUMBER, name_in
 from .compiled import compiled
+from .epochs import event_keys
 from .linearization import Ints
 from .predecessors import reduction_edges
 
@@ -78,6 +79,21 @@ class Numbered:
         valid &= number <= np.diff(self.offsets)[np.where(valid, process, 0)]
         rows: Ints = np.where(valid, self.offsets[np.where(valid, process, 0)] + number - 1, -1)
         return rows
+
+
+def numbered_events(process: Ints, seq: Ints, first: Ints, vectors: Ints) -> Numbered:
+    """The numbered events, given by process and then seq, with the vectors that count all events."""
+    process = process.astype(np.int64)
+    keys = event_keys(process, seq.astype(np.int64))
+    offsets = np.searchsorted(process, np.arange(len(first) + 1))
+    counts = np.empty(vectors.shape, np.int64)
+    for entry in range(vectors.shape[1]):
+        known = vectors[:, entry].astype(np.int64)
+        # Of a smaller computation of a union, further entries are zero.
+        of = np.where(known > 0, first[process] + entry, 0)
+        newest = np.searchsorted(keys, event_keys(of, known), side="right")
+        counts[:, entry] = np.where(known > 0, newest - offsets[of], 0)
+    return Numbered(process, first, offsets, counts)
 
 
 def is_numbered(attributes: pa.ChunkedArray | pa.Array) -> Ints:

@@ -3,13 +3,11 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-import numpy as np
 import pyarrow as pa
 
-from ..computation import Computation
 from ..linearization import Ints
 from ..logged_clocks import processes_named
-from ..tracker_stamps import Numbered, compare, is_numbered, read_attributes
+from ..tracker_stamps import compare, is_numbered, numbered_events, read_attributes
 from .question import EVENT, Answers, Question, Subject
 
 TRACKERS = pa.schema([*EVENT, pa.field("fault", pa.string(), nullable=False)])
@@ -31,7 +29,7 @@ class VerifyTrackers(Question):
             return
         events = c.chain[numbered]
         recorded = read_attributes(attributes.filter(pa.array(numbered)))
-        pasts = _numbered(c, subject.vectors, events, numbered)
+        pasts = numbered_events(c.process[events], c.seq[events], c.first, subject.vectors[events])
         found = compare(recorded, pasts, lambda row, names: processes_named(c, events[row], names))
         answers.totals["tracker_stamps"] += recorded.rows
         tell_faults(found, lambda rows: subject.names_of(events[rows]), answers)
@@ -42,23 +40,6 @@ def tell_faults(found: dict[str, Ints], names_of: Callable[[Ints], list[pa.Array
     for fault, rows in found.items():
         answers.totals["tracker_faults"] += len(rows)
         answers.add("trackers", pa.table([*names_of(rows), pa.repeat(fault, len(rows))], schema=TRACKERS))
-
-
-def _numbered(c: Computation, vectors: Ints, events: Ints, is_numbered: Ints) -> Numbered:
-    """Their causal pasts, in counts of numbered events."""
-    # How many events are numbered before each place of the chains, and before the end.
-    before = np.concatenate([[0], np.cumsum(is_numbered)])
-    process = c.process[events].astype(np.int64)
-    starts = c.chain_offsets[:-1]
-    offsets = np.concatenate([before[starts], before[-1:]])
-    last = c.processes - 1
-    counts = np.empty((len(events), c.width), np.int64)
-    for entry in range(c.width):
-        # Beyond the processes of a smaller computation of the union the entry is zero, and so is the count.
-        start = starts[np.minimum(c.first[process] + entry, last)]
-        known = vectors[events, entry].astype(np.int64)
-        counts[:, entry] = np.where(known > 0, before[start + known] - before[start], 0)
-    return Numbered(process, c.first, offsets, counts)
 
 
 QUESTION = VerifyTrackers()
