@@ -20,7 +20,7 @@ from happened.ordering import protocols
 from happened.trace import read
 from happened.tracking import protocols as trackers
 from happened.tracking import reconstruct
-from happened.wire import tracked
+from happened.wire import piggybacks
 
 NAMES = ["a", "b", "c", "d"]
 FREE = sorted(name for name, facts in protocols().items() if not facts.serialized)
@@ -202,13 +202,13 @@ def test_piggybacks_that_cannot_be_read_end_the_link_and_nothing_else(dice: Rand
     good = frame_of("p1")
     engine = Engine("a", NAMES, "ks", tracker="p1")
     before = engine.snapshot()
-    number, inner = tracked.unmark(good)
+    number, inner = piggybacks.unmark(good)
     bare = frame_of(None)
     for bad, why in (
         (b"", "without piggybacks"),
         (good[:1], "cut off"),
-        (tracked.mark(200, inner), "tracker number 200, which this happened does not know"),
-        (tracked.mark(number, bare), "piggyback|announced|not below|ends early"),
+        (piggybacks.mark(200, inner), "tracker number 200, which this happened does not know"),
+        (piggybacks.mark(number, bare), "piggyback|announced|not below|ends early"),
         (good + b"!", "follow the end"),
     ):
         with pytest.raises(RemoteProtocolError, match=why):
@@ -229,7 +229,7 @@ def test_piggybacks_that_cannot_be_read_end_the_link_and_nothing_else(dice: Rand
 
 def test_each_copy_has_the_piggyback_it_needs_and_a_relayed_one_has_all():
     for protocol, carried in (("ks", {0}), ("sequencer", {0, 2})):
-        _, inner = tracked.unmark(frame_of("p1", protocol))
+        _, inner = piggybacks.unmark(frame_of("p1", protocol))
         payload = inner[inner.index(b"hello") - 64 :] if b"hello" in inner[64:] else inner
         found = [start for start in range(len(payload)) if _opens(payload[start:], carried)]
         assert found, protocol
@@ -237,10 +237,10 @@ def test_each_copy_has_the_piggyback_it_needs_and_a_relayed_one_has_all():
 
 def _opens(data, carried):
     try:
-        envelope = tracked.open_sealed(data)
+        opened = piggybacks.open_sealed(data)
     except RemoteProtocolError:
         return False
-    return envelope.payload == b"hello" and set(envelope.piggybacks) == carried
+    return opened.payload == b"hello" and set(opened.piggybacks) == carried
 
 
 def test_a_fifo_tracker_refuses_what_reorders():

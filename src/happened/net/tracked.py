@@ -14,12 +14,12 @@ from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolErro
 from ..core.roster import Roster
 from ..ordering.facts import Facts as OrderingFacts
 from ..tracking import Stamp, check_deliveries, create, facts_of, named, protocols
-from ..wire import tracked
-from ..wire.tracked import Envelope
+from ..wire import piggybacks as wire
+from ..wire.piggybacks import Envelope
 from .errors import EngineFault
 from .transport import Transport
 
-MARK = tracked.MARK
+MARK = wire.MARK
 
 
 class Tracking:
@@ -51,15 +51,15 @@ class Tracking:
         carried = self._machine.on_multicast(others)
         forced = next((each.forced for each in carried if each.forced is not None), None)
         piggybacks = {each: one.encode() for each, one in zip(others, carried, strict=True)}
-        sealed = tracked.seal(Envelope(self._machine.n, piggybacks, payload))
+        sealed = wire.seal(Envelope(self._machine.n, piggybacks, payload))
         return sealed, None if forced is None else named(forced, roster)
 
     def payload_for(self, to: int, payload: bytes) -> bytes:
         """What the copy for `to` has as its payload: if it may be passed on to others, everything."""
-        return payload if self._is_passed_on or not payload else tracked.only_for(to, payload)
+        return payload if self._is_passed_on or not payload else wire.only_for(to, payload)
 
     def frame(self, frame: bytes) -> bytes:
-        return tracked.mark(self.facts.number, frame)
+        return wire.mark(self.facts.number, frame)
 
     # What arrives.
 
@@ -70,7 +70,7 @@ class Tracking:
                 f"a message without piggybacks, and this node tracks causality by {self.facts.name}: "
                 "give its sender the same tracker"
             )
-        number, inner = tracked.unmark(frame)
+        number, inner = wire.unmark(frame)
         if number != self.facts.number:
             raise RemoteProtocolError(
                 f"a message with piggybacks of {_tracker(number)}, and this node has {self.facts.name}: all "
@@ -81,12 +81,12 @@ class Tracking:
     def check(self, message: Any) -> None:
         """Raise RemoteProtocolError if a message for this process has no piggyback that can be read."""
         if message.payload and message.dests >> self._me & 1 and message.sender != self._me:
-            self._piggyback(tracked.open_sealed(message.payload))
+            self._piggyback(wire.open_sealed(message.payload))
 
     def delivered(self, sender: int, payload: bytes) -> bytes:
         """Take in what a message carried when it is delivered; returns the application's payload."""
         try:
-            envelope = tracked.open_sealed(payload)
+            envelope = wire.open_sealed(payload)
             if sender != self._me:
                 self._machine.on_receive(sender, self._piggyback(envelope))
         except CausalityError as error:
@@ -126,7 +126,7 @@ def check_tracker(name: str, ordering: OrderingFacts, transport: Transport) -> N
 
 def refuse_piggybacks(frame: bytes) -> RemoteProtocolError:
     """Why a node without a tracker refuses a frame that has piggybacks."""
-    number, _ = tracked.unmark(frame)
+    number, _ = wire.unmark(frame)
     return RemoteProtocolError(
         f"a message with piggybacks of {_tracker(number)}, and this node has no tracker: give it the same"
     )

@@ -2,6 +2,7 @@
 
 In    a table of stamps: per event a clock that names some of its past, enough to reach all of it through the
       clocks of the events named: dependency vectors, changes since the previous event, immediate predecessors
+      Or a trace in which trackers recorded dependency vectors: see rebuild_tracked.py
 Out   the same events with their full vectors
 Cost  as stamping: two passes
 
@@ -22,9 +23,11 @@ from pyspark.sql.types import MapType
 from ..core.errors import TraceFormatError
 from ..trace import locate
 from ..trace.atomic import WORK, whole_directory
+from ..trace.reader import open_part
 from ..trace.store import AnyPath, StorePath, matching, remove_tree
 from .announcing import Progress
 from .pipeline import WHOLE_EVENTS, analyze_splits
+from .rebuild_tracked import take_out, without_null_events
 from .schemas import TRACE
 from .splits import splits_of
 from .storage import read_rows, write_rows
@@ -41,7 +44,10 @@ def rebuild(
     epoch_events: int | None = None,
     progress: Progress = lambda what: None,
 ) -> dict[str, Any]:
-    """Write out/stamps; `stamps` is a table of them, or a directory with one in it."""
+    """Write out/stamps; `stamps` is a table of them, a directory with one in it, or a trace in which trackers
+    recorded dependency vectors."""
+    if _is_trace(stamps):
+        return _rebuild_tracked(spark, stamps, out, whole_events, epoch_events, progress)
     table = stamps / "stamps" if (stamps / "stamps").is_dir() else stamps
     if not matching(table, "*.parquet"):
         raise TraceFormatError(
@@ -78,6 +84,47 @@ def rebuild(
                 rows = rows.join(wanted, EVENT, "left_semi") if name == "stamps" else rows
                 write_rows(rows, folder / name, "part", work / "rows")
             summary["events"] = stored.count()
+        remove_tree(work)
+    return summary
+
+
+def _is_trace(path: AnyPath) -> bool:
+    if (path / "stamps").is_dir():
+        return False
+    try:
+        at = locate(path)
+    except TraceFormatError:
+        return False
+    return at.is_json or "kind" in open_part(at.parts[0]).schema_arrow.names
+
+
+def _rebuild_tracked(
+    spark: SparkSession,
+    trace: AnyPath,
+    out: AnyPath,
+    whole_events: int,
+    epoch_events: int | None,
+    progress: Progress,
+) -> dict[str, Any]:
+    with whole_directory(out) as folder:
+        work = folder / WORK
+        take_out(spark, splits_of(locate(trace)), work / "numbered", trace)
+        named = read_rows(spark, work / "numbered").select(*EVENT, "clock")
+        write_rows(as_events(named, _those_that_act(named)), work / "trace", "events", work / "rows")
+        answers = work / "answers"
+        answers.mkdir(parents=True, exist_ok=True)
+        summary = analyze_splits(
+            spark,
+            splits_of(locate(work / "trace")),
+            answers,
+            questions=["stamp"],
+            whole_events=whole_events,
+            epoch_events=epoch_events,
+            progress=progress,
+            work=work,
+        )
+        summary |= without_null_events(spark, work / "numbered", answers, folder)
+        write_rows(read_rows(spark, answers / "quarantine"), folder / "quarantine", "part", work / "rows")
         remove_tree(work)
     return summary
 

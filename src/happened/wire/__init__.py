@@ -98,10 +98,10 @@ def encode_multicast(messages: Sequence[Any], payloads: Sequence[bytes] | None =
 
     `payloads` are used instead of the messages' own.
     """
-    frames = []
+    frames, encoded = [], _parts(messages)
     if payloads is None:
         payloads = [message.payload for message in messages]
-    for message, payload, parts in zip(messages, payloads, _parts(messages), strict=True):
+    for message, payload, parts in zip(messages, payloads, encoded, strict=True):
         address, control = parts
         length = len(address) + len(control) + len(payload)
         if length > MAX_FRAME:
