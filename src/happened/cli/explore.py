@@ -3,11 +3,13 @@
 import argparse
 from typing import Any
 
+from .. import tracking
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..core.orders import Order
 from ..ordering import DEFAULT, protocols
 from ..sim.explore import Exploration, explore
+from ..sim.explore_tracking import explore_tracking
 from ..sim.programs import CASTS
 from .terminal import positive, print_json, progress
 
@@ -18,6 +20,9 @@ promises, at most once), agreement (for total order: nobody delivers two message
 liveness (everything is delivered) and, for protocols that tell their log, optimality (every message and
 every log holds exactly the necessary information). A violation comes with a schedule that leads to it,
 the shortest of its kind first.
+
+A tracker is run through every computation of so many messages and relevant events (messages late, lost and,
+without --fifo, overtaking each other), and every timestamp is compared with the causal past, kept as a set.
 """
 
 _PROMISES = {
@@ -31,6 +36,7 @@ _PROMISES = {
 EPILOG = """\
 example:
   happened explore --protocol ks --processes 3 --messages 3      598 programs, a few seconds
+  happened explore --protocol p2:1 --messages 4 --relevant 4     a tracker; see `happened track --help`
 
 Time grows steeply: 3 processes and 4 messages are 6,099 programs and take minutes; use --workers.
 exit codes: 0 no violation, 1 violation, 2 bad usage
@@ -46,7 +52,11 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--protocol", default=DEFAULT, choices=sorted(protocols()), help="default: %(default)s"
+        "--protocol",
+        type=_name,
+        default=DEFAULT,
+        metavar="NAME",
+        help="an ordering protocol or a tracker; default: %(default)s",
     )
     parser.add_argument("--processes", type=positive, default=3, metavar="N", help="default: %(default)s")
     parser.add_argument(
@@ -54,6 +64,13 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--casts", choices=CASTS, default=None, help="what is sent; default: the most the protocol offers"
+    )
+    parser.add_argument(
+        "--relevant",
+        type=positive,
+        default=3,
+        metavar="R",
+        help="of a tracker: relevant events in all; default: %(default)s",
     )
     parser.add_argument("--fifo", action="store_true", help="packets of one channel arrive in the order sent")
     parser.add_argument(
@@ -71,7 +88,16 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(run=run)
 
 
+def _name(name: str) -> str:
+    if name not in protocols() and name.partition(":")[0] not in tracking.protocols():
+        known = f"{', '.join(sorted(protocols()))}; trackers: {', '.join(tracking.protocols())}"
+        raise argparse.ArgumentTypeError(f"no protocol is called {name!r}; there are: {known}")
+    return name
+
+
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.protocol not in protocols():
+        return _run_tracker(arguments)
     facts = protocols()[arguments.protocol]
     casts = arguments.casts or next(cast for cast in CASTS if cast in facts.casts)
     if casts not in facts.casts:
@@ -100,6 +126,30 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(_as_json(arguments, casts, order, result))
     else:
         _print(order, result)
+    return ExitCode.VIOLATED if result.violations else ExitCode.HOLDS
+
+
+def _run_tracker(arguments: argparse.Namespace) -> int:
+    name, facts = arguments.protocol, tracking.facts_of(arguments.protocol)
+    tracking.create(name, 0, arguments.processes)  # which refuses a wrong bound
+    for option in ("casts", "order"):
+        if getattr(arguments, option) is not None:
+            raise LocalProtocolError(f"--{option} is for ordering protocols, and {name} is a tracker")
+    if facts.fifo_links and not arguments.fifo:
+        raise LocalProtocolError(f"{name} needs FIFO links; add --fifo")
+    sizes = {key: getattr(arguments, key) for key in ("processes", "messages", "relevant", "fifo")}
+    result = explore_tracking(name, **sizes, bound=tracking.bound_of(name))
+    found = {"states": result.states, "transitions": result.transitions, "sends_refused": result.refused}
+    if arguments.json:
+        violations = [{"reason": each.reason, "schedule": list(each.schedule)} for each in result.violations]
+        print_json({"protocol": name, **sizes, **found, "violations": violations})
+    else:
+        for title, count in found.items():
+            print(f"{title.replace('_', ' '):<14} {count:>12,}")
+        print(f"{'timestamps':<14} {'WRONG' if result.violations else 'exact':>12}")
+        for violation in result.violations:
+            print(f"\n{violation.reason}")
+            print(*(f"  {place:>3}. {line}" for place, line in enumerate(violation.schedule, 1)), sep="\n")
     return ExitCode.VIOLATED if result.violations else ExitCode.HOLDS
 
 

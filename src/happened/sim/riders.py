@@ -9,7 +9,7 @@ Counted    per transmission: entries; bits as encoded; bits in a model of plain 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Any
 
@@ -32,6 +32,12 @@ class Fare:
     model_bits: int = 0
     null_events: int = 0
     relevant_events: int = 0
+
+    def add(self, other: "Fare") -> None:
+        """Count what another one has counted too."""
+        for each in fields(self):
+            mine, theirs = getattr(self, each.name), getattr(other, each.name)
+            setattr(self, each.name, max(mine, theirs) if each.name == "most_entries" else mine + theirs)
 
     def per_message(self) -> dict[str, float]:
         sent = max(self.transmissions, 1)

@@ -7,7 +7,7 @@ Applications use `Tracker`, which works with names, bytes and timestamps that ca
 from .named import Stamp, Tracker, named, reconstruct
 from .piggyback import Piggyback
 from .reconstruction import renumbered, vectors
-from .registry import DEFAULT, check_deliveries, create, facts_of, protocols
+from .registry import DEFAULT, bound_of, check_deliveries, create, facts_of, protocols
 from .tracker import EventId, Facts, Machine, Piggybacked, Timestamp
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Stamp",
     "Timestamp",
     "Tracker",
+    "bound_of",
     "check_deliveries",
     "create",
     "facts_of",

@@ -34,6 +34,13 @@ def facts_of(name: str) -> Facts:
         raise LocalProtocolError(f"no tracking protocol is called {name!r}; there are: {known}") from None
 
 
+def bound_of(name: str) -> int | None:
+    """The most entries a message carries, where a name says that, as in `p2:4`; 1 for `p2` alone."""
+    if facts_of(name).bound != "b":
+        return None
+    return int(name.partition(":")[2] or 1)
+
+
 def check_deliveries(name: str, order: Order, protocol: str) -> None:
     """Refuse a tracker that needs each sender's messages in order, if the ordering protocol may deliver them
     otherwise. It takes piggybacks in at deliveries: their order counts, not that of the links."""
