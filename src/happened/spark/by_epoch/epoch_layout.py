@@ -4,7 +4,8 @@ In    the files of edges that one pass over the rows left (see matching), and wh
       computation
 Out   store/epoch-K.npz: the edges into epoch K; the events before its end that are causes beyond it (`kept`);
       the slots that are in flight at some time in it; which of its events are relevant; times and logged
-      clocks, if there are any. store/summary-K.npz: epoch K stamped from names alone (see causality.epochs).
+      clocks, if there are any. store/arranged-K.npz: its topological order. store/summary-K.npz: epoch K
+      stamped from names alone (see causality.epochs), unless there are more than WIDE processes.
       store/lost-*.npz: the slots that were never delivered, which no epoch can forget.
       The events themselves need not be written: with the cuts, epoch K has those numbered
       cuts[K-1] + 1 … cuts[K] of each process.
@@ -22,10 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from pyspark.sql import SparkSession
 
-from ...causality.epochs import Epoch, Frontier, event_keys, split_keys
+from ...causality.epochs import Arranged, Epoch, Frontier, arrange, event_keys, split_keys
 from ...causality.epochs import stamp as stamp_with
 from ...causality.linearization import Ints
 from ...causality.questions import EpochView
+from ...causality.questions.column_stamps import WIDTH
 from ...causality.skew import tightest
 from ...trace.store import AnyPath, matching
 from ..storage import read_arrays, write_arrays
@@ -44,6 +46,12 @@ CELLS_PER_EPOCH = 20_000_000
 """Events x processes of an epoch: 80 MB of vectors in a task."""
 
 EPOCH_EVENTS = 200_000
+
+WIDE = 1024
+"""With more processes, frontiers would be larger than epochs: blocks of columns are stamped by themselves."""
+
+SUMMARY, FRONTIER = "summary", "frontier"
+"""The files of an epoch's summary, and of the exact frontier that enters it once epochs are stamped."""
 
 SHARES = {
     "edges": 5, "kept": 2, "entering": 2, "slots": 4, "addressed": 3, "relevant": 2, "times": 3,
@@ -124,6 +132,7 @@ class Layout:
     all_relevant: bool
     logged: int
     casts: bool  # whether any message has several destinations
+    wide: bool = False  # whether blocks of columns are stamped by themselves
     quarantined: list[str] = field(default_factory=list)  # causes that are not in the trace, by name
     fates: list[AnyPath] = field(default_factory=list)  # files of what became of messages, if that is asked
 
@@ -170,11 +179,32 @@ class Layout:
         edges = edges[order]
         return Epoch(n, process, seq, offsets.astype(np.int64), edges[:, 0], edges[:, 1], self.names), edges
 
-    def view(self, k: int, timestamps: str, share: dict[str, Ints] | None = None) -> EpochView:
-        """Epoch k as questions see it; `share` is its share, if it has been read already."""
+    def arranged(self, k: int) -> Arranged:
+        arrays = read_arrays(self.path("arranged", k))
+        entering = int(arrays.pop("entering")[0])
+        return Arranged(entering, **{name: array.astype(np.int64) for name, array in arrays.items()})
+
+    def logged_clocks(self, k: int, share: dict[str, Ints] | None = None) -> tuple[Ints, Ints]:
+        """The logged clocks of epoch k, as EpochView has them."""
+        share = self.share(k) if share is None else share
+        logged = share["logged"]
+        return logged[np.lexsort((logged[:, 1], logged[:, 0]))], share["clocks"]
+
+    def view(
+        self,
+        k: int,
+        timestamps: str = "full",
+        share: dict[str, Ints] | None = None,
+        lost: Ints | None = None,
+    ) -> EpochView:
+        """Epoch k as questions see it; `share` and `lost` if they have been read already.
+
+        Of a wide computation, nobody has whole vectors.
+        """
         share = self.share(k) if share is None else share
         epoch, edges = self.epoch(k, share["edges"])
         kept = share["kept"]
+        logged, clocks = self.logged_clocks(k, share)
         return EpochView(
             self.computation,
             self.names,
@@ -185,8 +215,12 @@ class Layout:
             chosen=None if self.all_relevant else share["relevant"],
             sent=share["addressed"],
             slots=share["slots"],
-            lost=self.lost(),
-            timestamps=timestamps,
+            lost=self.lost() if lost is None else lost,
+            timestamps="predecessors" if self.wide else timestamps,
+            arranged=self.arranged(k),
+            counts=self.counts,
+            logged=logged,
+            clocks=clocks,
         )
 
 
@@ -244,7 +278,8 @@ def _prepare(
             for result in mine
             for effect, cause in result[2]
         ]
-        per_epoch = epoch_events or max(1000, min(EPOCH_EVENTS, CELLS_PER_EPOCH // max(len(of.names), 1)))
+        width = WIDTH if len(of.names) > WIDE else max(len(of.names), 1)
+        per_epoch = epoch_events or max(1000, min(EPOCH_EVENTS, CELLS_PER_EPOCH // width))
         proposals = _proposals(of, clocks, per_epoch)
         count = sum(result[3] for result in mine)
         plans.append(_Plan(clocks, proposals, per_epoch, absent[:MOST_NAMED], count))
@@ -381,6 +416,7 @@ def _layout(of: Found, plan: _Plan) -> Layout:
         not of.relevant,
         of.logged,
         of.casts,
+        len(of.names) > WIDE,
         plan.absent,
         of.fates,
     )
@@ -410,7 +446,7 @@ def _scatter(
             for name, width in SHARES.items()
         }
         write_arrays(layout.path("epoch", k), **share)
-        _save(layout.path("summary", k), _summarise(layout, k, share))
+        _arrange(layout, k, share)
 
     emitted, results = exchange(spark, len(jobs), emit, int(base[-1]), settle)
     faults = {of.number: result for (of, _), result in zip(jobs, emitted, strict=True) if result is not None}
@@ -494,37 +530,34 @@ def _by_epoch(columns: dict[str, tuple[Ints, ...]]) -> dict[int, dict[str, Ints]
     return shares
 
 
-def _summarise(layout: Layout, k: int, share: dict[str, Ints]) -> Frontier:
+def _arrange(layout: Layout, k: int, share: dict[str, Ints]) -> None:
+    """Leave the topological order of an epoch, and its summary."""
     epoch, _ = layout.epoch(k, share["edges"])
-    kept = share["kept"]
-    _, summary = stamp_with(epoch, _names(layout, k, share["entering"]), kept[:, 0], kept[:, 1])
-    return summary
+    entering = _entering(layout, k, share["entering"])
+    a = arrange(epoch, entering)
+    arrays: dict[str, Any] = {
+        name: getattr(a, name).astype(np.int32) for name in ("order", "row_of", "edge_offsets", "edge_rows")
+    }
+    write_arrays(layout.path("arranged", k), entering=np.array([a.entering]), last=a.last, **arrays)
+    if not layout.wide:
+        kept = share["kept"]
+        _, summary = stamp_with(epoch, entering.names_only(), kept[:, 0], kept[:, 1], a)
+        save(layout.path(SUMMARY, k), summary)
 
 
-def _names(layout: Layout, k: int, entering: Ints) -> Frontier:
-    """The frontier that enters epoch k, every event of it knowing only itself."""
+def _entering(layout: Layout, k: int, kept: Ints) -> Frontier:
+    """The frontier that enters epoch k, without its vectors; those of a wide computation have no columns."""
     last = layout.starts(k)
     present = np.flatnonzero(last > 0)
     lasts = event_keys(present, last[present])
-    keys = np.unique(np.concatenate([lasts, event_keys(entering[:, 0], entering[:, 1])]))
-    process, seq = split_keys(keys)
-    vectors = np.zeros((keys.size, len(last)), np.int32)
-    return Frontier(last, process, seq, vectors).names_only()
+    process, seq = split_keys(np.unique(np.concatenate([lasts, event_keys(kept[:, 0], kept[:, 1])])))
+    return Frontier(last, process, seq, np.zeros((process.size, 0 if layout.wide else len(last)), np.int32))
 
 
-def _save(path: AnyPath, frontier: Frontier) -> None:
+def save(path: AnyPath, frontier: Frontier) -> None:
     arrays: dict[str, Any] = {name: getattr(frontier, name) for name in ("last", "process", "seq", "vectors")}
     write_arrays(path, **arrays)
 
 
-def save_frontier(layout: Layout, k: int, frontier: Frontier) -> None:
-    _save(layout.path("frontier", k), frontier)
-
-
-def load_frontier(layout: Layout, k: int) -> Frontier:
-    """The exact frontier that enters epoch k; there once it has been stamped."""
-    return Frontier(**read_arrays(layout.path("frontier", k)))
-
-
-def load_summary(layout: Layout, k: int) -> Frontier:
-    return Frontier(**read_arrays(layout.path("summary", k)))
+def load(path: AnyPath) -> Frontier:
+    return Frontier(**read_arrays(path))

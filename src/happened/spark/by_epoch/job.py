@@ -65,20 +65,31 @@ def analyse_large(
     steps = {q.name: STEPS[q.name] for q in questions if q.name in STEPS}
     of_epochs = {name: step.epoch for name, step in steps.items() if step.epoch is not None}
     of_stamps = [question for question in questions if question.needs_stamps]
-    told: list[dict[str, list[object]]] = [{} for _ in layouts]
+    narrow = [layout for layout in layouts if not layout.wide]
+    of_narrow: list[dict[str, list[object]]] = [{} for _ in narrow]
+    for layout in layouts:
+        if layout.wide:
+            progress(
+                f"{layout.computation!r} has {len(layout.names):,} processes: its stamps are predecessors"
+            )
     if of_stamps or of_epochs:
-        epochs = sum(layout.epochs for layout in layouts)
+        epochs = sum(layout.epochs for layout in narrow)
         progress(f"stamping {epochs:,} epochs")
 
         def tell(done: int) -> None:
             progress(f"stamped {done:,} of {epochs:,} epochs")
 
-        counted, told = phases.run(
-            "stamps", lambda: stamp(spark, layouts, folder, of_stamps, timestamps, of_epochs, tell)
+        counted, of_narrow = phases.run(
+            "stamps", lambda: stamp(spark, narrow, folder, of_stamps, timestamps, of_epochs, tell)
         )
         totals += counted
     progress("walks over the epochs")
-    totals += phases.run("walks", lambda: walk(spark, layouts, folder, questions, timestamps))
+    counted, told = phases.run(
+        "walks", lambda: walk(spark, layouts, folder, questions, timestamps, of_epochs)
+    )
+    totals += counted
+    stamped = iter(of_narrow)
+    told = [of if layout.wide else next(stamped) for layout, of in zip(layouts, told, strict=True)]
     places = [
         Laid(layout, [splits[number] for number in of.splits], Output(folder, layout.store.name))
         for of, layout in laid

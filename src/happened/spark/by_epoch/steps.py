@@ -19,11 +19,10 @@ from ...causality.questions import Answers, Question
 from ...causality.questions.epochs import EPOCHS, TIMES, skew_table
 from ...causality.questions.stamp import processes_table
 from ...core.errors import CausalityError
-from ..tasks import on_tasks
-from .clock_faults import verify_ends, verify_epoch
+from .clock_faults import regressions
 from .message_rows import write_messages
 from .named_violations import Laid, early, first_early, lost_causes, name_all
-from .stamping import EpochDone, EpochStep, write_answers
+from .stamping import EpochDone, EpochStep
 from .total_at_scale import count_disagreements, keep_casts
 
 
@@ -58,15 +57,7 @@ def name_faults_of_order(spark: SparkSession, laid: Sequence[Laid], told: Sequen
 
 
 def finish_clocks(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
-    logged = [(of.layout, of.output.folder) for of in laid if of.layout.logged]
-
-    def ends(number: int) -> Counter[str]:
-        layout, folder = logged[number]
-        answers = verify_ends(layout)
-        write_answers(layout, folder, answers, "ends")
-        return answers.totals
-
-    return sum(on_tasks(spark, len(logged), ends), Counter())
+    return regressions(spark, [(of.layout, of.output.folder) for of in laid if of.layout.logged])
 
 
 class Backwards(NamedTuple):
@@ -165,7 +156,7 @@ def check_answerable(questions: Iterable[Question]) -> None:
 STEPS: dict[str, Step] = {
     "stamp": Step(number_processes),
     "order": Step(name_faults_of_order, look_for_faults_of_order),
-    "verify-clocks": Step(finish_clocks, verify_epoch),
+    "verify-clocks": Step(finish_clocks),
     "epochs": Step(tell_cuts_and_clocks, tell_times),
     "measures": Step(measure_traffic),
     "messages": Step(tell_messages),
