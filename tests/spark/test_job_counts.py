@@ -52,7 +52,7 @@ def test_several_large_computations_take_no_more_jobs_than_one(spark, tmp_path):
         write(rows, tmp_path / f"trace{count}")
         with counted(spark, f"{count} large") as jobs:
             summary = analyze_path(
-                spark, tmp_path / f"trace{count}", tmp_path / f"out{count}", whole_events=1, epoch_events=8
+                spark, tmp_path / f"trace{count}", tmp_path / f"out{count}", whole_events=1, epoch_events=20
             )
         assert summary["computations"] == count
         found[count] = jobs[0]

@@ -11,7 +11,8 @@ Out   store/epoch-K.npz: the edges into epoch K; the events before its end that 
       cuts[K-1] + 1 … cuts[K] of each process.
 Cost  three scans of the edges by tasks, and one shuffle of them, as bytes; all computations in each together
 
-Everything the driver holds has size processes x epochs, or pairs of processes.
+Everything the driver holds has size processes x epochs, or (if there are times) pairs of processes that
+exchange messages.
 """
 
 import math
@@ -35,6 +36,7 @@ from ..tasks import Emitted, Fault, exchange, on_tasks
 from .consistent_cuts import backward, by_share, by_time, epoch_of, settled
 from .edge_files import EdgeFile
 from .edge_skew import Clocks, estimate, merge_tightest
+from .traffic import leave_sums
 
 MOST_UNEVEN = 4
 """If an epoch cut by time is so many times larger than asked for, cuts by seq are tried."""
@@ -106,18 +108,6 @@ class Found:
         return EdgeFile(path, self.names, self.counts)
 
 
-class Pair(NamedTuple):
-    """What passed from one process to another: corrected latencies are None where nothing has a time."""
-
-    source: int
-    target: int
-    messages: int
-    latency_min: int | None
-    latency_mean: float | None
-    before: int
-    after: int
-
-
 @dataclass(frozen=True)
 class Layout:
     """The directory that a computation is laid out in, and what of it is small enough for the driver."""
@@ -128,17 +118,13 @@ class Layout:
     cuts: Ints  # epochs x processes
     clocks: Clocks | None  # of a computation that has times
     totals: dict[str, int]
-    pairs: list[Pair]
+    pairs: list[AnyPath]  # files of what passed between pairs of processes (see traffic)
     all_relevant: bool
     logged: int
     casts: bool  # whether any message has several destinations
     wide: bool = False  # whether blocks of columns are stamped by themselves
     quarantined: list[str] = field(default_factory=list)  # causes that are not in the trace, by name
     fates: list[AnyPath] = field(default_factory=list)  # files of what became of messages, if that is asked
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What tasks need: pairs stay with the driver, for there may be as many as processes squared."""
-        return self.__dict__ | {"pairs": []}
 
     @property
     def epochs(self) -> int:
@@ -250,7 +236,9 @@ class _Plan:
     absent_count: int
     cuts: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
     rounds: int = 0
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[AnyPath] = field(default_factory=list)
+    before: int = 0  # messages received before they were sent
+    after: int = 0  # those of them that still are, by corrected times
 
 
 def _prepare(
@@ -278,7 +266,7 @@ def _prepare(
             for result in mine
             for effect, cause in result[2]
         ]
-        width = WIDTH if len(of.names) > WIDE else max(len(of.names), 1)
+        width = 2 * WIDTH if len(of.names) > WIDE else max(len(of.names), 1)
         per_epoch = epoch_events or max(1000, min(EPOCH_EVENTS, CELLS_PER_EPOCH // width))
         proposals = _proposals(of, clocks, per_epoch)
         count = sum(result[3] for result in mine)
@@ -325,7 +313,9 @@ def _make_consistent(
             file = of.open(path)
             bound = backward(cuts[of.number], *file.ends())
             at = np.nonzero(bound != cuts[of.number])
-            told = _pair_sums(file, plans[of.number].clocks, len(of.names)) if pairs else None
+            told = (
+                leave_sums(of.store, number, file, plans[of.number].clocks, len(of.names)) if pairs else None
+            )
             return (*at, bound[at]), told
 
         looked = on_tasks(spark, len(todo), look)
@@ -333,8 +323,11 @@ def _make_consistent(
         for i, proposed in attempts:
             plan = plans[i]
             mine = [result for (of, _), result in zip(todo, looked, strict=True) if of.number == i]
-            if pairs_wanted:
-                plan.pairs = _pairs([told for _, told in mine], len(found[i].names))
+            for _, told in mine:
+                if told is not None:
+                    plan.pairs.append(told.path)
+                    plan.before += told.before
+                    plan.after += told.after
             bound = proposed.copy()
             for (k, p, seq), _ in mine:
                 np.minimum.at(bound, (k, p), seq)
@@ -352,58 +345,14 @@ def _make_consistent(
         plan.cuts = min(results[i], key=largest)
 
 
-def _pair_sums(file: EdgeFile, clocks: Clocks | None, n: int) -> tuple[Ints, ...]:
-    """Per pair of processes: its key, messages, timed edges, least and sum of corrected gaps, backwards."""
-    source, target, sent, gap, timed, slot = file.messages
-    keys, of = np.unique(source * n + target, return_inverse=True)
-    size = keys.size
-    messages = np.bincount(of, slot, size).astype(np.int64)
-    if clocks is None:
-        nothing = np.zeros(size, np.int64)
-        return keys, messages, nothing, nothing, nothing, nothing, nothing
-    of, source, target, gap = of[timed], source[timed], target[timed], gap[timed]
-    corrected = clocks.corrected(source, target, sent[timed] - clocks.origin, gap)
-    least = np.full(size, np.iinfo(np.int64).max)
-    np.minimum.at(least, of, corrected)
-    total = np.zeros(size, np.int64)
-    np.add.at(total, of, corrected)
-    counts = (np.bincount(of, weights, size).astype(np.int64) for weights in (None, gap < 0, corrected < 0))
-    count, before, after = counts
-    return keys, messages, count, least, total, before, after
-
-
-def _pairs(sums: list[tuple[Ints, ...]], n: int) -> list[Pair]:
-    if not sums:
-        return []
-    every, *columns = (np.concatenate(column) for column in zip(*sums, strict=True))
-    keys, of = np.unique(every, return_inverse=True)
-    added = {}
-    for name, column in zip(("messages", "count", "least", "total", "before", "after"), columns, strict=True):
-        start = np.iinfo(np.int64).max if name == "least" else 0
-        added[name] = np.full(keys.size, start, np.int64)
-        (np.minimum if name == "least" else np.add).at(added[name], of, column)
-    return [
-        Pair(
-            int(key) // n,
-            int(key) % n,
-            int(added["messages"][i]),
-            int(added["least"][i]) if added["count"][i] else None,
-            float(added["total"][i] / added["count"][i]) if added["count"][i] else None,
-            int(added["before"][i]),
-            int(added["after"][i]),
-        )
-        for i, key in enumerate(keys)
-    ]
-
-
 def _layout(of: Found, plan: _Plan) -> Layout:
     totals = of.totals | {
         "events": int(of.counts.sum()),
         "processes": len(of.names),
         "rounds": plan.rounds,
         "quarantined": plan.absent_count,
-        "receives_before_sends": sum(pair.before for pair in plan.pairs),
-        "receives_before_sends_corrected": sum(pair.after for pair in plan.pairs),
+        "receives_before_sends": plan.before,
+        "receives_before_sends_corrected": plan.after,
     }
     return Layout(
         of.store,

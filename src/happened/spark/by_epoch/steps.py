@@ -19,11 +19,13 @@ from ...causality.questions import Answers, Question
 from ...causality.questions.epochs import EPOCHS, TIMES, skew_table
 from ...causality.questions.stamp import processes_table
 from ...core.errors import CausalityError
+from ..tasks import on_tasks
 from .clock_faults import regressions
 from .message_rows import write_messages
 from .named_violations import Laid, early, first_early, lost_causes, name_all
 from .stamping import EpochDone, EpochStep
 from .total_at_scale import count_disagreements, keep_casts
+from .traffic import parts_of, traffic_rows
 
 
 class Step(NamedTuple):
@@ -118,22 +120,20 @@ def _cuts_and_clocks(of: Laid, told: list[Backwards]) -> Counter[str]:
 def measure_traffic(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     """Events per process and traffic per pair; the walk has written depth and width."""
     for of in laid:
-        _traffic(of)
+        counts, names = of.layout.counts, pa.array(of.layout.names, pa.string())
+        present = np.flatnonzero(counts)
+        rows = measure_rows(of.layout.computation, "events", counts[present], names.take(pa.array(present)))
+        of.output.write("measures", rows, "-events")
+    jobs = [(of.layout, of.output, part) for of in laid for part in range(parts_of(of.layout.pairs))]
+
+    def write(number: int) -> None:
+        layout, output, part = jobs[number]
+        files, names = layout.pairs, layout.names
+        rows = traffic_rows(layout.computation, names, files, part, parts_of(files))
+        output.write("measures", rows, f"-pairs-{part:04d}")
+
+    on_tasks(spark, len(jobs), write)
     return Counter()
-
-
-def _traffic(of: Laid) -> None:
-    layout = of.layout
-    names = np.array(layout.names, dtype=object)
-    counts = layout.counts
-    rows = [measure_rows(layout.computation, "events", counts[counts > 0], names[counts > 0])]
-    for measure in ("messages", "latency_min", "latency_mean"):
-        pairs = [pair for pair in layout.pairs if measure != "messages" or pair.messages]
-        pairs = [pair for pair in pairs if getattr(pair, measure) is not None]
-        ends = (names[[getattr(pair, end) for pair in pairs]] for end in ("source", "target"))
-        values = np.array([getattr(pair, measure) for pair in pairs])
-        rows.append(measure_rows(layout.computation, measure, values, *ends))
-    of.output.write("measures", pa.concat_tables(rows))
 
 
 def tell_messages(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
