@@ -4,6 +4,9 @@ full          `clock`: one entry for each process of the event's computation, by
 sparse        `entries`: those that differ from the event before on the same process
 predecessors  `entries`: of each relevant event its immediate predecessors, which suffice to rebuild vectors
 
+Of a computation of very many processes that is cut into epochs it is always predecessors: nobody has whole
+vectors there.
+
 Processes are numbered by name within their computation; the table `processes` has the numbers. Names in every
 clock would cost more than the vectors (bench/stamps.py).
 """

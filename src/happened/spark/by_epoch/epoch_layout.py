@@ -36,7 +36,7 @@ from ..tasks import Emitted, Fault, exchange, on_tasks
 from .consistent_cuts import backward, by_share, by_time, epoch_of, settled
 from .edge_files import EdgeFile
 from .edge_skew import Clocks, estimate, merge_tightest
-from .traffic import leave_sums
+from .pair_traffic import leave_sums
 
 MOST_UNEVEN = 4
 """If an epoch cut by time is so many times larger than asked for, cuts by seq are tried."""
@@ -118,7 +118,7 @@ class Layout:
     cuts: Ints  # epochs x processes
     clocks: Clocks | None  # of a computation that has times
     totals: dict[str, int]
-    pairs: list[AnyPath]  # files of what passed between pairs of processes (see traffic)
+    pairs: list[AnyPath]  # files of what passed between pairs of processes (see pair_traffic)
     all_relevant: bool
     logged: int
     casts: bool  # whether any message has several destinations

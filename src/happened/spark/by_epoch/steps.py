@@ -23,9 +23,9 @@ from ..tasks import on_tasks
 from .clock_faults import regressions
 from .message_rows import write_messages
 from .named_violations import Laid, early, first_early, lost_causes, name_all
+from .pair_traffic import parts_of, traffic_rows
 from .stamping import EpochDone, EpochStep
 from .total_at_scale import count_disagreements, keep_casts
-from .traffic import parts_of, traffic_rows
 
 
 class Step(NamedTuple):

@@ -27,7 +27,7 @@ from .epoch_layout import Layout
 from .stamping import EpochDone, EpochStep, add_up, write_answers
 
 
-class Split(NamedTuple):
+class InBlocks(NamedTuple):
     """A walk of a layout that is made by blocks of columns, and the number of it among the layout's walks."""
 
     layout: int
@@ -47,28 +47,28 @@ def walk(
     """The totals, and per layout what each step told of its epochs: of those that are wide."""
     steps = steps or {}
     tasks: list[Callable[[], Counter[str]]] = []
-    splits: list[Split] = []
+    in_blocks: list[InBlocks] = []
     for i, layout in enumerate(layouts):
         for number, fold in enumerate(_folds(questions, timestamps, layout)):
             blocks = fold.blocks() if isinstance(fold, ColumnFold) else []
             if len(blocks) > 1 or isinstance(fold, ColumnStamps):
                 assert isinstance(fold, ColumnFold)
-                splits.append(Split(i, number, fold, blocks))
+                in_blocks.append(InBlocks(i, number, fold, blocks))
                 tasks += [_looking(layout, number, b, block) for b, block in enumerate(blocks)]
             else:
                 tasks.append(_walking(layout, number, fold, out, timestamps))
     totals: Counter[str] = sum(on_tasks(spark, len(tasks), lambda number: tasks[number]()), Counter())
-    items = [(i, k) for i in sorted({split.layout for split in splits}) for k in range(layouts[i].epochs)]
+    items = [(i, k) for i in sorted({each.layout for each in in_blocks}) for k in range(layouts[i].epochs)]
 
     def tell(number: int) -> tuple[Counter[str], dict[str, Any]]:
         i, k = items[number]
         layout = layouts[i]
         share, answers = layout.share(k), Answers()
         view = layout.view(k, timestamps, share)
-        for split in splits:
-            if split.layout == i:
-                seen = [read_arrays(_seen(layout, split.number, b, k)) for b in range(len(split.blocks))]
-                split.fold.tell(view, seen, answers)
+        for each in in_blocks:
+            if each.layout == i:
+                seen = [read_arrays(_seen(layout, each.number, b, k)) for b in range(len(each.blocks))]
+                each.fold.tell(view, seen, answers)
         done = EpochDone(layout, share, view)
         told = {name: step(done, answers) for name, step in steps.items()} if layout.wide else {}
         write_answers(layout, out, answers, f"{k:06d}" if layout.wide else f"walks-{k:06d}")
