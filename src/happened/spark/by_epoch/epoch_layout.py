@@ -36,13 +36,11 @@ from ..tasks import Emitted, Fault, exchange, on_tasks
 from .consistent_cuts import backward, by_share, by_time, epoch_of, settled
 from .edge_files import EdgeFile
 from .edge_skew import Clocks, estimate, merge_tightest
+from .matching import pack_names
 from .pair_traffic import leave_sums
 
 MOST_UNEVEN = 4
 """If an epoch cut by time is so many times larger than asked for, cuts by seq are tried."""
-
-MOST_NAMED = 1000
-"""Causes that are no events; more are only counted."""
 
 CELLS_PER_EPOCH = 20_000_000
 """Events x processes of an epoch: 80 MB of vectors in a task."""
@@ -123,7 +121,7 @@ class Layout:
     logged: int
     casts: bool  # whether any message has several destinations
     wide: bool = False  # whether blocks of columns are stamped by themselves
-    quarantined: list[str] = field(default_factory=list)  # causes that are not in the trace, by name
+    absent: list[AnyPath] = field(default_factory=list)  # files of causes that are not in the trace, by name
     fates: list[AnyPath] = field(default_factory=list)  # files of what became of messages, if that is asked
 
     @property
@@ -232,7 +230,7 @@ class _Plan:
     clocks: Clocks | None
     proposals: list[Ints]  # of cuts, the best first
     per_epoch: int
-    absent: list[str]
+    absent: list[AnyPath]
     absent_count: int
     cuts: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
     rounds: int = 0
@@ -250,7 +248,11 @@ def _prepare(
         of, path = jobs[number]
         file = of.open(path)
         source, target, since, gap = file.timed(of.earliest or 0)
-        return tightest(source, target, gap), int(since.max(initial=0)), *file.absent_causes(MOST_NAMED)
+        absent = file.absent_causes()
+        left = of.store / "absent" / f"{number:06d}.npz"
+        if absent:
+            write_arrays(left, reasons=pack_names(absent))
+        return tightest(source, target, gap), int(since.max(initial=0)), left, len(absent)
 
     looked = on_tasks(spark, len(jobs), look)
     plans = []
@@ -261,16 +263,12 @@ def _prepare(
             least = merge_tightest([result[0] for result in mine])
             last = max((result[1] for result in mine), default=0)
             clocks = estimate(_scan(spark, of), least, len(of.names), of.earliest, last)
-        absent = [
-            f"{effect} names the cause {cause}, which is not in the trace"
-            for result in mine
-            for effect, cause in result[2]
-        ]
+        absent = [left for _, _, left, count in mine if count]
         width = 2 * WIDTH if len(of.names) > WIDE else max(len(of.names), 1)
         per_epoch = epoch_events or max(1000, min(EPOCH_EVENTS, CELLS_PER_EPOCH // width))
         proposals = _proposals(of, clocks, per_epoch)
         count = sum(result[3] for result in mine)
-        plans.append(_Plan(clocks, proposals, per_epoch, absent[:MOST_NAMED], count))
+        plans.append(_Plan(clocks, proposals, per_epoch, absent, count))
     return plans
 
 

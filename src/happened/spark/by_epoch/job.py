@@ -20,9 +20,10 @@ from ..announcing import Progress
 from ..phases import Phases
 from ..sizes import Large
 from ..splits import Split
-from ..storage import write_part
-from ..tasks import Fault
+from ..storage import read_arrays, write_part
+from ..tasks import Fault, on_tasks
 from .epoch_layout import Found, Layout, lay_out
+from .matching import unpack_names
 from .named_violations import Laid, Output
 from .stamping import stamp
 from .steps import STEPS
@@ -61,7 +62,7 @@ def analyse_large(
     layouts = [layout for _, layout in laid]
     for layout in layouts:
         totals += Counter(layout.totals) + Counter(computations=1)
-        _write_reasons(folder, layout.store.name, layout.computation, layout.quarantined)
+    _quarantine_absent_causes(spark, folder, layouts)
     steps = {q.name: STEPS[q.name] for q in questions if q.name in STEPS}
     of_epochs = {name: step.epoch for name, step in steps.items() if step.epoch is not None}
     of_stamps = [question for question in questions if question.needs_stamps]
@@ -105,6 +106,17 @@ def analyse_large(
 def _quarantine(folder: AnyPath, of: Large, fault: Fault) -> Counter[str]:
     _write_reasons(folder, f"large-{of.name.encode().hex()[:40]}", of.name, [fault.reason])
     return Counter(quarantined=of.events)
+
+
+def _quarantine_absent_causes(spark: SparkSession, folder: AnyPath, layouts: Sequence[Layout]) -> None:
+    files = [(layout.store.name, layout.computation, path) for layout in layouts for path in layout.absent]
+
+    def write(number: int) -> None:
+        name, computation, path = files[number]
+        reasons = unpack_names(read_arrays(path)["reasons"])
+        _write_reasons(folder, f"{name}-absent-{path.stem}", computation, reasons)
+
+    on_tasks(spark, len(files), write)
 
 
 def _write_reasons(folder: AnyPath, part: str, computation: str, reasons: Sequence[str]) -> None:
