@@ -3,12 +3,15 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from causality.traces import rows_of
 from happened.causality.analysis import TABLES, analyse
 from happened.causality.questions import QUESTIONS
+from happened.core.errors import CausalityError
 from happened.spark import pipeline
 from happened.spark.by_epoch.epoch_layout import WIDE
+from happened.spark.rebuild import rebuild
 from happened.trace import SCHEMA
 
 PROCESSES, MESSAGES = WIDE + 76, 3000
@@ -71,3 +74,5 @@ def test_a_computation_of_very_many_processes(spark, tmp_path, seed):
     assert summary["causal_violations"] == expected.totals["causal_violations"] > 10
     assert summary["lost_causes"] > 0
     assert summary["ordered_pairs"] == expected.totals["ordered_pairs"]
+    with pytest.raises(CausalityError, match=rf"'' has 1,\d+ processes .* up to {WIDE:,} processes"):
+        rebuild(spark, tmp_path / "out", tmp_path / "rebuilt", whole_events=1000)

@@ -19,13 +19,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType
 
-from ..core.errors import TraceFormatError
+from ..core.errors import CausalityError, TraceFormatError
 from ..trace import locate
 from ..trace.atomic import WORK, whole_directory
 from ..trace.store import AnyPath, StorePath, matching, remove_tree
 from .announcing import Progress
+from .by_epoch.epoch_layout import WIDE
 from .pipeline import WHOLE_EVENTS, analyze_splits
 from .schemas import TRACE
+from .sizes import MOST_CELLS
 from .splits import splits_of
 from .storage import read_rows, write_rows
 
@@ -54,6 +56,7 @@ def rebuild(
     else:
         processes = _processes(spark, table)
         named = with_names(stored, processes)
+    _refuse_wide(processes, whole_events)
     with whole_directory(out) as folder:
         work = folder / WORK
         write_rows(as_events(named, processes), work / "trace", "events", work / "rows")
@@ -80,6 +83,18 @@ def rebuild(
             summary["events"] = stored.count()
         remove_tree(work)
     return summary
+
+
+def _refuse_wide(processes: DataFrame, whole_events: int) -> None:
+    """Refuse computations of which nobody would have whole vectors (see by_epoch.epoch_layout)."""
+    sizes = processes.groupBy("computation").agg(F.count("*").alias("n"), F.sum("events").alias("events"))
+    is_large = (F.col("events") > whole_events) | (F.col("events") * F.col("n") > MOST_CELLS)
+    first = sizes.where((F.col("n") > WIDE) & is_large).orderBy("computation").first()
+    if first is not None:
+        raise CausalityError(
+            f"{first['computation']!r} has {first['n']:,} processes and {first['events']:,} events: whole "
+            f"vectors are made for up to {WIDE:,} processes; take the immediate predecessors as they are"
+        )
 
 
 def _those_that_act(stamps: DataFrame) -> DataFrame:

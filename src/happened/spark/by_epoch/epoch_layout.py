@@ -15,7 +15,6 @@ Everything the driver holds has size processes x epochs, or (if there are times)
 exchange messages.
 """
 
-import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -278,7 +277,7 @@ def _scan(spark: SparkSession, of: Found) -> Callable[[Callable[[EdgeFile], Any]
 
 def _proposals(of: Found, clocks: Clocks | None, per_epoch: int) -> list[Ints]:
     """By corrected time, where every event has one; else by the share of each process."""
-    epochs = math.ceil(of.events / per_epoch)
+    epochs = max(1, round(of.events / per_epoch))  # one that is hardly too large is not cut for that
     proposals = [by_share(of.counts, epochs)]
     if epochs > 1 and clocks is not None and not of.untimed:
         corrected = of.samples.time - clocks.skew.offsets[of.samples.process]
