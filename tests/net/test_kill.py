@@ -41,7 +41,7 @@ def test_nothing_is_lost_repeated_or_misordered_by_kills_and_partitions(tmp_path
     if effort.THOROUGH:
         messages, duration = (400, 4) if protocol == "ks" else (60, 2.5)
     else:
-        messages, duration = (250, 2.5) if protocol == "ks" else (60, 1.5)
+        messages, duration = (150, 1.5) if protocol == "ks" else (60, 1.5)
     survive(tmp_path, seed, protocol, messages, duration=duration, every=0.35, pace=0.008, timeout=90)
 
 

@@ -20,15 +20,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType
 
-from ..core.errors import TraceFormatError
+from ..core.errors import CausalityError, TraceFormatError
 from ..trace import locate
 from ..trace.atomic import WORK, whole_directory
 from ..trace.reader import open_part
 from ..trace.store import AnyPath, StorePath, matching, remove_tree
 from .announcing import Progress
+from .by_epoch.epoch_layout import WIDE
 from .pipeline import WHOLE_EVENTS, analyze_splits
 from .rebuild_tracked import take_out, without_null_events
 from .schemas import TRACE
+from .sizes import MOST_CELLS
 from .splits import splits_of
 from .storage import read_rows, write_rows
 
@@ -60,6 +62,7 @@ def rebuild(
     else:
         processes = _processes(spark, table)
         named = with_names(stored, processes)
+    _refuse_wide(processes, whole_events)
     with whole_directory(out) as folder:
         work = folder / WORK
         write_rows(as_events(named, processes), work / "trace", "events", work / "rows")
@@ -110,7 +113,9 @@ def _rebuild_tracked(
         work = folder / WORK
         take_out(spark, splits_of(locate(trace)), work / "numbered", trace)
         named = read_rows(spark, work / "numbered").select(*EVENT, "clock")
-        write_rows(as_events(named, _those_that_act(named)), work / "trace", "events", work / "rows")
+        processes = _those_that_act(named)
+        _refuse_wide(processes, whole_events)
+        write_rows(as_events(named, processes), work / "trace", "events", work / "rows")
         answers = work / "answers"
         answers.mkdir(parents=True, exist_ok=True)
         summary = analyze_splits(
@@ -127,6 +132,18 @@ def _rebuild_tracked(
         write_rows(read_rows(spark, answers / "quarantine"), folder / "quarantine", "part", work / "rows")
         remove_tree(work)
     return summary
+
+
+def _refuse_wide(processes: DataFrame, whole_events: int) -> None:
+    """Refuse computations of which nobody would have whole vectors (see by_epoch.epoch_layout)."""
+    sizes = processes.groupBy("computation").agg(F.count("*").alias("n"), F.sum("events").alias("events"))
+    is_large = (F.col("events") > whole_events) | (F.col("events") * F.col("n") > MOST_CELLS)
+    first = sizes.where((F.col("n") > WIDE) & is_large).orderBy("computation").first()
+    if first is not None:
+        raise CausalityError(
+            f"{first['computation']!r} has {first['n']:,} processes and {first['events']:,} events: whole "
+            f"vectors are made for up to {WIDE:,} processes; take the immediate predecessors as they are"
+        )
 
 
 def _those_that_act(stamps: DataFrame) -> DataFrame:

@@ -125,8 +125,7 @@ def _groups(batches: Iterator[pa.RecordBatch], unread: list[pa.Table]) -> Iterat
             reason = table[UNREADABLE]
             bad = pc.drop_null(reason)
             names = pa.repeat("", len(bad))
-            told = pc.binary_join_element_wise("?#", bad.cast(pa.string()), ": ")
-            unread.append(pa.table([names, told], schema=QUARANTINE))
+            unread.append(pa.table([names, bad.cast(pa.string())], schema=QUARANTINE))
             table = table.filter(pc.is_null(reason))
         if table.num_rows:
             held.append(table.select(UNCHECKED.names).cast(UNCHECKED))

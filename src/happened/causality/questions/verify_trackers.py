@@ -19,7 +19,7 @@ class VerifyTrackers(Question):
     name = "verify-trackers"
     help = "what trackers told of relevant events, against what follows from the events of the trace"
     tables: ClassVar = {"trackers": TRACKERS}
-    totals = ("tracker_stamps", "tracker_faults")
+    totals = ("tracker_stamps", "tracker_faults", "tracker_unjudged")
 
     def whole(self, subject: Subject, answers: Answers) -> None:
         c = subject.computation

@@ -4,6 +4,8 @@ In    stamped epochs, and the rows of the trace that hold them
 Out   rows of TRACKERS (causality.questions.verify_trackers)
 Cost  one scan of the attributes, where events are marked relevant; each epoch that has numbered events is
       stamped once more; then a task for each computation, with a vector for each of its numbered events
+
+Of computations that are wide nobody has whole vectors: their numbered events are counted as not judged.
 """
 
 from collections import Counter
@@ -24,7 +26,7 @@ from ...trace.schema import SCHEMA
 from ..splits import Split
 from ..storage import read_arrays, read_parts, write_arrays, write_part
 from ..tasks import on_tasks
-from .epoch_layout import Layout, load_frontier
+from .epoch_layout import FRONTIER, Layout, load
 from .named_violations import Laid
 from .stamping import EpochDone, write_answers
 from .steps import STEPS, Step
@@ -41,10 +43,12 @@ def verify(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Co
         jobs, on_tasks(spark, len(jobs), lambda n: _take_out(*jobs[n])), strict=True
     ):
         counts[str(layout.store)] += found
-    tracked = [of for of in marked if counts[str(of.layout.store)]]
+    tracked = [of for of in marked if counts[str(of.layout.store)] and not of.layout.wide]
+    unjudged = sum(counts[str(of.layout.store)] for of in marked if of.layout.wide)
     epochs = [(of.layout, k) for of in tracked for k in range(of.layout.epochs)]
     on_tasks(spark, len(epochs), lambda n: _stamp(*epochs[n]))
-    return sum(on_tasks(spark, len(tracked), lambda n: _compare(tracked[n])), Counter())
+    totals: Counter[str] = sum(on_tasks(spark, len(tracked), lambda n: _compare(tracked[n])), Counter())
+    return totals + Counter(tracker_unjudged=unjudged)
 
 
 def _take_out(layout: Layout, number: int, split: Split) -> int:
@@ -71,10 +75,11 @@ def _stamp(layout: Layout, k: int) -> None:
     process, seq, _ = _numbered(layout)
     here = (seq > layout.starts(k)[process]) & (seq <= layout.cuts[k][process])
     process, seq = process[here], seq[here]
-    epoch = layout.view(k, "full").epoch
+    view = layout.view(k)
     vectors = np.empty((0, len(layout.names)), np.int32)
     if process.size:
-        vectors = stamp_epoch(epoch, load_frontier(layout, k)).event_vectors()[places(epoch, process, seq)]
+        stamped = stamp_epoch(view.epoch, load(layout.path(FRONTIER, k)), view.arranged)
+        vectors = stamped.event_vectors()[places(view.epoch, process, seq)]
     write_arrays(layout.path(VECTORS, k), keys=event_keys(process, seq), vectors=vectors)
 
 
@@ -94,7 +99,7 @@ def _compare(of: Laid) -> Counter[str]:
         found: Ints = pc.index_in(named, value_set=names).fill_null(-1).to_numpy(zero_copy_only=False)
         return found.astype(np.int64)
 
-    view = layout.view(0, "full")
+    view = layout.view(0)
     tell_faults(
         compare(recorded, pasts, processes),
         lambda rows: view.event_columns(process[rows], seq[rows]),
