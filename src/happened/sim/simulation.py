@@ -80,8 +80,6 @@ class Simulation:
     ) -> None:
         if processes < 1 or messages < 0:
             raise LocalProtocolError(f"cannot simulate {processes} processes and {messages} messages")
-        if riders is not None and changes:
-            raise LocalProtocolError("trackers have a fixed set of processes; nobody can join or leave them")
         workload = workload or Workload()
         self._factory = factory
         self._pattern = pattern or parse_pattern(workload.pattern)
@@ -149,6 +147,8 @@ class Simulation:
                 raise LocalProtocolError(f"the next process to join is {n}, not {change.process}")
             for machine in self.machines:
                 machine.join(n)
+            if self._riders is not None:
+                self._riders.join()
             self._add(n + 1)
             for gone in sorted(set(range(n)) - set(self._members)):
                 self.machines[n].leave(gone)

@@ -61,6 +61,10 @@ class Piggybacked(Protocol):
     """What a message carries. A value: never changed once made."""
 
     @property
+    def n(self) -> int:
+        """How many processes its sender knew."""
+
+    @property
     def entries(self) -> int:
         """How many event identifiers it carries."""
 
