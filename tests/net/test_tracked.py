@@ -91,6 +91,7 @@ def play(folder, dice, protocol, tracker, steps=300):
         group.step(dice, dice.choice(list(group.engines.values())))
     group.finish()
     for name, engine in group.engines.items():  # what they learnt last
+        assert engine.events == engine.machine.events  # so that `pending` names arrivals by their seq
         engine.relevant(f"{name} ends")
     group.finish()
     return group
@@ -225,6 +226,23 @@ def test_piggybacks_that_cannot_be_read_end_the_link_and_nothing_else(dice: Rand
             continue
     engine.receive(1, good)
     assert engine.delivered == 1 and engine.unacknowledged[1].payload == b"hello"
+
+
+def test_a_peer_that_tells_what_cannot_be_is_refused_when_it_says_so():
+    """b has heard of an event of another life of a."""
+    other, b = (Engine(name, NAMES, "ks", tracker="vector") for name in "ab")
+    other.relevant("in another life")
+    other.multicast([1], b"hello")
+    other.release(other.cut())
+    b.receive(0, other.outboxes[1].after(0, 1000)[0][1])
+    b.relevant("has heard of it")
+    b.multicast([0], b"hello")
+    b.release(b.cut())
+    a = Engine("a", NAMES, "ks", tracker="vector")
+    before = a.snapshot()
+    with pytest.raises(RemoteProtocolError, match="an event of ours that we never produced"):
+        a.receive(1, b.outboxes[0].after(0, 1000)[-1][1])
+    assert not a.is_dirty and a.snapshot() == before
 
 
 def test_each_copy_has_the_piggyback_it_needs_and_a_relayed_one_has_all():

@@ -4,7 +4,9 @@ Assumes    it is driven by the engine alone, whose journal has every input: its 
            The application gets a message when the engine delivers it (docs/runtime.md).
 Promises   what the tracking protocol promises. A multicast that the ordering protocol refuses leaves it as it
            was, and so does a frame that is refused.
-Leaves out peers that lie about what they know, in piggybacks that can be read: EngineFault stops the node.
+           What a piggyback tells is tried when its message arrives, so that a peer that tells what cannot
+           be is refused, and the delivery succeeds: a tracker's knowledge only grows in between.
+Leaves out the same for messages that come inside others (`carries_payloads`): there, EngineFault at delivery.
 """
 
 from collections.abc import Sequence
@@ -79,9 +81,16 @@ class Tracking:
         return inner
 
     def check(self, message: Any) -> None:
-        """Raise RemoteProtocolError if a message for this process has no piggyback that can be read."""
-        if message.payload and message.dests >> self._me & 1 and message.sender != self._me:
-            self._piggyback(wire.open_sealed(message.payload))
+        """Raise RemoteProtocolError if a message for this process has no piggyback that can be taken in."""
+        sender, machine = message.sender, self._machine
+        if not message.payload or not message.dests >> self._me & 1:
+            return
+        if sender != self._me and 0 <= sender < machine.n:  # the ordering protocol refuses other senders
+            piggyback, before = self._piggyback(wire.open_sealed(message.payload)), machine.mark()
+            try:
+                machine.on_receive(sender, piggyback)
+            finally:
+                machine.rewind(before)
 
     def delivered(self, sender: int, payload: bytes) -> bytes:
         """Take in what a message carried when it is delivered; returns the application's payload."""
