@@ -312,6 +312,44 @@ def test_nodes_tell_which_events_come_before_which(tmp_path):
     }
 
 
+def test_a_newcomer_is_tracked_from_its_first_event(tmp_path):
+    """After restarts too: a snapshot of a larger system is restored into the tracker of that size."""
+
+    async def scenario():
+        def make(name, members):
+            more = {"journal": tmp_path / name, "trace": tmp_path / "t", "limits": QUICK}
+            return make_node(name, members, tracker="p3-reduced-prime", **more)
+
+        a, b = make("a", ["a", "b"]), make("b", ["a", "b"])
+        for node in (a, b):
+            await node.start()
+        a.relevant("before c")
+        await a.multicast("b", b"sent when there were two")
+        members = await a.join("c", "in hand")
+        c = make("c", list(members))
+        await c.start()
+        await a.multicast(["b", "c"], b"sent when there were three")
+        carry(a, b)
+        carry(a, c)
+        await asyncio.gather(b.flush(), c.flush())
+        first = c.relevant("begins")
+        await c.multicast("b", b"hello")
+        await b.close()
+        b = make("b", ["a", "b"])
+        await b.start()
+        carry(c, b)
+        await b.flush()
+        last = b.relevant("has heard of all")
+        for node in (a, b, c):
+            await node.close()
+        return first, last
+
+    first, last = run(scenario())
+    assert str(first) == "c:1 {a: 1, c: 1} after a:1"
+    assert str(last) == "b:1 {a: 1, b: 1, c: 1} after c:1"
+    assert analyse(read(tmp_path / "t"), questions=["verify-trackers"]).totals["tracker_faults"] == 0
+
+
 def test_without_a_tracker_there_are_no_relevant_events():
     async def scenario():
         async with make_node("a", ["a", "b"]) as node:
