@@ -44,6 +44,7 @@ def told(arguments=(), **environment):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_what_spark_defaults_conf_says_wins(tmp_path):
     (tmp_path / "spark-defaults.conf").write_text(FILE)
     assert told(SPARK_CONF_DIR=str(tmp_path)) == {
