@@ -12,5 +12,3 @@ walks           what questions ask of the epochs one after the other
 steps           what else a question needs, registered by its name
   named_violations, total_at_scale, clock_faults, causal_paths, message_rows, tracker_faults
 """
-
-from . import tracker_faults  # noqa: F401  which registers its step itself

@@ -26,6 +26,7 @@ from .named_violations import Laid, early, first_early, lost_causes, name_all
 from .pair_traffic import parts_of, traffic_rows
 from .stamping import EpochDone, EpochStep
 from .total_at_scale import count_disagreements, keep_casts
+from .tracker_faults import verify_trackers
 
 
 class Step(NamedTuple):
@@ -60,6 +61,10 @@ def name_faults_of_order(spark: SparkSession, laid: Sequence[Laid], told: Sequen
 
 def finish_clocks(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     return regressions(spark, [(of.layout, of.output.folder) for of in laid if of.layout.logged])
+
+
+def want_stamps(of: EpochDone, answers: Answers) -> None:
+    """Epochs are stamped for steps that look at them: this one needs no more than that."""
 
 
 class Backwards(NamedTuple):
@@ -157,6 +162,7 @@ STEPS: dict[str, Step] = {
     "stamp": Step(number_processes),
     "order": Step(name_faults_of_order, look_for_faults_of_order),
     "verify-clocks": Step(finish_clocks),
+    "verify-trackers": Step(verify_trackers, want_stamps),
     "epochs": Step(tell_cuts_and_clocks, tell_times),
     "measures": Step(measure_traffic),
     "messages": Step(tell_messages),

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from ...causality.epochs import event_keys, places, stamp_epoch
 from ...causality.linearization import Ints
 from ...causality.questions import Answers
-from ...causality.questions.verify_trackers import QUESTION, tell_faults
+from ...causality.questions.verify_trackers import tell_faults
 from ...causality.tracker_stamps import compare, is_numbered, numbered_events, read_attributes
 from ...trace.schema import SCHEMA
 from ..splits import Split
@@ -28,14 +28,13 @@ from ..storage import read_arrays, read_parts, write_arrays, write_part
 from ..tasks import on_tasks
 from .epoch_layout import FRONTIER, Layout, load
 from .named_violations import Laid
-from .stamping import EpochDone, write_answers
-from .steps import STEPS, Step
+from .stamping import write_answers
 
 ROWS = pa.schema([("process", pa.int64()), ("seq", pa.int64()), SCHEMA.field("attributes")])
 FOLDER, VECTORS = "numbered", "numbered-vectors"
 
 
-def verify(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+def verify_trackers(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     marked = [of for of in laid if not of.layout.all_relevant]
     jobs = [(of.layout, number, split) for of in marked for number, split in enumerate(of.splits)]
     counts: Counter[str] = Counter()
@@ -107,10 +106,3 @@ def _compare(of: Laid) -> Counter[str]:
     )
     write_answers(layout, of.output.folder, answers, "trackers")
     return answers.totals
-
-
-def _nothing(of: EpochDone, answers: Answers) -> None:
-    """A step that looks at epochs has them stamped, whatever else is asked."""
-
-
-STEPS[QUESTION.name] = Step(verify, _nothing)
