@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from ..core.destinations import pack, unpack
 from ..core.effects import Deliver, Send
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
+from ..core.places import senders_by_link
 from ..core.roster import Roster
 from ..ordering import Held, Machine, create, protocols
 from ..wire import decode, encode_multicast
@@ -86,6 +87,9 @@ class Engine:
         self.roster = Roster(members)
         self.me = self.roster.index(name)
         self.addresses: dict[str, str] = {}  # of those who joined at run time
+        place = (options or {}).get("place")
+        # Per link, the set of processes whose messages are routed over it; None: everybody sends directly.
+        self._senders = senders_by_link(place) if place is not None else None
         self.machine: Machine = create(protocol, self.me, len(members), **dict(options or {}))
         self.outboxes = {p: Outbox() for p in range(len(members)) if p != self.me}
         self.inboxes = {p: Inbox() for p in self.outboxes}
@@ -140,6 +144,11 @@ class Engine:
                 raise RemoteProtocolError(f"{len(frame) - size} bytes follow the end of a frame")
             if message.via is not None and message.via != link:
                 raise RemoteProtocolError(f"a message of process {message.via} comes from process {link}")
+            if self._senders is not None and not self._senders.get(link, 0) >> message.sender & 1:
+                raise RemoteProtocolError(
+                    f"a message of process {message.sender} comes over the link with process {link}, which "
+                    "its route does not use"
+                )
             effects = self.machine.receive(message)
             self._arrived(message)
             if self._counts_held:

@@ -36,6 +36,7 @@ class Hello(NamedTuple):
     knows: bytes  # the other's incarnation as the speaker knows it; empty: they have not met
     protocol: str  # of ordering
     members: tuple[str, ...]  # everybody there ever was, in order of their indices
+    topology: str = ""  # the digest of its topology; empty: it has none
 
 
 class Host(Protocol):
