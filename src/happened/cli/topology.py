@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
 from .terminal import local_path, print_json, progress
+from .topology_deploy import add_deploy
 
 if TYPE_CHECKING:
     from ..experiments.separator_study import Row
@@ -28,6 +29,7 @@ examples:
   happened topology show examples/topologies/departments.yaml --svg departments.svg
   happened topology separators examples/topologies/two-gateways.yaml --json
   happened topology check mine.yaml
+  happened topology deploy mine.yaml --out site       then happened node --config site/NAME.toml, for each
   happened topology separators run                    who sent to whom in a recorded trace
   happened topology study --messages 10000 --seed 1   the networks of Rodrigues & Veríssimo (1995)
 
@@ -45,7 +47,9 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(title="what to do", metavar="show|separators|check|study", required=True)
+    commands = parser.add_subparsers(
+        title="what to do", metavar="show|separators|check|deploy|study", required=True
+    )
     show = _command(commands, "show", "zones, the tree of routes, and separators", _show)
     show.add_argument(
         "--svg", type=local_path, metavar="OUT", help="draw the graph, its zones and separators there"
@@ -53,6 +57,7 @@ def add_parser(subparsers: Any) -> None:
     show.add_argument("--graphml", type=local_path, metavar="OUT", help="write it as GraphML there")
     _command(commands, "separators", "every separator found, and what it separates", _separators)
     _command(commands, "check", "judge what a file claims: all problems, or what holds", _check)
+    add_deploy(commands)
     study = _command(
         commands, "study", "timestamps with and without separators, beside the published", _study, file=False
     )

@@ -3,7 +3,7 @@
     name = "alice"
     listen = "127.0.0.1:7001"
     protocol = "ks"                      # default; `options` are the protocol's own
-    topology = "site.yaml"               # members, links and routers; docs/topology.md
+    # topology = "site.yaml"             # instead of members, for protocols that relay: docs/topology.md
     journal = "alice.journal"            # without it, the node's state ends with it
     flush = true                         # each commit waits for the disk, not only for the system
     trace = "trace"                      # a directory; all nodes may share it

@@ -68,15 +68,20 @@ class Site(NamedTuple):
             )
 
 
-def read_site(path: Path, name: str, facts: Facts) -> Site:
-    """The site of process `name`. Raises CausalityError if the file is wrong, does not have it, or the
-    protocol of these facts cannot use it."""
+def check_relays(facts: Facts, file: Path) -> None:
+    """Refuse a protocol whose messages do not travel along links."""
     if facts.relays is not Relays.ROUTERS:
         able = ", ".join(sorted(p for p, each in protocols().items() if each.relays is Relays.ROUTERS))
         raise LocalProtocolError(
-            f"{facts.name} sends to every destination directly and can make no use of {path}; use one of "
+            f"{facts.name} sends to every destination directly and can make no use of {file}; use one of "
             f"these, whose messages travel along links: {able}"
         )
+
+
+def read_site(path: Path, name: str, facts: Facts) -> Site:
+    """The site of process `name`. Raises CausalityError if the file is wrong, does not have it, or the
+    protocol of these facts cannot use it."""
+    check_relays(facts, path)
     from ..topology import derive, load, to_document  # which need networkx and PyYAML
 
     topology = load(path)

@@ -1,0 +1,81 @@
+"""A real process for every box of a topology, and routers that are killed -9 while messages pass them.
+
+Processes are forked from one that has imported everything: a dozen interpreters take ten seconds to start.
+"""
+
+import multiprocessing
+import os
+import threading
+from random import Random
+
+import netprocess
+from netcluster import Child, Cluster, Fault
+
+from happened.topology import load
+
+FORKING = multiprocessing.get_context("forkserver")
+FORKING.set_forkserver_preload(["netprocess", "happened.topology", "happened.net.trace_recorder"])
+
+
+class Forked:
+    """A forked process with the part of Popen that a cluster uses."""
+
+    def __init__(self, plan):
+        theirs, self._in = FORKING.Pipe(duplex=False)
+        out, theirs_out = FORKING.Pipe(duplex=False)
+        self._process = FORKING.Process(
+            target=netprocess.forked, args=(plan, theirs, theirs_out), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        theirs_out.close()
+        self.stdin = os.fdopen(os.dup(self._in.fileno()), "w")
+        self.stdout = os.fdopen(os.dup(out.fileno()))
+        self._in.close()
+        out.close()
+
+    def poll(self):
+        return self._process.exitcode
+
+    def send_signal(self, number):
+        if number and self._process.is_alive():
+            os.kill(self._process.pid, number)
+
+    def wait(self, timeout):
+        self._process.join(timeout)
+        assert self._process.exitcode is not None, "it does not end"
+        return self._process.exitcode
+
+
+class ForkedChild(Child):
+    def __init__(self, plan):
+        self._errors = open(os.devnull)  # noqa: SIM115
+        self.process = Forked(plan)
+        self.last, self.again, self.most_rss, self.closed = {}, [], 0, False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+
+class SiteCluster(Cluster):
+    """Applications send to one another; routers, which `kill` may be asked for too, only forward."""
+
+    def __init__(self, directory, seed, file, **more):
+        topology = load(file)
+        routers = sorted(topology.routers)
+        super().__init__(
+            directory, seed, names=list(topology.graph), routers=routers, topology=str(file), **more
+        )
+        graph = topology.graph
+        self.forwarders = [name for name in graph if name in routers or graph.degree(name) > 1]
+
+    def start(self, name):
+        self.children[name] = ForkedChild(self.plan | {"name": name})
+
+
+def router_kills(seed, routers, duration, every):
+    """Kills of those who forward, about `every` so many seconds; whoever is killed is back soon after."""
+    dice, time, faults = Random(f"{seed}/routers"), 0.4, []
+    while time < duration:
+        faults.append(Fault(time, "kill", (dice.choice(routers),), dice.uniform(0.05, 0.4)))
+        time += dice.expovariate(1 / every)
+    return faults
