@@ -14,7 +14,8 @@ from netcluster import Child, Cluster, Fault
 from happened.topology import load
 
 FORKING = multiprocessing.get_context("forkserver")
-FORKING.set_forkserver_preload(["netprocess", "happened.topology", "happened.net.trace_recorder"])
+# pandas, if it is there: pyarrow imports it when the first table is made.
+FORKING.set_forkserver_preload(["netprocess", "happened.topology", "happened.net.trace_recorder", "pandas"])
 
 
 class Forked:

@@ -1,15 +1,20 @@
 """`happened explore`: every interleaving of every small program."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..core.orders import Order
 from ..ordering import DEFAULT, protocols
+from ..sim.automaton import Factory
 from ..sim.explore import Exploration, explore
 from ..sim.programs import CASTS
 from .terminal import positive, print_json, progress
+from .terrain_option import add_topology, read_terrain
+
+if TYPE_CHECKING:
+    from ..sim.terrain import Terrain
 
 DESCRIPTION = """\
 Run a protocol through every interleaving of every program of a given size (each process performs a
@@ -48,7 +53,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--protocol", default=DEFAULT, choices=sorted(protocols()), help="default: %(default)s"
     )
-    parser.add_argument("--processes", type=positive, default=3, metavar="N", help="default: %(default)s")
+    parser.add_argument("--processes", type=positive, metavar="N", help="default: 3, or the topology's")
+    add_topology(parser, "the network whose routers pass messages on; processes are then told apart")
     parser.add_argument(
         "--messages", type=positive, default=3, metavar="M", help="in all; default: %(default)s"
     )
@@ -79,6 +85,10 @@ def run(arguments: argparse.Namespace) -> int:
     if facts.fifo_links and not arguments.fifo:
         raise LocalProtocolError(f"{arguments.protocol} needs FIFO links; add --fifo")
     order = Order(arguments.order) if arguments.order else facts.order
+    make: str | Factory = arguments.protocol
+    processes, routers, terrain = arguments.processes or 3, 0, read_terrain(arguments.topology)
+    if terrain is not None:
+        make, processes, routers = _on_terrain(terrain, arguments)
     with progress("exploring", unit="programs") as bar:
 
         def advance(done: int, total: int) -> None:
@@ -86,27 +96,50 @@ def run(arguments: argparse.Namespace) -> int:
             bar.update(done - bar.n)
 
         result = explore(
-            arguments.protocol,
-            arguments.processes,
+            make,
+            processes,
             arguments.messages,
             fifo=arguments.fifo,
             self_addressed=not arguments.no_self,
             casts=casts,
             order=order,
+            renamed=terrain is not None,
+            routers=routers,
             workers=arguments.workers,
             progress=advance,
         )
     if arguments.json:
-        print_json(_as_json(arguments, casts, order, result))
+        print_json(_as_json(arguments, processes, casts, order, result))
     else:
         _print(order, result)
     return ExitCode.VIOLATED if result.violations else ExitCode.HOLDS
 
 
-def _as_json(arguments: argparse.Namespace, casts: str, order: str, result: Exploration) -> dict[str, Any]:
+def _on_terrain(terrain: "Terrain", arguments: argparse.Namespace) -> tuple[Factory, int, int]:
+    from ..sim.terrain import relays
+
+    if not relays(arguments.protocol):
+        able = ", ".join(name for name in sorted(protocols()) if relays(name))
+        raise LocalProtocolError(
+            f"{arguments.protocol} sends directly and can make no use of a topology; these relay: {able}"
+        )
+    if arguments.processes not in (None, terrain.applications):
+        raise LocalProtocolError(
+            f"{terrain.source} has {terrain.applications} processes; leave --processes out"
+        )
+    return (
+        terrain.factory(arguments.protocol),
+        terrain.applications,
+        len(terrain.names) - terrain.applications,
+    )
+
+
+def _as_json(
+    arguments: argparse.Namespace, processes: int, casts: str, order: str, result: Exploration
+) -> dict[str, Any]:
     return {
         "protocol": arguments.protocol,
-        "processes": arguments.processes,
+        "processes": processes,
         "messages": arguments.messages,
         "casts": casts,
         "order": order,
