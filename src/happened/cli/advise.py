@@ -15,6 +15,7 @@ from ..ordering import protocols
 from ..trace.store import AnyPath, any_path
 from .compare import protocol_names
 from .terminal import local_path, note, print_json, progress, refuse_earlier
+from .terrain_option import add_topology, read_terrain
 
 IN_PROCESS_EVENTS = 50_000
 """Up to these, replaying here takes about as long as starting Spark."""
@@ -59,6 +60,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="A,B",
         help="default: all there are",
     )
+    add_topology(parser, "the network whose routers pass messages on: processes of the trace by their names")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--master", help="replay on this Spark master (default for large traces: local[*])")
     where.add_argument("--local", action="store_true", help="replay in this process, however large the trace")
@@ -70,10 +72,13 @@ def add_parser(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     out: Path | None = arguments.out
     refuse_earlier(out, "advice.parquet")
+    terrain = read_terrain(arguments.topology)
     if arguments.master is None and (arguments.local or trace.count(arguments.trace) <= IN_PROCESS_EVENTS):
         with progress("replaying", len(arguments.protocols), "protocols") as bar:
-            advice = advise(trace.read(arguments.trace), arguments.protocols, bar.update)
+            advice = advise(trace.read(arguments.trace), arguments.protocols, bar.update, terrain)
     else:
+        if terrain is not None:
+            raise LocalProtocolError("with --topology a trace is replayed in this process: add --local")
         advice = _on_spark(arguments.trace, arguments.protocols, arguments.master, out)
     if arguments.json:
         print_json(_document(str(arguments.trace), advice))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
 from .terminal import local_path, print_json, progress
+from .topology_cost import add_cost
 from .topology_deploy import add_deploy
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ examples:
   happened topology separators examples/topologies/two-gateways.yaml --json
   happened topology check mine.yaml
   happened topology deploy mine.yaml --out site       then happened node --config site/NAME.toml, for each
+  happened topology cost mine.yaml --trace run        what ks and the relaying protocols would carry there
   happened topology separators run                    who sent to whom in a recorded trace
   happened topology study --messages 10000 --seed 1   the networks of Rodrigues & Veríssimo (1995)
 
@@ -48,7 +50,7 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(
-        title="what to do", metavar="show|separators|check|deploy|study", required=True
+        title="what to do", metavar="show|separators|check|deploy|cost|study", required=True
     )
     show = _command(commands, "show", "zones, the tree of routes, and separators", _show)
     show.add_argument(
@@ -58,6 +60,7 @@ def add_parser(subparsers: Any) -> None:
     _command(commands, "separators", "every separator found, and what it separates", _separators)
     _command(commands, "check", "judge what a file claims: all problems, or what holds", _check)
     add_deploy(commands)
+    add_cost(commands)
     study = _command(
         commands, "study", "timestamps with and without separators, beside the published", _study, file=False
     )

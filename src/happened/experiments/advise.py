@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 from ..causality import necessary
 from ..core.errors import ProtocolError
 from ..ordering import DEFAULT, protocols
+from ..sim.terrain import Terrain
 from ..trace import SCHEMA
 from .recording import Recording, arrivals, recordings
-from .replay import Replay
+from .replay import Replay, numbered
 from .survey import Assumption, Counts, assumptions, notes, refusal, survey
 
 OPTIMAL = DEFAULT
@@ -86,19 +87,26 @@ Outcome = dict[str, Any]
 """Plain enough for JSON: `tally` (counts by name), `refused` (the reason, or None), `optimality`."""
 
 
-def advise(table: pa.Table, names: Sequence[str], progress: Callable[[], object] = lambda: None) -> Advice:
+def advise(
+    table: pa.Table,
+    names: Sequence[str],
+    progress: Callable[[], object] = lambda: None,
+    terrain: Terrain | None = None,
+) -> Advice:
     """Replay the trace under each protocol in this process; `progress` is called after each of them."""
     counts = survey(table)
     found = recordings(arrivals(table)[0])
+    if terrain is not None:
+        found = [numbered(recording, terrain) for recording in found]
     outcomes: dict[str, list[Outcome]] = {}
     for name in names:
         if refusal(name, counts) is None:
-            outcomes[name] = [replay_all(name, found)]
+            outcomes[name] = [replay_all(name, found, terrain)]
         progress()
     return conclude(counts, names, outcomes)
 
 
-def replay_all(protocol: str, recorded: Iterable[Recording]) -> Outcome:
+def replay_all(protocol: str, recorded: Iterable[Recording], terrain: Terrain | None = None) -> Outcome:
     """A protocol on many computations; it stops at the first it refuses."""
     tally: Counter[str] = Counter()
     optimality = Optimality(0, 0, 0, 0)
@@ -106,7 +114,7 @@ def replay_all(protocol: str, recorded: Iterable[Recording]) -> Outcome:
         if not recording.computation.slot_dest.size:
             continue
         try:
-            replay = Replay(protocol, recording)
+            replay = Replay(protocol, recording, terrain)
             tally.update(replay.run())
         except ProtocolError as error:
             where = recording.computation.name
@@ -169,7 +177,7 @@ def compare_with_necessary(replay: Replay, recording: Recording) -> Optimality:
 
 def _trace(replay: Replay, recording: Recording) -> pa.Table:
     """The sends and deliveries of a replay as a trace; messages and processes are named by number."""
-    seq = [0] * recording.computation.processes
+    seq: Counter[int] = Counter()
     rows = []
     for process, kind, message in replay.history:
         seq[process] += 1
