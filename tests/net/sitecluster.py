@@ -6,6 +6,7 @@ Processes are forked from one that has imported everything: a dozen interpreters
 import multiprocessing
 import os
 import threading
+import time
 from random import Random
 
 import netprocess
@@ -66,8 +67,16 @@ class SiteCluster(Cluster):
         super().__init__(
             directory, seed, names=list(topology.graph), routers=routers, topology=str(file), **more
         )
-        graph = topology.graph
-        self.forwarders = [name for name in graph if name in routers or graph.degree(name) > 1]
+
+    def until_under_way(self):
+        """Wait until messages are delivered, and see that there is more to come."""
+        deadline = time.monotonic() + 30
+        while not any(child.last.get("delivered") for child in self.children.values()):
+            assert time.monotonic() < deadline, self.errors(self.names)
+            time.sleep(0.01)
+        assert sum(child.last.get("sent", 0) for child in self.children.values()) < sum(
+            map(self.quota, self.names)
+        )
 
     def start(self, name):
         self.children[name] = ForkedChild(self.plan | {"name": name})
@@ -75,8 +84,8 @@ class SiteCluster(Cluster):
 
 def router_kills(seed, routers, duration, every):
     """Kills of those who forward, about `every` so many seconds; whoever is killed is back soon after."""
-    dice, time, faults = Random(f"{seed}/routers"), 0.4, []
-    while time < duration:
-        faults.append(Fault(time, "kill", (dice.choice(routers),), dice.uniform(0.05, 0.4)))
-        time += dice.expovariate(1 / every)
+    dice, when, faults = Random(f"{seed}/routers"), 0.0, []
+    while when < duration or not faults:
+        faults.append(Fault(when, "kill", (dice.choice(routers),), dice.uniform(0.05, 0.4)))
+        when += dice.expovariate(1 / every)
     return faults

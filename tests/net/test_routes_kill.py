@@ -27,6 +27,7 @@ def survive(tmp_path, seed, site, protocol, messages, *, duration, every, pace, 
     with SiteCluster(
         tmp_path, seed, file, protocol=protocol, messages=messages, pace=pace, **more
     ) as cluster:
+        cluster.until_under_way()
         cluster.suffer(faults)
         assert cluster.kills >= 1
         cluster.wait(timeout)
@@ -37,7 +38,7 @@ def survive(tmp_path, seed, site, protocol, messages, *, duration, every, pace, 
 
 @pytest.mark.parametrize(("site", "protocol"), list(zip(SITES, [*ROUTING, *ROUTING], strict=False)))
 def test_a_router_killed_and_restarted_loses_repeats_and_misorders_nothing(tmp_path, seed, site, protocol):
-    survive(tmp_path, seed, site, protocol, 40, duration=0.5, every=1.0, pace=0.03, timeout=60)
+    survive(tmp_path, seed, site, protocol, 30, duration=0.1, every=1.0, pace=0.04, timeout=60)
 
 
 @pytest.mark.slow

@@ -43,6 +43,7 @@ def add_cost(commands: Any) -> None:
     add("--pattern", default="fanout:2", help="who is sent to, as in simulate; default: %(default)s")
     add("--interval", type=float, default=0.1, metavar="MEAN", help="seconds between sends; %(default)s")
     add("--delay", default="exp:0.05", help="of one link, as in simulate; default: %(default)s")
+    add("--fifo", action="store_true", help="links keep the order of what is sent over them, as a node's do")
     add("--seed", type=int, help="default: drawn, and printed")
     add("--json", action="store_true", help="print one JSON document instead of text")
     parser.set_defaults(run=run)
@@ -55,7 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         traffic, costs = f"trace {arguments.trace}", _replayed(terrain, arguments)
     else:
         seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
-        traffic = f"pattern {arguments.pattern}, {arguments.delay} s a link, seed {seed}"
+        links = "FIFO links" if arguments.fifo else "links that reorder"
+        traffic = f"pattern {arguments.pattern}, {links} of {arguments.delay} s, seed {seed}"
         costs = _simulated(terrain, arguments, seed)
     if not costs[0].messages:
         raise LocalProtocolError(f"{arguments.trace}: nobody sends to anybody in this trace")
@@ -74,7 +76,7 @@ def _simulated(terrain: "Terrain", arguments: argparse.Namespace, seed: int) -> 
 
     try:
         workload = Workload(arguments.pattern, arguments.interval)
-        network = Network(parse_delay(arguments.delay))
+        network = Network(parse_delay(arguments.delay), arguments.fifo)
     except ValueError as error:
         raise LocalProtocolError(str(error)) from error
     if arguments.messages < 1:
