@@ -239,3 +239,14 @@ def test_exploring_a_topology_needs_a_protocol_that_relays(capsys):
     assert "these relay: topological, zoned-ks" in capsys.readouterr().err
     assert main(["explore", "--protocol", "topological", "--processes", "3", "--topology", line]) == 2
     assert "has 4 processes" in capsys.readouterr().err
+
+
+def test_check_points_out_single_points_of_failure(topology, file):
+    code, out, _ = topology("check", EXAMPLES / "departments.yaml", "--json")
+    alone = json.loads(out)["single_points_of_failure"]
+    assert code == 0 and sorted(alone) == ["po", "rx", "sales", "works"]  # not lx1: lx2 leads past it
+    assert alone["po"] == [["ana", "bruno", "carla", "dinis", "eva", "filipe"], ["gil", "hugo", "ines"]]
+    code, out, _ = topology("check", EXAMPLES / "departments.yaml")
+    assert code == 0 and "4 single points of failure" in out and "works: {" in out
+    _, out, _ = topology("check", file("processes: [a, b, c]\n"))
+    assert "single point" not in out

@@ -151,12 +151,14 @@ def _separators(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from ..topology import derive, problems
+    from ..topology import derive, problems, single_points
 
     topology = _read(arguments.path)
     found = problems(topology)
     if arguments.json:
-        print_json({"path": str(arguments.path), "holds": not found, "problems": found})
+        alone = single_points(topology) if not found else {}
+        told = {"path": str(arguments.path), "holds": not found, "problems": found}
+        print_json(told | {"single_points_of_failure": alone})
     elif found:
         print(f"{arguments.path}: {len(found)} problem{'s' * (len(found) > 1)}")
         print("\n".join(f"  {problem}" for problem in found))
@@ -166,6 +168,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _holds(path: Path, topology: "Topology", routes: "Routes") -> Iterator[str]:
+    from ..topology import single_points
+    from ..topology.checks import listing
+
     yield f"{path} holds"
     yield f"  connected   {_counts(topology)}"
     if topology.zones:
@@ -179,6 +184,10 @@ def _holds(path: Path, topology: "Topology", routes: "Routes") -> Iterator[str]:
         yield f"              {forwarder} forwards, {_listed(witnesses)} can step in"
     for members in routes.unwitnessed:
         yield f"              nobody can step in for a member of {_listed(members)}: their links differ"
+    if alone := single_points(topology):
+        yield f"  fragile     {len(alone)} single point{'s' * (len(alone) > 1)} of failure, which part"
+        for name, cut in alone.items():
+            yield f"              {name}: {' | '.join(map(listing, cut))}"
 
 
 def _study(arguments: argparse.Namespace) -> int:
