@@ -142,7 +142,6 @@ class Node:
             site.check_members(members)
             peers, members = site.reachable(peers), site.members
             groups = {**site.groups, **(groups or {})}
-            self._options["place"] = site.place
         self._initial = InitialMembers(name, peers, members, groups, self._limits)
         self._journal_path = Path(journal) if journal is not None else None
         self._flush = flush
@@ -212,13 +211,13 @@ class Node:
         options = protocols()[self._protocol].numbered(self._options, self._initial.index)
         members, journaled = self._initial.members, self._journal_path is not None
         topology = self._site.digest if self._site is not None else ""
-        self._engine = Engine(self.name, members, self._protocol, options, journaled=journaled)
+        placed = options | ({"place": self._site.place} if self._site is not None else {})
+        self._engine = Engine(self.name, members, self._protocol, placed, journaled=journaled)
         incarnation = os.urandom(8)
         if self._journal_path is not None:
             self._journal = Journal(self._journal_path, flush=self._flush)
             if_it_fails.callback(self._journal.close)
-            routed = {"place": topology} if topology else {}
-            described = json.dumps(options | routed, sort_keys=True)
+            described = json.dumps(options | ({"topology": topology} if topology else {}), sort_keys=True)
             incarnation = self._journal.open(Identity(self.name, self._protocol, described, members))
         if self._trace_directory is not None:
             self._record_into(self._trace_directory)

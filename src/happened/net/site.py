@@ -23,6 +23,7 @@ class Site(NamedTuple):
 
     source: str  # the file
     name: str
+    me: int  # its index
     members: tuple[str, ...]  # routers among them, in the order of their indices
     routers: int  # bit set: those that only forward
     groups: Mapping[str, tuple[str, ...]]
@@ -56,7 +57,7 @@ class Site(NamedTuple):
 
     def check_traffic(self, to: Iterable[int]) -> None:
         """Refuse a multicast from a router, or to one."""
-        if self.routers >> self.members.index(self.name) & 1:
+        if self.routers >> self.me & 1:
             raise LocalProtocolError(
                 f"{self.name!r} is a router in {self.source}: it forwards and sends nothing of its own; "
                 "declare it among `processes` if it has an application"
@@ -91,14 +92,16 @@ def read_site(path: Path, name: str, facts: Facts) -> Site:
             f"{path} has no process called {name!r}; there are: {', '.join(routes.names[:10])}"
             f"{', …' * (len(routes.names) > 10)}"
         )
+    me = routes.names.index(name)
     told = json.dumps([to_document(topology), routes.names, routes.places], separators=(",", ":"))
     routers = pack(i for i, each in enumerate(routes.names) if each in topology.routers)
     return Site(
         str(path),
         name,
+        me,
         routes.names,
         routers,
         dict(topology.groups),
-        routes.places[routes.names.index(name)],
+        routes.places[me],
         hashlib.sha256(told.encode()).hexdigest(),
     )
