@@ -21,7 +21,7 @@ from happened.net.nats import NatsTransport
 def destinations(plan, name, number):
     """Whom message `number` (from 1) of this process is for; the test can work it out too."""
     dice = Random(f"{plan['seed']}/{name}/{number}")
-    names = plan["members"]
+    names = [each for each in plan["members"] if each not in plan.get("routers", ())]
     others = [each for each in names if each != name]
     if plan["casts"] == "unicast":
         return [dice.choice(names)]
@@ -36,7 +36,8 @@ def destinations(plan, name, number):
 async def send(node, plan):
     """`burst` messages, one commit, and a pause; without a pace, as fast as there is room."""
     dice, burst = Random(), plan.get("burst", 1) if plan["pace"] else 16
-    quota = 0 if node.name in plan.get("silent", ()) else plan["messages"]
+    quiet = (*plan.get("silent", ()), *plan.get("routers", ()))
+    quota = 0 if node.name in quiet else plan["messages"]
     while node.sent < quota:
         for number in range(node.sent + 1, min(node.sent + burst, quota) + 1):
             payload = f"{node.name}/{number}".encode().ljust(plan.get("size", 32), b".")
@@ -153,6 +154,7 @@ async def main(plan):
         protocol=plan["protocol"],
         options=plan["options"],
         tracker=plan.get("tracker"),
+        topology=plan.get("topology"),
         journal=f"{plan['directory']}/{name}.journal",
         flush=plan.get("flush", True),
         trace=f"{plan['directory']}/trace" if plan.get("trace", True) else None,
@@ -174,6 +176,16 @@ async def main(plan):
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     print(json.dumps({"closed": True}), flush=True)
+
+
+def forked(plan, stdin, stdout):
+    """The same in a process that was forked from one which has imported this module."""
+    errors = os.open(f"{plan['directory']}/{plan['name']}.errors", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for ours, usual in ((stdin.fileno(), 0), (stdout.fileno(), 1), (errors, 2)):
+        os.dup2(ours, usual)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    asyncio.run(main(plan))
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

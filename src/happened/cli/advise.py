@@ -24,6 +24,7 @@ from ..trace.store import AnyPath, any_path
 from ..tracking import create
 from .compare import protocol_names
 from .terminal import local_path, note, print_json, progress, refuse_earlier
+from .terrain_option import add_topology, read_terrain
 
 IN_PROCESS_EVENTS = 50_000
 """Up to these, replaying here takes about as long as starting Spark."""
@@ -76,6 +77,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="A,B",
         help=f"as in p2:4; none: no trackers; default: {','.join(TRACKERS)}",
     )
+    add_topology(parser, "the network whose routers pass messages on: processes of the trace by their names")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--master", help="replay on this Spark master (default for large traces: local[*])")
     where.add_argument("--local", action="store_true", help="replay in this process, however large the trace")
@@ -87,12 +89,15 @@ def add_parser(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     out: Path | None = arguments.out
     refuse_earlier(out, "advice.parquet")
+    terrain = read_terrain(arguments.topology)
     if arguments.master is None and (arguments.local or trace.count(arguments.trace) <= IN_PROCESS_EVENTS):
         count = len(arguments.protocols) + len(arguments.trackers)
         with progress("replaying", count, "protocols") as bar:
             table = trace.read(arguments.trace)
-            advice = advise(table, arguments.protocols, bar.update, arguments.trackers)
+            advice = advise(table, arguments.protocols, bar.update, arguments.trackers, terrain)
     else:
+        if terrain is not None:
+            raise LocalProtocolError("with --topology a trace is replayed in this process: add --local")
         names = arguments.protocols, arguments.trackers
         advice = _on_spark(arguments.trace, *names, arguments.master, out)
     if arguments.json:

@@ -1,17 +1,24 @@
 """`happened explore`: every interleaving of every small program."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import tracking
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..core.orders import Order
 from ..ordering import DEFAULT, protocols
+from ..sim.automaton import Factory
 from ..sim.explore import Exploration, explore
 from ..sim.explore_tracking import explore_tracking
 from ..sim.programs import CASTS
 from .terminal import positive, print_json, progress
+from .terrain_option import add_topology, read_terrain
+
+if TYPE_CHECKING:
+    from ..sim.terrain import Terrain
+
+PROCESSES = 3
 
 DESCRIPTION = """\
 Run a protocol through every interleaving of every program of a given size (each process performs a
@@ -58,7 +65,10 @@ def add_parser(subparsers: Any) -> None:
         metavar="NAME",
         help="an ordering protocol or a tracker; default: %(default)s",
     )
-    parser.add_argument("--processes", type=positive, default=3, metavar="N", help="default: %(default)s")
+    parser.add_argument(
+        "--processes", type=positive, metavar="N", help=f"default: {PROCESSES}, or the topology's"
+    )
+    add_topology(parser, "the network whose routers pass messages on; processes are then told apart")
     parser.add_argument(
         "--messages", type=positive, default=3, metavar="M", help="in all; default: %(default)s"
     )
@@ -105,6 +115,10 @@ def run(arguments: argparse.Namespace) -> int:
     if facts.fifo_links and not arguments.fifo:
         raise LocalProtocolError(f"{arguments.protocol} needs FIFO links; add --fifo")
     order = Order(arguments.order) if arguments.order else facts.order
+    make: str | Factory = arguments.protocol
+    processes, routers, terrain = arguments.processes or PROCESSES, 0, read_terrain(arguments.topology)
+    if terrain is not None:
+        make, processes, routers = _on_terrain(terrain, arguments)
     with progress("exploring", unit="programs") as bar:
 
         def advance(done: int, total: int) -> None:
@@ -112,18 +126,20 @@ def run(arguments: argparse.Namespace) -> int:
             bar.update(done - bar.n)
 
         result = explore(
-            arguments.protocol,
-            arguments.processes,
+            make,
+            processes,
             arguments.messages,
             fifo=arguments.fifo,
             self_addressed=not arguments.no_self,
             casts=casts,
             order=order,
+            renamed=terrain is not None,
+            routers=routers,
             workers=arguments.workers,
             progress=advance,
         )
     if arguments.json:
-        print_json(_as_json(arguments, casts, order, result))
+        print_json(_as_json(arguments, processes, casts, order, result))
     else:
         _print(order, result)
     return ExitCode.VIOLATED if result.violations else ExitCode.HOLDS
@@ -131,8 +147,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_tracker(arguments: argparse.Namespace) -> int:
     name, facts = arguments.protocol, tracking.facts_of(arguments.protocol)
+    arguments.processes = arguments.processes or PROCESSES
     tracking.create(name, 0, arguments.processes)  # which refuses a wrong bound
-    for option in ("casts", "order"):
+    for option in ("casts", "order", "topology"):
         if getattr(arguments, option) is not None:
             raise LocalProtocolError(f"--{option} is for ordering protocols, and {name} is a tracker")
     if facts.fifo_links and not arguments.fifo:
@@ -153,10 +170,31 @@ def _run_tracker(arguments: argparse.Namespace) -> int:
     return ExitCode.VIOLATED if result.violations else ExitCode.HOLDS
 
 
-def _as_json(arguments: argparse.Namespace, casts: str, order: str, result: Exploration) -> dict[str, Any]:
+def _on_terrain(terrain: "Terrain", arguments: argparse.Namespace) -> tuple[Factory, int, int]:
+    from ..sim.terrain import relays
+
+    if not relays(arguments.protocol):
+        able = ", ".join(name for name in sorted(protocols()) if relays(name))
+        raise LocalProtocolError(
+            f"{arguments.protocol} sends directly and can make no use of a topology; these relay: {able}"
+        )
+    if arguments.processes not in (None, terrain.applications):
+        raise LocalProtocolError(
+            f"{terrain.source} has {terrain.applications} processes; leave --processes out"
+        )
+    return (
+        terrain.factory(arguments.protocol),
+        terrain.applications,
+        len(terrain.names) - terrain.applications,
+    )
+
+
+def _as_json(
+    arguments: argparse.Namespace, processes: int, casts: str, order: str, result: Exploration
+) -> dict[str, Any]:
     return {
         "protocol": arguments.protocol,
-        "processes": arguments.processes,
+        "processes": processes,
         "messages": arguments.messages,
         "casts": casts,
         "order": order,

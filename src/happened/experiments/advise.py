@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 from ..causality import necessary
 from ..core.errors import ProtocolError
 from ..ordering import DEFAULT, protocols
+from ..sim.terrain import Terrain
 from ..trace import SCHEMA
 from .recording import Recording, arrivals, recordings
-from .replay import Replay
+from .replay import Replay, numbered
 from .survey import Assumption, Counts, assumptions, notes, refusal, survey
 from .tracker_advice import TRACKER_ADVICE, TrackerFinding, conclude_trackers, ride_all
 
@@ -93,14 +94,17 @@ def advise(
     names: Sequence[str],
     progress: Callable[[], object] = lambda: None,
     trackers: Sequence[str] = (),
+    terrain: Terrain | None = None,
 ) -> Advice:
     """Replay the trace under each protocol and tracker in this process; `progress` is called after each."""
     counts = survey(table)
     found = recordings(arrivals(table)[0])
+    if terrain is not None:
+        found = [numbered(recording, terrain) for recording in found]
     outcomes: dict[str, list[Outcome]] = {}
     for name in names:
         if refusal(name, counts) is None:
-            outcomes[name] = [replay_all(name, found)]
+            outcomes[name] = [replay_all(name, found, terrain)]
         progress()
     tracked = []
     for name in trackers:
@@ -109,7 +113,7 @@ def advise(
     return conclude(counts, names, outcomes, tracked)
 
 
-def replay_all(protocol: str, recorded: Iterable[Recording]) -> Outcome:
+def replay_all(protocol: str, recorded: Iterable[Recording], terrain: Terrain | None = None) -> Outcome:
     """A protocol on many computations; it stops at the first it refuses."""
     tally: Counter[str] = Counter()
     optimality = Optimality(0, 0, 0, 0)
@@ -117,7 +121,7 @@ def replay_all(protocol: str, recorded: Iterable[Recording]) -> Outcome:
         if not recording.computation.slot_dest.size:
             continue
         try:
-            replay = Replay(protocol, recording)
+            replay = Replay(protocol, recording, terrain)
             tally.update(replay.run())
         except ProtocolError as error:
             where = recording.computation.name
@@ -186,7 +190,7 @@ def compare_with_necessary(replay: Replay, recording: Recording) -> Optimality:
 
 def _trace(replay: Replay, recording: Recording) -> pa.Table:
     """The sends and deliveries of a replay as a trace; messages and processes are named by number."""
-    seq = [0] * recording.computation.processes
+    seq: Counter[int] = Counter()
     rows = []
     for process, kind, message in replay.history:
         seq[process] += 1

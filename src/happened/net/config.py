@@ -3,6 +3,7 @@
     name = "alice"
     listen = "127.0.0.1:7001"
     protocol = "ks"                      # default; `options` are the protocol's own
+    # topology = "site.yaml"             # instead of members, for protocols that relay: docs/topology.md
     journal = "alice.journal"            # without it, the node's state ends with it
     flush = true                         # each commit waits for the disk, not only for the system
     trace = "trace"                      # a directory; all nodes may share it
@@ -51,7 +52,9 @@ class ConfigError(NodeError):
     """A configuration file is wrong; the text says which file, which key, and what is expected there."""
 
 
-STRINGS = ("name", "listen", "protocol", "journal", "trace", "computation", "metrics", "tracker")
+STRINGS = (
+    "name", "listen", "protocol", "topology", "journal", "trace", "computation", "metrics", "tracker"
+)  # fmt: skip
 TABLES = ("peers", "groups", "security", "options", "limits", "nats")
 KEYS = (*STRINGS, "members", "flush", *TABLES)
 SECURITY = ("plaintext", "key", "authority", "certificate", "private_key")
@@ -66,7 +69,7 @@ def load(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
     _check(path, config)
-    for key in ("journal", "trace"):
+    for key in ("topology", "journal", "trace"):
         if key in config:
             config[key] = str(path.parent / config[key])
     for key in ("key", "authority", "certificate", "private_key"):
@@ -128,6 +131,7 @@ def make_node(config: dict[str, Any]) -> Node:
         protocol=config.get("protocol", DEFAULT),
         options=config.get("options"),
         tracker=config.get("tracker"),
+        topology=config.get("topology"),
         members=config.get("members"),
         groups=config.get("groups"),
         journal=config.get("journal"),

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol
 from ..core.destinations import pack, unpack
 from ..core.effects import Deliver, Send
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
+from ..core.places import senders_by_link
 from ..core.roster import Roster
 from ..ordering import Held, Machine, Multicast, create, protocols
 from ..tracking import Stamp
@@ -94,6 +95,9 @@ class Engine:
         self.roster = Roster(members)
         self.me = self.roster.index(name)
         self.addresses: dict[str, str] = {}  # of those who joined at run time
+        place = (options or {}).get("place")
+        # Per link, the set of processes whose messages are routed over it; None: everybody sends directly.
+        self._senders = senders_by_link(place) if place is not None else None
         self.machine: Machine = create(protocol, self.me, len(members), **dict(options or {}))
         self.tracking = None if tracker is None else Tracking(tracker, self.me, len(members), facts)
         self.outboxes = {p: Outbox() for p in range(len(members)) if p != self.me}
@@ -186,6 +190,11 @@ class Engine:
                 raise RemoteProtocolError(f"{len(inner) - size} bytes follow the end of a frame")
             if message.via is not None and message.via != link:
                 raise RemoteProtocolError(f"a message of process {message.via} comes from process {link}")
+            if self._senders is not None and not self._senders.get(link, 0) >> message.sender & 1:
+                raise RemoteProtocolError(
+                    f"a message of process {message.sender} comes over the link with process {link}, which "
+                    "its route does not use"
+                )
             if tracking is not None:
                 tracking.check(message)
             effects = self.machine.receive(message)

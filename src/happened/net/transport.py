@@ -37,6 +37,7 @@ class Hello(NamedTuple):
     protocol: str  # of ordering
     members: tuple[str, ...]  # everybody there ever was, in order of their indices
     tracker: str = ""  # the tracking protocol whose piggybacks messages carry; empty: none
+    topology: str = ""  # the digest of its topology; empty: it has none
 
 
 class Host(Protocol):

@@ -1,6 +1,9 @@
-"""The events of a run as rows of a trace: process 3 is `p3`, its message of clock 7 is `p3:7`."""
+"""The events of a run as rows of a trace: process 3 is `p3`, its message of clock 7 is `p3:7`.
 
-from collections.abc import Iterable
+Where a terrain has names for processes, those are used.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..ordering import Message
@@ -14,9 +17,16 @@ class Recorder:
     `tracker` is the name of the one whose events are recorded."""
 
     def __init__(
-        self, writer: TraceWriter, *, computation: str = "sim", units: bool = False, tracker: str = ""
+        self,
+        writer: TraceWriter,
+        *,
+        computation: str = "sim",
+        units: bool = False,
+        names: Sequence[str] | None = None,
+        tracker: str = "",
     ) -> None:
         self._append = writer.append
+        self._name: Callable[[int], str] = "p{}".format if names is None else names.__getitem__
         self._computation = computation
         self._units = units
         self._tracker = tracker
@@ -27,11 +37,11 @@ class Recorder:
         self._append(
             {
                 "computation": self._computation,
-                "process": f"p{process}",
+                "process": self._name(process),
                 "seq": seq,
                 "kind": "send",
-                "message": f"p{process}:{clock}",
-                "to": [f"p{d}" for d in to],
+                "message": f"{self._name(process)}:{clock}",
+                "to": [self._name(d) for d in to],
                 "time": time,
                 "control_entries": entries,
                 "control_bytes": size,
@@ -41,16 +51,17 @@ class Recorder:
     def received(self, process: int, seq: int, message: Message, time: int, entries: int, size: int) -> None:
         row: dict[str, Any] = {
             "computation": self._computation,
-            "process": f"p{process}",
+            "process": self._name(process),
             "seq": seq,
             "kind": "receive",
-            "message": f"p{message.sender}:{message.clock}",
+            "message": f"{self._name(message.sender)}:{message.clock}",
             "time": time,
             "control_entries": entries,
             "control_bytes": size,
         }
         if self._units:
-            tokens = (f"p{source}:{clock}>p{d}" for source, clock, d in sorted(message.units()))
+            name = self._name
+            tokens = (f"{name(source)}:{clock}>{name(d)}" for source, clock, d in sorted(message.units()))
             row["attributes"] = {"units": " ".join(tokens)}
         self._append(row)
 
@@ -59,11 +70,11 @@ class Recorder:
         self._append(
             {
                 "computation": self._computation,
-                "process": f"p{process}",
+                "process": self._name(process),
                 "seq": seq,
                 "kind": "internal",
                 "time": time,
-                "label": f"{type(message).__name__} of p{message.sender}:{message.clock}",
+                "label": f"{type(message).__name__} of {self._name(message.sender)}:{message.clock}",
                 "control_entries": entries,
                 "control_bytes": size,
             }
@@ -73,10 +84,10 @@ class Recorder:
         self._append(
             {
                 "computation": self._computation,
-                "process": f"p{process}",
+                "process": self._name(process),
                 "seq": seq,
                 "kind": "deliver",
-                "message": f"p{message[0]}:{message[1]}",
+                "message": f"{self._name(message[0])}:{message[1]}",
                 "time": time,
             }
         )
