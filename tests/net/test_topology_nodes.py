@@ -99,6 +99,39 @@ def reasons(caplog):
     return " ".join(getattr(record, "reason", "") for record in caplog.records)
 
 
+def test_a_sender_waits_for_a_destination_far_away_that_is_down():
+    """While d is away the outboxes of c and b fill, they stop reading, and a has no more room. Then d comes,
+    and gets everything in order."""
+    bounds = {"outbox": 4000, "payload": 500, "frame": 2000, "first_retry": 0.02, "last_retry": 0.2}
+    limits = Limits(**bounds, linger=0.5)
+
+    async def main():
+        where = addresses(LINE)
+        nodes = {name: node(name, where, LINE, limits=limits) for name in where}
+        for name in "abc":
+            await nodes[name].start()
+        a, sent = nodes["a"], 0
+        try:
+            with pytest.raises(TimeoutError):
+                while sent < 2000:
+                    async with asyncio.timeout(1.5):
+                        await a.multicast("d", b"%d" % sent + bytes(400))
+                    sent += 1
+            most = 2 * limits.outbox + limits.frame
+            held = {name: nodes[name].stats()["peers"] for name in "abc"}
+            assert held["c"]["d"]["outbox_bytes"] > most and held["c"]["b"]["paused"]
+            assert held["b"]["c"]["outbox_bytes"] > most and held["b"]["a"]["paused"]
+            assert not held["b"]["c"]["paused"]  # what c itself sends would still come through
+            await nodes["d"].start()
+            async with asyncio.timeout(10):
+                got = [int((await anext(nodes["d"])).payload.rstrip(bytes(1))) for _ in range(sent)]
+            assert got == list(range(sent)) and sent > 20
+        finally:
+            await asyncio.gather(*(each.close() for each in nodes.values()))
+
+    asyncio.run(main())
+
+
 # What comes over a link.
 
 
