@@ -20,7 +20,7 @@ from happened.sim.network import Network
 from happened.sim.recorder import Recorder
 from happened.sim.simulation import Simulation
 from happened.spark import one_pass
-from happened.spark.by_epoch import clock_faults, epoch_layout, named_violations, stamping
+from happened.spark.by_epoch import clock_faults, epoch_layout, stamping
 from happened.spark.pipeline import analyze_path
 from happened.trace import SCHEMA, TraceWriter, read
 
@@ -325,9 +325,8 @@ def test_a_trace_written_as_it_happened_is_matched_in_its_splits(spark, tmp_path
     assert summary["messages"] == 200
 
 
-def test_names_are_looked_up_in_batches(spark, tmp_path, monkeypatch):
-    """A trace of nothing but violations, in epochs of 20 events, with names for 25 violations at once."""
-    monkeypatch.setattr(named_violations, "MOST_NAMED_AT_ONCE", 25)
+def test_names_come_from_the_epochs_of_the_sends(spark, tmp_path):
+    """A trace of nothing but violations, in epochs of 20 events: each is about two that are far apart."""
     messages = [f"m{number}" for number in range(60)]
     chains = {
         "p": [send(message, "q") for message in messages],

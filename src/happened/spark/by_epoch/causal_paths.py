@@ -21,7 +21,7 @@ from ..tasks import on_tasks
 from .consistent_cuts import epoch_of
 from .epoch_layout import FRONTIER, Layout, load, save
 
-PATHS_PER_TASK = 10
+PATHS_PER_TASK = 25
 MOST_TASKS = 16
 
 Step = tuple[int, int]
@@ -30,7 +30,8 @@ Step = tuple[int, int]
 
 def causal_paths(spark: SparkSession, wanted: Sequence[tuple[Layout, tuple[int, ...]]]) -> list[list[Step]]:
     """A causal path for each, from a process and seq to another that happened after, in some layout."""
-    tasks = min(-(-len(wanted) // PATHS_PER_TASK), MOST_TASKS)
+    each = max(PATHS_PER_TASK, -(-len(wanted) // MOST_TASKS))  # neighbours: they are in the same epochs
+    tasks = -(-len(wanted) // each)
     wide = {layout.store: layout for layout, _ in wanted if layout.wide}
     columns = {
         store: sorted({first for layout, (first, *_) in wanted if layout.store == store}) for store in wide
@@ -40,14 +41,13 @@ def causal_paths(spark: SparkSession, wanted: Sequence[tuple[Layout, tuple[int, 
 
     def walk(number: int) -> list[list[Step]]:
         found, walkers = [], dict[AnyPath, Walker]()
-        for layout, (p, seq, q, last) in wanted[number::tasks]:
+        for layout, (p, seq, q, last) in wanted[number * each : (number + 1) * each]:
             of = columns.get(layout.store, range(len(layout.names)))
             walker = walkers.setdefault(layout.store, Walker(layout, of))
             found.append(walker.path((p, seq), (q, last)))
         return found
 
-    found = on_tasks(spark, tasks, walk)
-    return [found[i % tasks][i // tasks] for i in range(len(wanted))]
+    return [path for paths in on_tasks(spark, tasks, walk) for path in paths]
 
 
 def _leave_frontiers(layout: Layout, columns: Sequence[int]) -> None:

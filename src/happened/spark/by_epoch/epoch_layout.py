@@ -157,9 +157,9 @@ class Layout:
         first = np.concatenate([[0], np.cumsum(counts)[:-1]])
         seq = np.arange(process.size) - np.repeat(first - start, counts) + 1
         place = first[edges[:, 2]] + edges[:, 3] - start[edges[:, 2]] - 1
-        order = np.argsort(place, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=process.size))])
-        edges = edges[order]
+        if (place[1:] < place[:-1]).any():
+            edges = edges[np.argsort(place, kind="stable")]
         return Epoch(n, process, seq, offsets.astype(np.int64), edges[:, 0], edges[:, 1], self.names), edges
 
     def arranged(self, k: int) -> Arranged:
@@ -391,8 +391,9 @@ def _scatter(
             name: np.concatenate([np.empty((0, width), np.int64), *(p[name] for p in parts if name in p)])
             for name, width in SHARES.items()
         }
+        epoch, share["edges"] = layout.epoch(k, share["edges"])
         write_arrays(layout.path("epoch", k), **share)
-        _arrange(layout, k, share)
+        _arrange(layout, k, epoch, share)
 
     emitted, results = exchange(spark, len(jobs), emit, int(base[-1]), settle)
     faults = {of.number: result for (of, _), result in zip(jobs, emitted, strict=True) if result is not None}
@@ -476,9 +477,8 @@ def _by_epoch(columns: dict[str, tuple[Ints, ...]]) -> dict[int, dict[str, Ints]
     return shares
 
 
-def _arrange(layout: Layout, k: int, share: dict[str, Ints]) -> None:
+def _arrange(layout: Layout, k: int, epoch: Epoch, share: dict[str, Ints]) -> None:
     """Leave the topological order of an epoch, and its summary."""
-    epoch, _ = layout.epoch(k, share["edges"])
     entering = _entering(layout, k, share["entering"])
     a = arrange(epoch, entering)
     arrays: dict[str, Any] = {

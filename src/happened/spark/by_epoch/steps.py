@@ -47,7 +47,7 @@ def number_processes(spark: SparkSession, laid: Sequence[Laid], told: Sequence[A
 
 def look_for_faults_of_order(of: EpochDone, answers: Answers) -> tuple[int, list[tuple[int, ...]]]:
     keep_casts(of)
-    return first_early(answers)
+    return first_early(of.layout, of.view.number, answers)
 
 
 def name_faults_of_order(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
