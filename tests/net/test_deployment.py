@@ -47,7 +47,10 @@ class Running:
         return code
 
 
-@pytest.mark.parametrize("security", SECURITY)
+@pytest.mark.parametrize(
+    "security",
+    [pytest.param(each, marks=[pytest.mark.slow] if number else []) for number, each in enumerate(SECURITY)],
+)
 def test_what_is_deployed_runs_and_its_trace_holds(tmp_path, hub, security, capsys):
     given = {name: f"127.0.0.1:{port}" for name, port in zip("abr", free_ports(3), strict=True)}
     where = [word for name, address in given.items() for word in ("--address", f"{name}={address}")]

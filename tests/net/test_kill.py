@@ -36,7 +36,9 @@ def survive(tmp_path, seed, protocol, messages, *, duration, every, pace, timeou
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("protocol", ["ks", "causal-total", "sequencer"])
+@pytest.mark.parametrize(
+    "protocol", ["ks", pytest.param("causal-total", marks=pytest.mark.slow), "sequencer"]
+)
 def test_nothing_is_lost_repeated_or_misordered_by_kills_and_partitions(tmp_path, seed, protocol):
     if effort.THOROUGH:
         messages, duration = (400, 4) if protocol == "ks" else (60, 2.5)

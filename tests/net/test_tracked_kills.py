@@ -61,8 +61,9 @@ def check_told(tmp_path, tracker, found):
     return count
 
 
-@pytest.mark.sampled
-@pytest.mark.parametrize("tracker", TRACKERS)
+@pytest.mark.parametrize(
+    "tracker", [pytest.param(name, marks=[] if name == "p2:2" else [pytest.mark.slow]) for name in TRACKERS]
+)
 def test_every_timestamp_is_exact_whoever_was_killed(tmp_path, seed, tracker):
     table = survive(tmp_path, seed, tracker, 60, duration=1.5, every=0.35, pace=0.008, timeout=60)
     found = recorded(table)

@@ -129,7 +129,7 @@ def as_if_wide(monkeypatch):
     "epoch_events, skew, split_rows, arrange, timestamps",
     [
         (40, 0, 1, None, "full"),
-        (40, 300, 1, as_if_wide, "predecessors"),
+        pytest.param(40, 300, 1, as_if_wide, "predecessors", marks=pytest.mark.slow),
         (5000, 20, 1000, in_blocks, "predecessors"),
         pytest.param(40, 0, 1000, as_if_wide, "predecessors", marks=pytest.mark.slow),
         pytest.param(40, 300, 1000, in_blocks, "sparse", marks=pytest.mark.slow),
@@ -199,7 +199,7 @@ def test_witnesses_across_epochs_are_paths_of_happened_before(order_across_epoch
             assert (one, next_) in edges or (one[0] == next_[0] and one[1] < next_[1])
 
 
-@pytest.mark.parametrize("arrange", [None, as_if_wide])
+@pytest.mark.parametrize("arrange", [pytest.param(None, marks=pytest.mark.slow), as_if_wide])
 def test_a_path_over_many_epochs(spark, tmp_path, monkeypatch, arrange):
     """p tells q, q tells r much later, and what r then sends overtakes what p sent first."""
     if arrange:

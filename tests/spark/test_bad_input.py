@@ -381,6 +381,7 @@ def with_nulls():
     return rows, [*rows, {"computation": "nulls", **aimless}]
 
 
+@pytest.mark.slow
 def test_a_cause_without_a_process_is_none_whatever_processes_are_called(spark, tmp_path):
     """NUL stands for what a cause does not say; it may be the name of a process too."""
     rows = conversation("nul")

@@ -45,7 +45,7 @@ def test_faults_are_named_on_spark(spark, tmp_path, seed, dice: Random, whole_ev
         tmp_path / "out",
         questions=["verify-trackers"],
         whole_events=whole_events,
-        epoch_events=60,
+        epoch_events=200,
     )
     for name in ("tracker_stamps", "tracker_faults"):
         assert summary[name] == expected.totals[name]
