@@ -38,6 +38,8 @@ WANTED, NAMED = "wanted", "named"
 
 Columns = dict[str, Ints]
 Row = tuple[int, ...]
+Told = tuple[int, Row]
+"""Whether a finding is one in FIFO order, and the finding."""
 Build = Callable[[Layout, Columns, list[pa.Array], pa.Array], pa.Table]
 
 
@@ -79,10 +81,13 @@ class Kind(NamedTuple):
     def columns(self) -> list[str]:
         return [*self.key, *(f"{role}_{what}" for role in self.ends for what in ("p", "sent"))]
 
-    def first(self, columns: Columns) -> list[Row]:
-        """The first findings, as rows of `columns`."""
-        rows = zip(*(columns[name].tolist() for name in self.columns), strict=True)
-        return sorted(rows)[:MOST_PATHS]
+    def first(self, columns: Columns) -> list[Told]:
+        """The first findings of all, and the first in FIFO order."""
+        order = np.lexsort([columns[name] for name in reversed(self.columns)])
+        of_fifo = order[columns["fifo"][order] == 1]
+        chosen = np.union1d(order[:MOST_PATHS], of_fifo[:MOST_PATHS])
+        rows = zip(*(columns[name][chosen].tolist() for name in self.columns), strict=True)
+        return [*zip(columns["fifo"][chosen].tolist(), rows, strict=True)]
 
 
 class Findings(NamedTuple):
@@ -106,7 +111,7 @@ def want(layout: Layout, kind: Kind, columns: Columns, part: str) -> None:
         write_arrays(path, keys=keys[epoch == k])
 
 
-def first_early(layout: Layout, epoch: int, answers: Answers) -> tuple[int, list[Row]]:
+def first_early(layout: Layout, epoch: int, answers: Answers) -> tuple[int, list[Told]]:
     """How many early deliveries an epoch keeps, and the first of them."""
     kept = answers.kept.get(EARLY.kept)
     if kept is None:
@@ -116,19 +121,21 @@ def first_early(layout: Layout, epoch: int, answers: Answers) -> tuple[int, list
     return kept.num_rows, EARLY.first(columns)
 
 
-def early(of: Laid, told: list[tuple[int, list[Row]]]) -> Findings:
+def early(of: Laid, told: list[tuple[int, list[Told]]]) -> Findings:
     """The early deliveries of a computation, from what `first_early` told of its epochs."""
     files = [of.layout.store / EARLY.kept / f"{k:06d}.parquet" for k in range(len(told))]
     some = [file for file, (count, _) in zip(files, told, strict=True) if count]
-    first = sorted(row for _, rows in told for row in rows)[:MOST_PATHS]
-    return Findings(of, EARLY, some, first)
+    first = sorted((row, fifo) for _, rows in told for fifo, row in rows)
+    of_fifo = [each for each in first if each[1]]
+    chosen = {row for row, _ in (*first[:MOST_PATHS], *of_fifo[:MOST_PATHS])}
+    return Findings(of, EARLY, some, sorted(chosen))
 
 
 def lost_causes(spark: SparkSession, laid: Sequence[Laid]) -> tuple[list[Findings], int, int]:
     """The lost causes, each with the first delivery that shows it; how many in causal and in FIFO order."""
     layouts = [of.layout for of in laid if of.layout.totals.get("lost")]
 
-    def first_of_all(number: int) -> tuple[int, int, list[Row]]:
+    def first_of_all(number: int) -> tuple[int, int, list[Told]]:
         files = matching(layouts[number].store / LOST.kept, "*.parquet")
         if not files:
             return 0, 0, []
@@ -146,7 +153,7 @@ def lost_causes(spark: SparkSession, laid: Sequence[Laid]) -> tuple[list[Finding
         zip((each.store for each in layouts), on_tasks(spark, len(layouts), first_of_all), strict=True)
     )
     found = [
-        Findings(of, LOST, [of.layout.store / "first-shown" / "all.parquet"], first)
+        Findings(of, LOST, [of.layout.store / "first-shown" / "all.parquet"], [row for _, row in first])
         for of in laid
         for causal, fifo, first in [told.get(of.layout.store, (0, 0, []))]
         if causal + fifo

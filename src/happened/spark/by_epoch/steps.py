@@ -22,7 +22,7 @@ from ...core.errors import CausalityError
 from ..tasks import on_tasks
 from .clock_faults import regressions
 from .message_rows import write_messages
-from .named_violations import Laid, early, first_early, lost_causes, name_all
+from .named_violations import Laid, Told, early, first_early, lost_causes, name_all
 from .pair_traffic import parts_of, traffic_rows
 from .stamping import EpochDone, EpochStep
 from .total_at_scale import count_disagreements, keep_casts
@@ -45,7 +45,7 @@ def number_processes(spark: SparkSession, laid: Sequence[Laid], told: Sequence[A
     return Counter()
 
 
-def look_for_faults_of_order(of: EpochDone, answers: Answers) -> tuple[int, list[tuple[int, ...]]]:
+def look_for_faults_of_order(of: EpochDone, answers: Answers) -> tuple[int, list[Told]]:
     keep_casts(of)
     return first_early(of.layout, of.view.number, answers)
 
