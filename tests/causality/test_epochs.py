@@ -157,3 +157,14 @@ def test_units_fold_to_the_necessary_information_of_every_edge(dice):
             assert np.array_equal(counts, expected[flat])
             seen += counts.sum()
     target(float(seen))
+
+
+def test_an_epoch_that_was_arranged_for_another_frontier_is_refused():
+    (c,) = encode(traces.table(traces.number({"p": [{"kind": "internal"}] * 2})))
+    first, _ = cutting.epoch(c, 0, 1)
+    last, _ = cutting.epoch(c, 1, 2)
+    beginning = Frontier.beginning(1)
+    arranged = arrange(first, beginning)
+    _, frontier = stamp(first, beginning, arranged=arranged)
+    with pytest.raises(ValueError, match="another frontier"):
+        stamp(last, frontier, arranged=arranged)

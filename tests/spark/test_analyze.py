@@ -13,7 +13,7 @@ import pytest
 from causality import traces
 from happened.causality import check_order, encode
 from happened.causality.analysis import TABLES, analyse
-from happened.causality.questions import column_stamps, necessary, reduction_fold
+from happened.causality.questions import necessary, question
 from happened.core.errors import CausalityError, TraceFormatError
 from happened.ordering import create
 from happened.sim.network import Network
@@ -113,8 +113,7 @@ def test_thousands_of_random_computations_at_once(spark, tmp_path, seed):
 
 def in_blocks(monkeypatch):
     """Walks go through few columns at a time."""
-    monkeypatch.setattr(column_stamps, "WIDTH", 7)
-    monkeypatch.setattr(reduction_fold, "WIDTH", 5)
+    monkeypatch.setattr(question, "WIDTH", 5)
     monkeypatch.setattr(necessary, "CELLS", 300)
     monkeypatch.setattr(clock_faults, "WIDTH", 9)
 

@@ -120,8 +120,15 @@ class Arranged:
     last: Ints  # of each process, the seq of its last event by the end of the epoch
 
 
-def arrange(epoch: Epoch, frontier: Frontier) -> Arranged:
-    """TraceFormatError on a cycle, a gap, a process too long, or a cause that the frontier has forgotten."""
+def arrange(epoch: Epoch, frontier: Frontier, known: Arranged | None = None) -> Arranged:
+    """TraceFormatError on a cycle, a gap, a process too long, or a cause that the frontier has forgotten.
+
+    `known` is what was arranged before for this epoch, and is taken as it is if the same events enter.
+    """
+    if known is not None:
+        if (known.entering, known.order.size) != (frontier.process.size, epoch.events):
+            raise ValueError("an epoch was arranged for another frontier than the one that enters it")
+        return known
     starts = _chain_offsets(epoch, frontier)
     last = frontier.last + np.diff(starts)
     if last.max(initial=0) > MOST_EVENTS:
@@ -189,7 +196,7 @@ def stamp_epoch(
     arranged   the epoch, if it has been arranged already
     columns    the processes to be told of, those of the frontier's vectors; all if None
     """
-    a = arranged or arrange(epoch, frontier)
+    a = arrange(epoch, frontier, arranged)
     n, entering = epoch.processes, frontier.process.size
     columns = range(n) if columns is None else columns
     vectors = np.empty((entering + epoch.events, frontier.vectors.shape[1]), np.int32)

@@ -42,7 +42,7 @@ def mark_epoch(
     arranged   the epoch, if it has been arranged already
     columns    the processes whose events are looked for as causes; all if None
     """
-    a = arranged or arrange(epoch, state)
+    a = arrange(epoch, state, arranged)
     n, entering = epoch.processes, state.process.size
     columns = range(n) if columns is None else columns
     marks = np.empty((entering + epoch.events, len(columns) + 1), np.int64)
@@ -61,7 +61,7 @@ def level_epoch(
     epoch: Epoch, state: Frontier, kept_process: Ints, kept_seq: Ints, arranged: Arranged | None = None
 ) -> tuple[Ints, Frontier]:
     """(levels of the epoch's events, next state); a state's vectors have one column, the level."""
-    a = arranged or arrange(epoch, state)
+    a = arrange(epoch, state, arranged)
     entering = state.process.size
     levels = np.empty(entering + epoch.events, np.int64)
     levels[:entering] = state.vectors[:, 0]

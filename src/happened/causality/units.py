@@ -65,7 +65,7 @@ def count_units(
     columns = range(n) if columns is None else columns
     keys = event_keys(state.process, state.seq)
     old = _old_rows(state)
-    a = arranged or arrange(epoch, old)
+    a = arrange(epoch, old, arranged)
     rows = old.process.size + epoch.events
     row_process = np.concatenate([old.process, epoch.process[a.order]])
     row_seq = np.concatenate([old.seq, epoch.seq[a.order]])

@@ -23,6 +23,7 @@ from ..trace.schema import SCHEMA
 from ..trace.store import AnyPath, StorePath
 from .schemas import TRACE
 from .splits import UNCHECKED, Split, splits_of
+from .tasks import frame_by_tasks
 
 UNREADABLE = "_unreadable"
 """Why a line of JSON is no event, as quarantine says it."""
@@ -44,19 +45,13 @@ def read_events(spark: SparkSession, path: AnyPath) -> DataFrame:
 def _read_by_tasks(spark: SparkSession, splits: Sequence[Split]) -> DataFrame:
     schema = StructType([StructField(field.name, field.dataType) for field in TRACE])
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                rows, unread = splits[number].read_all()
-                nulls = [pa.nulls(unread.num_rows, field.type) for field in UNCHECKED]
-                for table in (
-                    pa.table([*rows.columns, pa.nulls(rows.num_rows, pa.string())], schema=ROWS),
-                    pa.table([*nulls, unread["reason"]], schema=ROWS),
-                ):
-                    yield from table.to_batches()
+    def read(number: int) -> Iterator[pa.RecordBatch]:
+        rows, unread = splits[number].read_all()
+        nulls = [pa.nulls(unread.num_rows, field.type) for field in UNCHECKED]
+        yield from pa.table([*rows.columns, pa.nulls(rows.num_rows, pa.string())], schema=ROWS).to_batches()
+        yield from pa.table([*nulls, unread["reason"]], schema=ROWS).to_batches()
 
-    tasks = spark.range(0, len(splits), 1, max(len(splits), 1))
-    return tasks.mapInArrow(read, schema.add(UNREADABLE, StringType()))
+    return frame_by_tasks(spark, len(splits), read, schema.add(UNREADABLE, StringType()))
 
 
 def _read_parquet(spark: SparkSession, at: Location) -> DataFrame:

@@ -14,6 +14,8 @@ Clocks name processes by number, and the table `processes` beside `stamps` has t
 before 0.3.0 have clocks that are maps from names, and need no such table.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -48,8 +50,16 @@ def rebuild(
 ) -> dict[str, Any]:
     """Write out/stamps; `stamps` is a table of them, a directory with one in it, or a trace in which trackers
     recorded dependency vectors."""
+    stamp = partial(
+        analyze_splits,
+        spark,
+        questions=["stamp"],
+        whole_events=whole_events,
+        epoch_events=epoch_events,
+        progress=progress,
+    )
     if _is_trace(stamps):
-        return _rebuild_tracked(spark, stamps, out, whole_events, epoch_events, progress)
+        return _rebuild_tracked(spark, stamps, out, stamp, whole_events)
     table = stamps / "stamps" if (stamps / "stamps").is_dir() else stamps
     if not matching(table, "*.parquet"):
         raise TraceFormatError(
@@ -70,16 +80,7 @@ def rebuild(
         is_all = sum(split.rows or 0 for split in splits) == stored.count()
         answers = folder if is_all else work / "answers"
         answers.mkdir(parents=True, exist_ok=True)
-        summary = analyze_splits(
-            spark,
-            splits,
-            answers,
-            questions=["stamp"],
-            whole_events=whole_events,
-            epoch_events=epoch_events,
-            progress=progress,
-            work=work,
-        )
+        summary = stamp(splits, answers, work=work)
         if not is_all:
             wanted = stored.select(EVENT)
             for name in ("quarantine", "processes", "stamps"):
@@ -105,9 +106,8 @@ def _rebuild_tracked(
     spark: SparkSession,
     trace: AnyPath,
     out: AnyPath,
+    stamp: Callable[..., dict[str, Any]],
     whole_events: int,
-    epoch_events: int | None,
-    progress: Progress,
 ) -> dict[str, Any]:
     with whole_directory(out) as folder:
         work = folder / WORK
@@ -118,16 +118,7 @@ def _rebuild_tracked(
         write_rows(as_events(named, processes), work / "trace", "events", work / "rows")
         answers = work / "answers"
         answers.mkdir(parents=True, exist_ok=True)
-        summary = analyze_splits(
-            spark,
-            splits_of(locate(work / "trace")),
-            answers,
-            questions=["stamp"],
-            whole_events=whole_events,
-            epoch_events=epoch_events,
-            progress=progress,
-            work=work,
-        )
+        summary = stamp(splits_of(locate(work / "trace")), answers, work=work)
         summary |= without_null_events(spark, work / "numbered", answers, folder)
         write_rows(read_rows(spark, answers / "quarantine"), folder / "quarantine", "part", work / "rows")
         remove_tree(work)

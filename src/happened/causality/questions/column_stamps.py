@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from ..epochs import Frontier, stamp
 from .question import Answers, Arrays, ColumnFold, EpochView, Question, blocks_of
 
-WIDTH = 256
-"""Columns that a walk goes through at once: more would only need more memory."""
-
 
 class ColumnStamps(ColumnFold):
     """A walk that stamps some columns, or all, and shows them to questions."""
@@ -21,7 +18,7 @@ class ColumnStamps(ColumnFold):
 
     def blocks(self) -> list[ColumnFold]:
         n = self._processes
-        return [ColumnStamps(n, self._questions, block) for block in blocks_of(n, WIDTH)]
+        return [ColumnStamps(n, self._questions, block) for block in blocks_of(n)]
 
     def look(self, view: EpochView) -> Arrays:
         before = self._frontier

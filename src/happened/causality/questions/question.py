@@ -199,8 +199,13 @@ class ColumnFold(Fold):
         self.tell(view, [self.look(view)], answers)
 
 
-def blocks_of(processes: int, width: int) -> list[range]:
-    """All columns, so many at a time."""
+WIDTH = 256
+"""Columns of vectors or marks that a walk goes through at once: more would only need more memory."""
+
+
+def blocks_of(processes: int, width: int | None = None) -> list[range]:
+    """All columns, so many at a time; WIDTH if None."""
+    width = WIDTH if width is None else width
     return [range(first, min(first + width, processes)) for first in range(0, processes, width)]
 
 

@@ -8,9 +8,6 @@ from ..linearization import Ints
 from ..marks import mark_epoch, no_marks
 from .question import Answers, Arrays, ColumnFold, EpochView, Fold, blocks_of
 
-WIDTH = 256
-"""Columns that a walk goes through at once: more would only need more memory."""
-
 Tell = Callable[[EpochView, Ints, Ints, Ints, Answers], None]
 """Is told, of an epoch, the edges of the reduction that lead into it: (effects, by their index in the epoch,
 in ascending order; the processes of their causes; the seqs of those)."""
@@ -24,7 +21,7 @@ class ReductionFold(ColumnFold):
         self._state = no_marks(processes, self._columns)
 
     def blocks(self) -> list[ColumnFold]:
-        return [ReductionFold(self._processes, [], block) for block in blocks_of(self._processes, WIDTH)]
+        return [ReductionFold(self._processes, [], block) for block in blocks_of(self._processes)]
 
     def look(self, view: EpochView) -> Arrays:
         edges, self._state = mark_epoch(

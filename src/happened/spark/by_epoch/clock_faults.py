@@ -49,7 +49,8 @@ def regressions(spark: SparkSession, laid: Sequence[tuple[Layout, AnyPath]]) -> 
             parts = [read_arrays(layout.path(f"regressions-{block:04d}", k))["found"] for block in of]
             found = np.unique(np.concatenate(parts))
             if found.size:
-                add_clock_faults(layout.view(k), "regression", layout.logged_clocks(k)[0][found], answers)
+                view = layout.view(k)
+                add_clock_faults(view, "regression", view.logged[found], answers)
         write_answers(layout, out, answers, "regressions")
         return answers.totals
 

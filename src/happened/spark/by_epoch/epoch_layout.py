@@ -27,7 +27,7 @@ from ...causality.epochs import Arranged, Epoch, Frontier, arrange, event_keys, 
 from ...causality.epochs import stamp as stamp_with
 from ...causality.linearization import Ints
 from ...causality.questions import EpochView
-from ...causality.questions.column_stamps import WIDTH
+from ...causality.questions.question import WIDTH
 from ...causality.skew import tightest
 from ...trace.store import AnyPath, matching
 from ..storage import read_arrays, write_arrays
@@ -36,7 +36,7 @@ from .consistent_cuts import backward, by_share, by_time, epoch_of, settled
 from .edge_files import EdgeFile
 from .edge_skew import Clocks, estimate, merge_tightest
 from .matching import pack_names
-from .pair_traffic import leave_sums
+from .pair_traffic import Sums, leave_sums
 
 MOST_UNEVEN = 4
 """If an epoch cut by time is so many times larger than asked for, cuts by seq are tried."""
@@ -115,7 +115,7 @@ class Layout:
     cuts: Ints  # epochs x processes
     clocks: Clocks | None  # of a computation that has times
     totals: dict[str, int]
-    pairs: list[AnyPath]  # files of what passed between pairs of processes (see pair_traffic)
+    pairs: list[Sums]  # of what passed between pairs of processes
     all_relevant: bool
     logged: int
     casts: bool  # whether any message has several destinations
@@ -233,9 +233,7 @@ class _Plan:
     absent_count: int
     cuts: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
     rounds: int = 0
-    pairs: list[AnyPath] = field(default_factory=list)
-    before: int = 0  # messages received before they were sent
-    after: int = 0  # those of them that still are, by corrected times
+    pairs: list[Sums] = field(default_factory=list)
 
 
 def _prepare(
@@ -263,6 +261,7 @@ def _prepare(
             last = max((result[1] for result in mine), default=0)
             clocks = estimate(_scan(spark, of), least, len(of.names), of.earliest, last)
         absent = [left for _, _, left, count in mine if count]
+        # Marks, which walks of wide computations hold, are twice as large as entries of vectors.
         width = 2 * WIDTH if len(of.names) > WIDE else max(len(of.names), 1)
         per_epoch = epoch_events or max(1000, min(EPOCH_EVENTS, CELLS_PER_EPOCH // width))
         proposals = _proposals(of, clocks, per_epoch)
@@ -320,11 +319,7 @@ def _make_consistent(
         for i, proposed in attempts:
             plan = plans[i]
             mine = [result for (of, _), result in zip(todo, looked, strict=True) if of.number == i]
-            for _, told in mine:
-                if told is not None:
-                    plan.pairs.append(told.path)
-                    plan.before += told.before
-                    plan.after += told.after
+            plan.pairs += [told for _, told in mine if told is not None]
             bound = proposed.copy()
             for (k, p, seq), _ in mine:
                 np.minimum.at(bound, (k, p), seq)
@@ -348,8 +343,8 @@ def _layout(of: Found, plan: _Plan) -> Layout:
         "processes": len(of.names),
         "rounds": plan.rounds,
         "quarantined": plan.absent_count,
-        "receives_before_sends": plan.before,
-        "receives_before_sends_corrected": plan.after,
+        "receives_before_sends": sum(each.before for each in plan.pairs),
+        "receives_before_sends_corrected": sum(each.after for each in plan.pairs),
     }
     return Layout(
         of.store,

@@ -24,10 +24,11 @@ NEVER = np.iinfo(np.int64).max
 
 
 class Sums(NamedTuple):
-    """Where the sums of a file of edges are, and its messages that arrive before they are sent, by the times
-    given and by corrected ones."""
+    """Where the sums of a file of edges are, of how many pairs, and its messages that arrive before they are
+    sent, by the times given and by corrected ones."""
 
     path: AnyPath
+    pairs: int
     before: int
     after: int
 
@@ -46,23 +47,22 @@ def leave_sums(store: AnyPath, number: int, file: EdgeFile, clocks: Clocks | Non
         np.add.at(total, of, corrected)
         np.add.at(count, of, 1)
         before, after = int((gap < 0).sum()), int((corrected < 0).sum())
-    path = store / "pairs" / f"{number:06d}-{keys.size}.npz"
+    path = store / "pairs" / f"{number:06d}.npz"
     write_arrays(path, keys=keys, messages=messages, count=count, least=least, total=total)
-    return Sums(path, before, after)
+    return Sums(path, int(keys.size), before, after)
 
 
-def parts_of(files: list[AnyPath]) -> int:
-    """In how many parts the pairs of these files are added up."""
-    return 1 + sum(int(path.stem.split("-")[1]) for path in files) // PAIRS_PER_TASK
+def parts_of(sums: list[Sums]) -> int:
+    """In how many parts these are added up."""
+    return 1 + sum(each.pairs for each in sums) // PAIRS_PER_TASK
 
 
-def traffic_rows(
-    computation: str, names: tuple[str, ...], files: list[AnyPath], part: int, parts: int
-) -> pa.Table:
-    """The measures of every `parts`th pair of processes, from the sums in all files."""
+def traffic_rows(computation: str, names: tuple[str, ...], of_files: list[Sums], part: int) -> pa.Table:
+    """The measures of the pairs of processes in one of the parts, from the sums of all files."""
+    parts = parts_of(of_files)
     every: dict[str, list[Ints]] = {name: [] for name in ("keys", "messages", "count", "least", "total")}
-    for path in files:
-        sums = read_arrays(path)
+    for each in of_files:
+        sums = read_arrays(each.path)
         mine = sums["keys"] % parts == part
         for name, column in sums.items():
             every[name].append(column[mine])

@@ -133,8 +133,7 @@ def measure_traffic(spark: SparkSession, laid: Sequence[Laid], told: Sequence[An
 
     def write(number: int) -> None:
         layout, output, part = jobs[number]
-        files, names = layout.pairs, layout.names
-        rows = traffic_rows(layout.computation, names, files, part, parts_of(files))
+        rows = traffic_rows(layout.computation, layout.names, layout.pairs, part)
         output.write("measures", rows, f"-pairs-{part:04d}")
 
     on_tasks(spark, len(jobs), write)
