@@ -7,12 +7,14 @@ shuffled  rows in random order across files, against the same rows as they happe
 nine      nine computations just above the limit, against one of their total size
 lopsided  one process with nine tenths of the events, against one where all have as many
 many      computations of four events each, against one computation of their total size
+wide      10,000 processes, against 32
 
 Prints seconds, the ratio, and the CPU of driver, JVM and workers.
 """
 
 import argparse
 import json
+import logging
 import shutil
 import tempfile
 import time
@@ -109,7 +111,12 @@ def many(folder: Path, events: int) -> None:
     write(table, folder / "odd")
 
 
-SHAPES = {shape.__name__: shape for shape in (files, shuffled, nine, lopsided, many)}
+def wide(folder: Path, events: int) -> None:
+    write(table_of(events), folder / "plain")
+    write(table_of(events, processes=10_000), folder / "odd")
+
+
+SHAPES = {shape.__name__: shape for shape in (files, shuffled, nine, lopsided, many, wide)}
 
 
 def main() -> None:
@@ -119,7 +126,10 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--only", nargs="*", choices=[*SHAPES], default=[*SHAPES])
     parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--verbose", action="store_true", help="tell what is being done, and when")
     arguments = parser.parse_args()
+    if arguments.verbose:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     work = Path(tempfile.mkdtemp(prefix="happened-odd-"))
     try:
         scale.make(work / "warm", 20_000, PROCESSES)

@@ -15,7 +15,6 @@ and the largest worker.
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -86,8 +85,13 @@ def time_single(folder: Path, timestamps: str, _: str) -> dict[str, float]:
     before, start = time.process_time(), time.perf_counter()
     single(folder / "trace", folder / "single", timestamps)
     seconds, cpu = time.perf_counter() - start, time.process_time() - before
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"seconds": seconds, "cpu": cpu, "megabytes": largest}
+    return {"seconds": seconds, "cpu": cpu, "megabytes": most_megabytes()}
+
+
+def most_megabytes() -> float:
+    """The most that this process held; `ru_maxrss` may be that of the process that started it."""
+    status = Path("/proc/self/status").read_text()
+    return float(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def time_spark(folder: Path, timestamps: str, master: str) -> dict[str, float]:
@@ -105,7 +109,7 @@ def time_spark(folder: Path, timestamps: str, master: str) -> dict[str, float]:
     seconds, after = time.perf_counter() - start, cpu_times()
     told = {who: after[who] - before[who] for who in before}
     told |= {"seconds": seconds, "cpu": sum(told.values())}
-    told["driver_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    told["driver_megabytes"] = most_megabytes()
     told["worker_megabytes"] = largest_worker()
     spark.stop()
     return told

@@ -33,7 +33,12 @@ ON_SPARK = ("spark/", "shared/test_real_traces_on_spark.py", "golden/test_golden
 """Tests on Spark, by how their paths below tests/ begin."""
 
 
+COMPILED = ("tests/causality/", "tests/cli/", "tests/experiments/")
+"""Tests on the kernels come last: by then the worker that has Spark has compiled them, and left the code."""
+
+
 def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.nodeid.startswith(COMPILED))
     for item in items:
         if "spark" in item.fixturenames and not item.nodeid.removeprefix("tests/").startswith(ON_SPARK):
             raise pytest.UsageError(f"{item.nodeid} uses Spark: name its file in ON_SPARK, tests/conftest.py")

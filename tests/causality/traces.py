@@ -98,8 +98,10 @@ def rows_of(table, name):
         return Counter((*key, end) for key, end in last.items())
     for row in table.to_pylist():
         if name == "stamps":
-            clock = row["clock"] and tuple(row["clock"])
-            entries = row["entries"] and frozenset((entry["p"], entry["seq"]) for entry in row["entries"])
+            clock = None if row["clock"] is None else tuple(row["clock"])
+            entries = row["entries"]
+            if entries is not None:
+                entries = frozenset((entry["p"], entry["seq"]) for entry in entries)
             row = (row["computation"], row["process"], row["seq"], row["event"], clock, entries)
         elif name == "violations":
             row = tuple(

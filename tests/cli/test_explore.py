@@ -8,6 +8,7 @@ import effort
 from happened import ordering
 from happened.cli import main
 from happened.core.orders import Order
+from happened.tracking.knowledge import Knowledge
 from oracles.unordered import Unordered
 
 
@@ -83,7 +84,7 @@ def test_casts_choose_the_programs(unordered, capsys):
     [
         (["--processes", "0"], "a positive whole number is needed, not '0'"),
         (["--messages", "many"], "a positive whole number is needed, not 'many'"),
-        (["--protocol", "hope"], "invalid choice: 'hope'"),
+        (["--protocol", "hope"], "no protocol is called 'hope'; there are: "),
         (["--processes", "1", "--no-self"], "can only send to itself"),
     ],
 )
@@ -95,3 +96,35 @@ def test_bad_usage_exits_with_2_and_a_sentence(arguments, reason, capsys):
     assert code == 2
     out, err = capsys.readouterr()
     assert out == "" and reason in err and "Traceback" not in err
+
+
+def test_a_tracker_is_explored(capsys):
+    sizes = ["--processes", "3", "--messages", "2", "--relevant", "3"]
+    for name in ("p1", "p2:1", "p3-reduced"):
+        assert main(["explore", "--protocol", name, *sizes]) == 0
+        assert "exact" in capsys.readouterr().out
+    assert main(["explore", "--protocol", "p1", *sizes, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["states"] > 500 and found["violations"] == [] and found["relevant"] == 3
+
+
+def test_a_wrong_tracker_has_its_schedule_printed(capsys, monkeypatch):
+    monkeypatch.setattr(Knowledge, "everyone_lacks_own", lambda knowledge: None)
+    assert main(["explore", "--protocol", "p1", "--messages", "2", "--relevant", "2"]) == 1
+    out = capsys.readouterr().out
+    assert "WRONG" in out and "1's next event has the vector (1, 1, 0), not (0, 1, 0)" in out
+    assert "  1. event at 0\n    2. 0 sends to 1\n    3. 1 receives from 0" in out
+
+
+def test_what_a_tracker_is_not_asked_is_refused(capsys):
+    for options, why in (
+        (["--protocol", "p1-fifo"], "p1-fifo needs FIFO links; add --fifo"),
+        (["--protocol", "p1", "--order", "causal"], "--order is for ordering protocols"),
+        (["--protocol", "p2:x"], "a bound is a whole number"),
+    ):
+        assert main(["explore", *options]) == 2
+        assert why in capsys.readouterr().err
+    assert main(["explore", "--protocol", "differential", "--messages", "2", "--fifo"]) == 0
+    with pytest.raises(SystemExit):
+        main(["explore", "--protocol", "p9"])
+    assert "no protocol is called 'p9'" in capsys.readouterr().err

@@ -193,3 +193,60 @@ def test_other_commands_do_without_the_libraries(tmp_path):
         [*command, "topology", "show", str(TWO_GATEWAYS)], capture_output=True, text=True
     )
     assert refused.returncode == 2 and "pip install 'happened[topology]'" in refused.stderr
+
+
+def test_cost_tells_what_direct_and_relayed_messages_carry(topology):
+    code, out, err = topology("cost", EXAMPLES / "line.yaml", "--messages", "200", "--seed", "1", "--json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert [row["protocol"] for row in told["protocols"]] == ["ks", "topological", "zoned-ks"]
+    assert all(row["messages"] == 200 and row["entries"] > 0 for row in told["protocols"])
+    code, out, _ = topology("cost", EXAMPLES / "line.yaml", "--messages", "50", "--seed", "1", "--fifo")
+    assert code == 0 and "FIFO links of exp:0.05 s, seed 1" in out and "bytes/link" in out
+
+
+def test_cost_takes_the_traffic_of_a_trace(topology, tmp_path, capsys):
+    line = str(EXAMPLES / "line.yaml")
+    run = ["simulate", "--topology", line, "--messages", "60", "--seed", "1", "--out", str(tmp_path / "run")]
+    assert main(run) == 0
+    capsys.readouterr()
+    code, out, _ = topology("cost", line, "--trace", tmp_path / "run")
+    assert code == 0 and "60 messages" in out
+    code, _, err = topology("cost", TWO_GATEWAYS, "--trace", tmp_path / "run")
+    assert code == 2 and "has no process called 'a'" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["simulate", "--protocol", "topological", "--messages", "50", "--seed", "1"], "undelivered "),
+        (["compare", "--protocols", "topological", "--messages", "50", "--seeds", "1"], "4 processes"),
+        (["explore", "--protocol", "topological", "--messages", "1"], "programs               60"),
+    ],
+    ids=["simulate", "compare", "explore"],
+)
+def test_other_commands_take_a_topology(command, said, capsys, file):
+    line = str(EXAMPLES / "line.yaml")
+    assert main([*command, "--topology", line]) == 0
+    assert said in capsys.readouterr().out
+    assert main([*command, "--topology", str(file(FALSE_SEPARATOR))]) == 2
+    assert "is no separator" in capsys.readouterr().err
+
+
+def test_exploring_a_topology_needs_a_protocol_that_relays(capsys):
+    line = str(EXAMPLES / "line.yaml")
+    assert main(["explore", "--protocol", "ks", "--topology", line]) == 2
+    assert "these relay: topological, zoned-ks" in capsys.readouterr().err
+    assert main(["explore", "--protocol", "topological", "--processes", "3", "--topology", line]) == 2
+    assert "has 4 processes" in capsys.readouterr().err
+
+
+def test_check_points_out_single_points_of_failure(topology, file):
+    code, out, _ = topology("check", EXAMPLES / "departments.yaml", "--json")
+    alone = json.loads(out)["single_points_of_failure"]
+    assert code == 0 and sorted(alone) == ["po", "rx", "sales", "works"]  # not lx1: lx2 leads past it
+    assert alone["po"] == [["ana", "bruno", "carla", "dinis", "eva", "filipe"], ["gil", "hugo", "ines"]]
+    code, out, _ = topology("check", EXAMPLES / "departments.yaml")
+    assert code == 0 and "4 single points of failure" in out and "works: {" in out
+    _, out, _ = topology("check", file("processes: [a, b, c]\n"))
+    assert "single point" not in out

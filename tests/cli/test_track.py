@@ -69,7 +69,14 @@ NULL_EVENTS = {1: 0.38, 2: 0.24, 4: 0.16, 8: 0.10}
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize(("pattern", "n"), [(pattern, n) for pattern in FIGURES for n in FIGURES[pattern]])
+@pytest.mark.parametrize(
+    ("pattern", "n"),
+    [
+        pytest.param(pattern, n, marks=[pytest.mark.slow] if ":" in pattern else [])
+        for pattern in FIGURES
+        for n in FIGURES[pattern]
+    ],
+)
 def test_the_entries_of_the_prototype_within_a_tenth(pattern, n, capsys):
     names = ("p1", "p1-prime", "p1-fifo", "p3-reduced")
     arguments = ["--protocols", ",".join(names), "--processes", str(n), "--pattern", pattern]

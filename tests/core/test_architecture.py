@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "trace": {"core"},
     "causality": {"core", "trace"},
     "sim": {"core", "ordering", "tracking", "wire", "trace"},
-    "net": {"core", "ordering", "wire", "trace"},
+    "net": {"core", "ordering", "tracking", "wire", "trace", "topology"},
     "spark": {"core", "trace", "causality", "report"},
     "report": {"core", "trace", "causality"},
     "experiments": {"core", "ordering", "wire", "trace", "sim", "tracking", "causality", "spark", "topology"},

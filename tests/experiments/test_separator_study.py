@@ -31,6 +31,7 @@ def test_table_7_1_more_separators_give_smaller_timestamps(seed, network):
     assert len({row.timestamps for row in found}) == 1, "the same sends, whoever filters"
 
 
+@pytest.mark.slow
 def test_figure_7_5_a_large_group_behind_a_gateway_is_not_felt(seed):
     without, at_the_gateway = rows("Figure 7.5", seed, 1200, timestamp_redundancy=False)
     assert without.entries >= 5 * at_the_gateway.entries and at_the_gateway.entries < 5

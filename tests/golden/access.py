@@ -73,7 +73,7 @@ def perform(machine: Any, step: dict[str, Any]) -> list[list[Any]] | None:
         case "join":
             machine.join(step["process"])
         case "leave":
-            machine.leave(step["process"])
+            machine.note_departure(step["process"])  # all that `leave` did then
         case other:
             raise ValueError(f"no recorded input is called {other!r}")
     return None

@@ -26,6 +26,7 @@ class Silent:
     """A transport that carries nothing."""
 
     max_payload = 1 << 20
+    keeps_order = True
 
     async def start(self, host):
         pass

@@ -8,6 +8,7 @@ class InHand:
     """Keeps nothing but what the node tells it; `carry` is the network."""
 
     max_payload = MAX_FRAME
+    keeps_order = True
 
     def __init__(self):
         self.peers, self.paused, self.acknowledged = {}, set(), {}

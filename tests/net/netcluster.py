@@ -119,15 +119,18 @@ class Child:
 
 
 class Cluster:
-    def __init__(self, directory, seed, *, protocol="ks", messages=400, pace=0.01, options=None, **more):
-        ports = free_ports(len(NAMES))
+    def __init__(
+        self, directory, seed, *, protocol="ks", messages=400, pace=0.01, options=None, names=NAMES, **more
+    ):
+        ports = free_ports(len(names))
+        self.names = names
         facts = protocols()[protocol]
         casts = "multicast" if "multicast" in facts.casts else next(iter(facts.casts))
         self.directory = Path(directory)
         self.plan = {
             "seed": seed,
-            "members": NAMES,
-            "addresses": {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, ports, strict=True)},
+            "members": names,
+            "addresses": {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)},
             "protocol": protocol,
             "casts": casts,
             "serialized": protocol.startswith("serialized"),
@@ -146,7 +149,7 @@ class Cluster:
         self.most_rss = Counter()
 
     def __enter__(self):
-        for name in NAMES:
+        for name in self.names:
             if name not in self.plan.get("silent", ()):
                 self.start(name)
         return self
@@ -205,27 +208,27 @@ class Cluster:
     def expected(self):
         """How many deliveries there must be at each process."""
         if self.plan["serialized"]:
-            return dict.fromkeys(NAMES, self.plan["messages"] * len(NAMES))
+            return dict.fromkeys(self.names, self.plan["messages"] * len(self.senders()))
         counts = Counter()
-        for name in NAMES:
+        for name in self.names:
             for number in range(1, self.quota(name) + 1):
                 counts.update(set(destinations(self.plan, name, number)))
-        return {name: counts[name] for name in NAMES}
+        return {name: counts[name] for name in self.names}
 
     def wait(self, timeout, reached=None):
         """Until everybody has sent, delivered and acknowledged everything; then close them all."""
         expected = self.expected()
         deadline = time.monotonic() + timeout
-        while not all(self._is_done(name, expected[name]) for name in NAMES):
+        while not all(self._is_done(name, expected[name]) for name in self.names):
             if reached is not None and reached():
                 return
             dead = [name for name, child in self.children.items() if child.process.poll() is not None]
             assert not dead, f"{dead} ended by themselves: {self.errors(dead)}"
-            assert time.monotonic() < deadline, f"not done: {self.state(expected)} {self.errors(NAMES)}"
+            assert time.monotonic() < deadline, f"not done: {self.state(expected)} {self.errors(self.names)}"
             time.sleep(0.05)
         for child in self.children.values():
             child.process.send_signal(signal.SIGTERM)
-        for name in NAMES:
+        for name in self.names:
             code = self._bury(name, NO_SIGNAL)
             assert code == 0, f"{name} ended with {code}: {self.errors([name])}"
 
@@ -234,8 +237,12 @@ class Cluster:
         done = last.get("delivered") == expected and not last["unacknowledged"] and not last["outbox"]
         return done and last["sent"] == self.quota(name)
 
+    def senders(self):
+        return [name for name in self.names if name not in self.plan.get("routers", ())]
+
     def quota(self, name):
-        return 0 if name in self.plan.get("silent", ()) else self.plan["messages"]
+        quiet = (*self.plan.get("silent", ()), *self.plan.get("routers", ()))
+        return 0 if name in quiet else self.plan["messages"]
 
     def state(self, expected):
         return {name: (child.last, expected[name]) for name, child in self.children.items()}
@@ -247,7 +254,7 @@ class Cluster:
         """From the union of traces alone, and from what the applications wrote down."""
         trace = read(self.directory / "trace")
         deliveries = check_delivery(trace)
-        assert deliveries.messages == self.plan["messages"] * len(NAMES)
+        assert deliveries.messages == self.plan["messages"] * len(self.senders())
         assert deliveries.deliveries == sum(self.expected().values())
         found = (deliveries.lost, deliveries.duplicated, deliveries.misdelivered, deliveries.never_sent)
         assert found == (0, 0, 0, 0), deliveries

@@ -1,7 +1,8 @@
 """One node in a process of its own, driven by a JSON plan: what the tests kill.
 
 It sends the messages of its plan, one after the other, going on after a restart where its journal says it
-was; it acknowledges what is delivered, and then writes it to a log of its own. Commands come on stdin
+was; it acknowledges what is delivered, and then writes it to a log of its own. With a tracker, relevant
+events happen in between, and what it tells of them is written down once it is certain. Commands come on stdin
 (`cut NAME`, `heal NAME`), reports go to stdout, a JSON object a line.
 """
 
@@ -20,7 +21,7 @@ from happened.net.nats import NatsTransport
 def destinations(plan, name, number):
     """Whom message `number` (from 1) of this process is for; the test can work it out too."""
     dice = Random(f"{plan['seed']}/{name}/{number}")
-    names = plan["members"]
+    names = [each for each in plan["members"] if each not in plan.get("routers", ())]
     others = [each for each in names if each != name]
     if plan["casts"] == "unicast":
         return [dice.choice(names)]
@@ -35,12 +36,15 @@ def destinations(plan, name, number):
 async def send(node, plan):
     """`burst` messages, one commit, and a pause; without a pace, as fast as there is room."""
     dice, burst = Random(), plan.get("burst", 1) if plan["pace"] else 16
-    quota = 0 if node.name in plan.get("silent", ()) else plan["messages"]
+    quiet = (*plan.get("silent", ()), *plan.get("routers", ()))
+    quota = 0 if node.name in quiet else plan["messages"]
     while node.sent < quota:
         for number in range(node.sent + 1, min(node.sent + burst, quota) + 1):
             payload = f"{node.name}/{number}".encode().ljust(plan.get("size", 32), b".")
             await node.room()
             node.multicast_nowait(destinations(plan, node.name, number), payload)
+            if plan.get("tracker") and number % 5 == 0:
+                node.relevant(f"{node.name} sent {number}")
         if plan["pace"]:
             await node.flush()
             await asyncio.sleep(dice.expovariate(1 / (burst * plan["pace"])))
@@ -54,6 +58,7 @@ async def take(node, plan, acknowledged):
     if os.path.exists(acknowledged):
         with open(acknowledged) as lines:
             before = {line.split()[0] for line in lines if line.endswith("\n")}
+    stamps = []
     with open(acknowledged, "a", buffering=1) as out:
         async for message in node:
             if message.name in before:
@@ -64,11 +69,22 @@ async def take(node, plan, acknowledged):
                     print(json.dumps({"again": another.name}), flush=True)
                 batch.append(another)
             for each in batch:
+                if plan.get("tracker") and each.number % 3 == 0:
+                    stamps.append(node.relevant(f"{node.name} has {each.name}"))
                 if plan["serialized"]:
                     await pass_on(node, plan, each)
                 each.ack_nowait()
             await node.flush()
+            note_stamps(plan, stamps)
             out.write("".join(f"{each.name} {each.payload.decode().rstrip('.')}\n" for each in batch))
+
+
+def note_stamps(plan, stamps):
+    """Write down what the tracker told, which is certain by now."""
+    if stamps:
+        with open(f"{plan['directory']}/{plan['name']}.stamps", "a", buffering=1) as out:
+            out.write("".join(json.dumps(stamp.to_json()) + "\n" for stamp in stamps))
+        stamps.clear()
 
 
 async def pass_on(node, plan, message):
@@ -137,6 +153,8 @@ async def main(plan):
         members=plan["members"],
         protocol=plan["protocol"],
         options=plan["options"],
+        tracker=plan.get("tracker"),
+        topology=plan.get("topology"),
         journal=f"{plan['directory']}/{name}.journal",
         flush=plan.get("flush", True),
         trace=f"{plan['directory']}/trace" if plan.get("trace", True) else None,
@@ -158,6 +176,16 @@ async def main(plan):
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     print(json.dumps({"closed": True}), flush=True)
+
+
+def forked(plan, stdin, stdout):
+    """The same in a process that was forked from one which has imported this module."""
+    errors = os.open(f"{plan['directory']}/{plan['name']}.errors", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for ours, usual in ((stdin.fileno(), 0), (stdout.fileno(), 1), (errors, 2)):
+        os.dup2(ours, usual)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    asyncio.run(main(plan))
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ def catch_up(tmp_path, seed, messages, timeout, limit):
     assert cluster.most_rss["erin"] < limit * MEGABYTE
 
 
+@pytest.mark.slow
 def test_a_node_that_was_away_for_ten_thousand_messages_catches_up(tmp_path, seed):
     catch_up(tmp_path, seed, 4_000, 120, limit=120)
 

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
@@ -43,3 +45,17 @@ def test_the_readme_names_every_example():
     text = (EXAMPLES / "README.md").read_text()
     for path in EXAMPLES.glob("*.py"):
         assert path.name in text
+
+
+@pytest.mark.parametrize(
+    ("story", "found"),
+    [
+        ("apart", "9 global states: possibly True, definitely False"),
+        ("token", "5 global states: possibly False, definitely False"),
+        ("rendezvous", "6 global states: possibly True, definitely True"),
+    ],
+)
+def test_a_predicate_is_detected_from_relevant_events(story, found):
+    lines = output("examples/predicate.py", story)
+    assert lines[-1] == found
+    assert ("possibly both were inside" in lines) == ("possibly True" in found)

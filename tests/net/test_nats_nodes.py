@@ -37,7 +37,7 @@ def test_five_processes_over_one_server(tmp_path, seed):
         run(tmp_path / "run", servers, seed, timeout=60, **plan)
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 def test_a_cluster_of_three_loses_a_server(tmp_path, dice, seed):
     victim = dice.randrange(3)
 

@@ -12,6 +12,7 @@ from netcluster import free_ports
 
 from happened.cli import main
 from happened.net.config import ConfigError, load, make_node
+from happened.trace import read
 
 LIMITS = "[limits]\nfirst_retry = 0.02\nlast_retry = 0.2\nlinger = 2.0\n"
 
@@ -194,3 +195,22 @@ def test_the_configuration_in_the_documentation_is_one(tmp_path):
     text = (Path(__file__).parents[2] / "docs" / "runtime.md").read_text()
     (tmp_path / "node.toml").write_text(text.split("```toml\n")[1].split("```")[0])
     assert make_node(load(tmp_path / "node.toml")).name == "alice"
+
+
+def test_relevant_events_have_timestamps_and_are_in_the_trace(configs):
+    for me in "ab":
+        file = configs / f"{me}.toml"
+        file.write_text(f'tracker = "p3-reduced"\n{file.read_text()}')
+    a, b = Command(configs / "a.toml"), Command(configs / "b.toml")
+    a.say(relevant="asks")
+    assert a.hear() == {"relevant": {"process": "a", "seq": 1, "vector": {"a": 1}, "predecessors": []}}
+    a.say(to="b", text="?")
+    assert a.hear() == {"sent": "a:2"}
+    assert b.hear()["text"] == "?"
+    b.say(relevant="answers")
+    told = b.hear()["relevant"]
+    assert (told["vector"], told["predecessors"]) == ({"a": 1, "b": 1}, [["a", 1]])
+    a.end()
+    b.end()
+    labels = [row["label"] for row in read(configs / "trace").to_pylist() if row["relevant"]]
+    assert sorted(labels) == ["answers", "asks"]

@@ -1,11 +1,14 @@
 """Every sample of EXPECTED.json, imported and then analysed on Spark in one run: the expected counts again.
 
 All samples lie in one trace, as computations of their own, so that one analysis does for them all; it is done
-twice, with the largest ones whole and with them cut into epochs.
+twice, with the largest ones whole and with them cut into epochs. `make test-slow` does both on a cluster of
+two workers and on Spark Connect too.
 """
 
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +16,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from causality.traces import rows_of
 from happened import trace
 from happened.causality.analysis import TABLES, analyse
 from happened.spark.pipeline import analyze_path
 from happened.trace.importing import import_files
 from happened.trace.readers import Options
+from spark.test_cluster import cluster_of
+from spark.test_connect import python, server, without_java  # noqa: F401
 
 MODES = {"whole": {}, "cut": {"whole_events": 4500, "epoch_events": 2000}}
 NOT_EXPECTED = ("jaeger/testTrace.json", "otlp/kiali-bookinfo-tempo.json")
@@ -150,3 +156,45 @@ def test_the_kernels_say_the_same(analysed, samples):
     assert {"messages", "lost", "fifo_violations", "causal_violations"} <= compared
     assert summary["causal_violations"] > 0
     assert all((analysed["whole"][0] / name).is_dir() for name in TABLES)
+
+
+ELSEWHERE = """
+import json, sys
+from pathlib import Path
+from happened.spark.pipeline import analyze_path
+from happened.spark.session import session
+
+master, trace, out, modes = sys.argv[1:]
+spark = session(master)
+told = {
+    mode: analyze_path(spark, Path(trace), Path(out) / mode, **options)
+    for mode, options in json.loads(modes).items()
+}
+print(json.dumps(told))
+"""
+
+
+def the_same_elsewhere(done, folder, samples):
+    """Both analyses, made by a process that is done, have the rows that the kernels have."""
+    assert done.returncode == 0, done.stderr[-4000:]
+    told = json.loads(done.stdout.strip().splitlines()[-1])
+    expected = analyse(trace.read(samples[0]))
+    for mode in MODES:
+        for name in TABLES:
+            found = pq.read_table(folder / mode / name)
+            assert rows_of(found, name) == rows_of(expected.table(name), name), (mode, name)
+        assert told[mode]["events"] == expected.totals["events"]
+
+
+@pytest.mark.slow
+def test_the_same_rows_on_a_cluster_of_two_workers(samples, tmp_path):
+    with cluster_of(tmp_path) as (url, _):
+        command = [sys.executable, "-c", ELSEWHERE, url, samples[0], tmp_path / "out", json.dumps(MODES)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    the_same_elsewhere(done, tmp_path / "out", samples)
+
+
+@pytest.mark.slow
+def test_the_same_rows_on_spark_connect(samples, server, tmp_path):  # noqa: F811
+    done = without_java("-c", ELSEWHERE, server, samples[0], tmp_path / "out", json.dumps(MODES))
+    the_same_elsewhere(done, tmp_path / "out", samples)

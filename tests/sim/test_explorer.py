@@ -149,7 +149,8 @@ def test_the_states_of_two_unicasts_counted_by_hand():
     assert (result.programs, result.states) == (2, 6 + 13)
 
 
-@pytest.mark.parametrize("fifo", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("fifo", [False, True])
 def test_ks_is_safe_live_and_optimal_with_three_processes_and_three_multicasts(fifo):
     result = explore("ks", 3, 3, fifo=fifo)
     assert result.programs == 598

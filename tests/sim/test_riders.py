@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from happened import causality, trace
+from happened.causality.analysis import analyse
 from happened.core.errors import LocalProtocolError
 from happened.ordering import create as create_machine
 from happened.sim.network import Network
@@ -19,7 +20,8 @@ from happened.trace import TraceWriter
 from happened.tracking import Timestamp, create, vectors
 
 ON_PLAIN = {"factory": Plain, "control_sizes": control_sizes}
-ON_KS = {"factory": partial(create_machine, "ks")}
+create_ks = partial(create_machine, "ks")
+ON_KS = {"factory": create_ks}
 
 
 def ride(name, seed, *, folder=None, n=8, messages=600, pattern="unicast", fifo=False, **machine):
@@ -47,9 +49,15 @@ def told(table):
     """What the trackers told of each relevant event, and what the judge finds: vectors, predecessors."""
     (computation,) = causality.encode(table)
     stamped = causality.stamp([computation]).matrix()
-    relevant = np.array(table["relevant"].to_pylist())[computation.row]
     rows = table.to_pylist()
-    # How many relevant events each process has up to each of its seqs.
+    # What trackers number: relevant events of the application, and null events.
+    relevant = np.array(["relevant_seq" in dict(row["attributes"] or ()) for row in rows])[computation.row]
+    assert all(
+        row["relevant"] == ("null" not in dict(row["attributes"]))
+        for row, is_numbered in zip(rows, relevant[np.argsort(computation.row)], strict=True)
+        if is_numbered
+    )
+    # How many of them each process has up to each of its seqs.
     counts = [
         np.concatenate([[0], np.cumsum(relevant[computation.chain[a:b]])])
         for a, b in zip(computation.chain_offsets, computation.chain_offsets[1:], strict=False)
@@ -141,10 +149,19 @@ def test_one_seed_replays(seed):
     assert ride("p3-reduced", seed)[0].fare == ride("p3-reduced", seed)[0].fare
 
 
-def test_trackers_have_a_fixed_membership(seed):
-    riders = Riders(partial(create, "p1"), 3, 0.1, Random(seed))
-    with pytest.raises(LocalProtocolError, match="fixed set"):
-        Simulation(Plain, 3, 10, seed=seed, changes=[Change(1.0, "join", 3)], riders=riders)
+@pytest.mark.parametrize("name", ["p1-prime", "p2:2", "p3-reduced", "matrix"])
+def test_trackers_grow_with_the_system(name, seed, tmp_path):
+    riders = Riders(partial(create, name), 3, 0.2, Random(seed))
+    joins = [Change(0.3, "join", 3), Change(0.6, "join", 4)]
+    with TraceWriter(tmp_path) as writer:
+        simulation = Simulation(
+            create_ks, 3, 300, seed=seed, changes=joins, recorder=Recorder(writer), riders=riders
+        )
+        assert simulation.run() == []
+    table = trace.read(tmp_path)
+    found = analyse(table, questions=["verify-trackers"])
+    assert found.totals["tracker_stamps"] > 50 and found.totals["tracker_faults"] == 0
+    assert {"p3", "p4"} <= {row["process"] for row in table.to_pylist() if row["relevant"]}
 
 
 def test_a_plain_machine_delivers_once_and_restores():

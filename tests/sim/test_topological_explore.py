@@ -34,12 +34,20 @@ def safely_explored(graph, messages, **options):
     return explored(explorer(places, Histories, **options), hop_programs(places, messages))
 
 
-@pytest.mark.parametrize("options", [{}, {"extended": True}, {"timestamp_redundancy": False}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param({"extended": True}, marks=pytest.mark.slow),
+        pytest.param({"timestamp_redundancy": False}, marks=pytest.mark.slow),
+    ],
+)
 def test_hops_on_a_line_and_a_ring_are_in_order_whatever_is_sent_to_neighbours(options):
     holds(safely_explored(path(4), 3, **options), 184, 10_004)
     holds(safely_explored(ring(4), 3, **options), 540, 35_224)
 
 
+@pytest.mark.slow
 def test_hops_on_a_ring_of_five_are_in_order_whatever_is_sent_to_neighbours():
     holds(safely_explored(ring(5), 3), 945, 58_655)
 
@@ -66,7 +74,13 @@ TWO_MESSAGES = {
 }
 
 
-@pytest.mark.parametrize("name", TWO_MESSAGES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if TWO_MESSAGES[name][0] > 1000 else [])
+        for name in TWO_MESSAGES
+    ],
+)
 def test_two_messages_are_in_order_end_to_end_in_every_program(name):
     world = WORLDS[name]
     found = explored(explorer(world.places()), routed_programs(world.graph.n, 2))

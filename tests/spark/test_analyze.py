@@ -13,13 +13,14 @@ import pytest
 from causality import traces
 from happened.causality import check_order, encode
 from happened.causality.analysis import TABLES, analyse
+from happened.causality.questions import necessary, question
 from happened.core.errors import CausalityError, TraceFormatError
 from happened.ordering import create
 from happened.sim.network import Network
 from happened.sim.recorder import Recorder
 from happened.sim.simulation import Simulation
 from happened.spark import one_pass
-from happened.spark.by_epoch import named_violations
+from happened.spark.by_epoch import clock_faults, epoch_layout, stamping
 from happened.spark.pipeline import analyze_path
 from happened.trace import SCHEMA, TraceWriter, read
 
@@ -89,8 +90,8 @@ def write(rows, path):
     return table
 
 
-def same(trace, out, summary):
-    expected = analyse(trace)
+def same(trace, out, summary, timestamps="full"):
+    expected = analyse(trace, timestamps=timestamps)
     for name in TABLES:
         assert traces.rows_of(pq.read_table(out / name), name) == traces.rows_of(
             expected.table(name), name
@@ -102,7 +103,7 @@ def same(trace, out, summary):
 
 
 def test_thousands_of_random_computations_at_once(spark, tmp_path, seed):
-    table = write(wild_rows(seed, 2000, computation="c", skew=50), tmp_path / "trace")
+    table = write(wild_rows(seed, 1000, computation="c", skew=50), tmp_path / "trace")
     summary = analyze_path(spark, tmp_path / "trace", tmp_path / "out", split_rows=1)
     expected = same(table, tmp_path / "out", summary)
     assert expected.totals["causal_violations"] > 100
@@ -110,11 +111,37 @@ def test_thousands_of_random_computations_at_once(spark, tmp_path, seed):
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
 
 
+def in_blocks(monkeypatch):
+    """Walks go through few columns at a time."""
+    monkeypatch.setattr(question, "WIDTH", 5)
+    monkeypatch.setattr(necessary, "CELLS", 300)
+    monkeypatch.setattr(clock_faults, "WIDTH", 9)
+
+
+def as_if_wide(monkeypatch):
+    """Any computation that is cut has too many processes for whole vectors."""
+    in_blocks(monkeypatch)
+    monkeypatch.setattr(epoch_layout, "WIDE", 1)
+
+
 @pytest.mark.parametrize(
-    "epoch_events, skew, split_rows", [(40, 0, 1), (40, 300, 1), (5000, 20, 1000), (40, 300, 1000)], ids=str
+    "epoch_events, skew, split_rows, arrange, timestamps",
+    [
+        (40, 0, 1, None, "full"),
+        pytest.param(40, 300, 1, as_if_wide, "predecessors", marks=pytest.mark.slow),
+        (5000, 20, 1000, in_blocks, "predecessors"),
+        pytest.param(40, 0, 1000, as_if_wide, "predecessors", marks=pytest.mark.slow),
+        pytest.param(40, 300, 1000, in_blocks, "sparse", marks=pytest.mark.slow),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
-def test_one_computation_cut_into_epochs(spark, tmp_path, seed, epoch_events, skew, split_rows):
+def test_one_computation_cut_into_epochs(
+    spark, tmp_path, seed, monkeypatch, epoch_events, skew, split_rows, arrange, timestamps
+):
     """Losses, strays, duplicates, causes, silent processes; clocks many epochs apart, or no times at all."""
+    if arrange:
+        arrange(monkeypatch)
+    monkeypatch.setattr(stamping, "EPOCHS_PER_GROUP", 3)
     table = write(wild_rows(seed, 12, prefix="w", skew=skew), tmp_path / "trace")
     summary = analyze_path(
         spark,
@@ -123,8 +150,9 @@ def test_one_computation_cut_into_epochs(spark, tmp_path, seed, epoch_events, sk
         whole_events=1,
         epoch_events=epoch_events,
         split_rows=split_rows,
+        timestamps="full" if arrange is as_if_wide else timestamps,  # what nobody has is not given
     )
-    same(table, tmp_path / "out", summary)
+    same(table, tmp_path / "out", summary, timestamps)
     epochs = set(pq.read_table(tmp_path / "out" / "stamps")["epoch"].to_pylist())
     assert len(epochs) > (2 if epoch_events == 40 else 0)
     assert summary["receives_before_sends"] >= summary["receives_before_sends_corrected"]
@@ -162,7 +190,10 @@ def test_witnesses_across_epochs_are_paths_of_happened_before(order_across_epoch
     }
     early = [row for row in found if row["order_name"] == "causal"]
     assert len(early) == summary["causal_violations"] > 3
-    for row in early[:100]:
+    of_fifo = [row for row in found if row["order_name"] == "fifo"]
+    assert sum(row["path"] is not None for row in of_fifo) >= min(100, len(of_fifo))
+    assert sum(row["path"] is not None for row in early) >= min(100, len(early))
+    for row in (row for row in (*early, *of_fifo) if row["path"] is not None):
         path = [(step["process"], step["seq"]) for step in row["path"]]
         assert path[0] == sends[row["overtaken"]]
         assert path[-1] == sends[row["early"]]
@@ -170,8 +201,11 @@ def test_witnesses_across_epochs_are_paths_of_happened_before(order_across_epoch
             assert (one, next_) in edges or (one[0] == next_[0] and one[1] < next_[1])
 
 
-def test_a_path_over_many_epochs(spark, tmp_path):
+@pytest.mark.parametrize("arrange", [pytest.param(None, marks=pytest.mark.slow), as_if_wide])
+def test_a_path_over_many_epochs(spark, tmp_path, monkeypatch, arrange):
     """p tells q, q tells r much later, and what r then sends overtakes what p sent first."""
+    if arrange:
+        arrange(monkeypatch)
     pause = [{"kind": "internal"}] * 60
     chains = {
         "p": [send("m1", "z"), send("a", "q"), *pause],
@@ -293,9 +327,8 @@ def test_a_trace_written_as_it_happened_is_matched_in_its_splits(spark, tmp_path
     assert summary["messages"] == 200
 
 
-def test_names_are_looked_up_in_batches(spark, tmp_path, monkeypatch):
-    """A trace of nothing but violations, in epochs of 20 events, with names for 25 violations at once."""
-    monkeypatch.setattr(named_violations, "MOST_NAMED_AT_ONCE", 25)
+def test_names_come_from_the_epochs_of_the_sends(spark, tmp_path):
+    """A trace of nothing but violations, in epochs of 20 events: each is about two that are far apart."""
     messages = [f"m{number}" for number in range(60)]
     chains = {
         "p": [send(message, "q") for message in messages],

@@ -9,8 +9,6 @@ import io
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -383,6 +381,7 @@ def with_nulls():
     return rows, [*rows, {"computation": "nulls", **aimless}]
 
 
+@pytest.mark.slow
 def test_a_cause_without_a_process_is_none_whatever_processes_are_called(spark, tmp_path):
     """NUL stands for what a cause does not say; it may be the name of a process too."""
     rows = conversation("nul")
@@ -502,29 +501,18 @@ def test_a_wrong_regular_expression_says_what_it_matched(spark, tmp_path):
         import_on_spark(spark, [log], tmp_path / "spark", options=Options(regex=wrong))
 
 
-COMMANDS = """
-import sys
-from happened.cli import main
-
-out, *traces = sys.argv[1:]
-for number, trace in enumerate(traces):
-    print(main(["analyze", trace, "--out", f"{out}/answers-{number}", "--master", "local[2]"]), flush=True)
-"""
-
-
-def test_the_command_says_it_all_and_ends_with_a_code(tmp_path, bad_trace, damaged):
+def test_the_command_says_it_all_and_ends_with_a_code(command, capfd, tmp_path, bad_trace, damaged):
     """A trace full of faults, a truncated one, one without events, one that is not there."""
     write([], tmp_path / "nothing")
     damaged("cut off")
     given = [bad_trace, tmp_path / "trace", tmp_path / "nothing", tmp_path / "nowhere-at-all"]
-    done = subprocess.run(
-        [sys.executable, "-c", COMMANDS, tmp_path, *given], capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert [line for line in done.stdout.splitlines() if line.isdigit()] == ["2", "2", "3", "2"]
-    assert "causal order holds" in done.stdout
-    assert "causal order undecided: no deliveries to judge" in done.stdout
-    assert re.search(r"quarantined +\d{3}\n", done.stdout)
-    assert "part-1.parquet" in done.stderr
-    assert "nowhere-at-all: no such file or directory" in done.stderr
-    assert "Traceback" not in done.stderr
+    outs = [str(tmp_path / f"answers-{number}") for number in range(len(given))]
+    codes = [command(["analyze", str(trace), "--out", out]) for trace, out in zip(given, outs, strict=True)]
+    assert codes == [2, 2, 3, 2]
+    said = capfd.readouterr()
+    assert "causal order holds" in said.out
+    assert "causal order undecided: no deliveries to judge" in said.out
+    assert re.search(r"quarantined +\d{3}\n", said.out)
+    assert "part-1.parquet" in said.err
+    assert "nowhere-at-all: no such file or directory" in said.err
+    assert "Traceback" not in said.err

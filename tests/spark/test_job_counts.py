@@ -42,9 +42,9 @@ def test_a_trace_that_fits_a_task_is_one_job(spark, tmp_path, seed, name):
 
 
 def test_several_large_computations_take_no_more_jobs_than_one(spark, tmp_path):
-    """Nine above the limit go through every phase together."""
+    """Five above the limit go through every phase together."""
     found = {}
-    for count in (1, 9):
+    for count in (1, 5):
         rows = []
         for number in range(count):
             chains = traces.causal(random.Random(number), messages=6)
@@ -52,9 +52,9 @@ def test_several_large_computations_take_no_more_jobs_than_one(spark, tmp_path):
         write(rows, tmp_path / f"trace{count}")
         with counted(spark, f"{count} large") as jobs:
             summary = analyze_path(
-                spark, tmp_path / f"trace{count}", tmp_path / f"out{count}", whole_events=1, epoch_events=8
+                spark, tmp_path / f"trace{count}", tmp_path / f"out{count}", whole_events=1, epoch_events=20
             )
         assert summary["computations"] == count
         found[count] = jobs[0]
-    assert found[1] <= found[9] <= found[1] + 2, found  # a round more for cuts that are hard to place
+    assert found[1] <= found[5] <= found[1] + 2, found  # a round more for cuts that are hard to place
     assert found[1] < 25, found

@@ -108,6 +108,7 @@ def test_a_filtered_or_rewritten_frame_is_analysed_as_it_is_and_not_as_the_files
         ("skew", "skew"),
         ("measures", "measures"),
         ("verify_clocks", "clocks"),
+        ("verify_trackers", "trackers"),
     ],
 )
 def test_each_question_is_a_function_and_asks_no_other(monkeypatch, rows, events, function, table):

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 
 import pyarrow.parquet as pq
+import pytest
 
 from causality import traces
 from happened.causality.analysis import analyse
@@ -45,6 +46,7 @@ def test_clocks_decades_apart_have_one_skew_whole_and_cut(spark, tmp_path, seed)
     assert not any(expected.table("skew")["feasible"].to_pylist())
 
 
+@pytest.mark.slow
 def test_one_event_of_1970_leaves_the_cuts_even(spark, tmp_path):
     per_epoch, events = 100, 2000
     rows = conversation(events // 2, lambda process, number: NOW + number * 1000)

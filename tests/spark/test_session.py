@@ -44,6 +44,7 @@ def told(arguments=(), **environment):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_what_spark_defaults_conf_says_wins(tmp_path):
     (tmp_path / "spark-defaults.conf").write_text(FILE)
     assert told(SPARK_CONF_DIR=str(tmp_path)) == {
@@ -55,6 +56,7 @@ def test_what_spark_defaults_conf_says_wins(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_what_spark_submit_was_given_wins_and_the_rest_is_ours(tmp_path):
     given = "--conf spark.sql.shuffle.partitions=9 --master local[2] --driver-memory=700m --name theirs"
     found = told(SPARK_CONF_DIR=str(tmp_path), PYSPARK_SUBMIT_ARGS=f"{given} pyspark-shell")

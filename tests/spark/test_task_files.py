@@ -108,7 +108,7 @@ def test_a_computation_too_wide_for_a_task_is_large(spark, tmp_path):
 
 def test_many_small_files_are_opened_once_and_say_the_same(spark, tmp_path, seed, monkeypatch):
     """The second reader finds their rows in one file; what is no event is told of once."""
-    rows = wild_rows(seed, 12, prefix="w", skew=20)
+    rows = wild_rows(seed, 5, prefix="w", skew=20)
     table = pa.Table.from_pylist(
         [{"computation": "", "relevant": False} | row for row in rows], schema=trace.SCHEMA
     )

@@ -2,11 +2,12 @@
 
 from itertools import combinations, pairwise
 from math import ceil
+from time import process_time
 
 import networkx as nx
 import pytest
 
-from happened.topology import Topology, every, from_document, useful
+from happened.topology import Topology, derive, every, from_document, useful
 from happened.topology.separators import (
     articulation_points,
     balanced_cut,
@@ -14,6 +15,7 @@ from happened.topology.separators import (
     is_separator,
     minimum_cut,
     parts,
+    parts_without_each,
     past,
 )
 
@@ -162,3 +164,26 @@ def test_expensive_cuts_are_looked_for_in_graphs_not_too_large(n, looked_for):
 
 def test_a_boundary_with_nobody_beyond_it_separates_nothing():
     assert not useful(from_document({"zones": {"z": ["a"]}}))
+
+
+@pytest.mark.parametrize("n", range(1, 13))
+def test_one_search_finds_the_parts_without_each_articulation_point(dice, n):
+    for _ in range(60):
+        graph = random_graph(dice, n)
+        expected = {name: parts(graph, (name,)) for name in articulation_points(graph)}
+        assert parts_without_each(graph) == expected
+
+
+@pytest.mark.long
+def test_ten_thousand_processes_are_read_and_routed_in_seconds():
+    """Nested zones of ten; a search for each cut vertex, and a count of links at each zone, took minutes."""
+    leaves = {f"z{i}": {"zones": {f"z{i}-{j}": zone(i, j) for j in range(10)}} for i in range(10)}
+    began = process_time()
+    topology = from_document({"zones": leaves})
+    routes = derive(topology)
+    assert len(routes.places) == 10_000 + 10 + 100 + 1000
+    assert process_time() - began < 25
+
+
+def zone(i, j):
+    return {"zones": {f"z{i}-{j}-{k}": [f"p{i}{j}{k}{m}" for m in range(10)] for k in range(10)}}

@@ -120,6 +120,29 @@ def test_graphml_of_other_tools(tmp_path):
     assert topology.zones["west"].members == ("a",)
 
 
+def test_labels_of_graphml_are_names(tmp_path):
+    """Graph editors number vertices and keep what people call them in a label."""
+    graph = nx.Graph([("n0", "n1"), ("n1", "n2")])
+    graph.add_node("n0", label="Lisbon")
+    graph.add_node("n1", label=" Porto ", router=True)
+    path = tmp_path / "drawn.graphml"
+    nx.write_graphml(graph, path)
+    topology = load(path)
+    assert links(topology) == pairs("Lisbon-Porto", "Porto-n2") and topology.routers == {"Porto"}
+    again = tmp_path / "again.graphml"
+    write_graphml(topology, again)
+    assert links(load(again)) == links(topology)
+
+
+def test_two_vertices_of_one_label_are_refused(tmp_path):
+    graph = nx.Graph([("n0", "n1")])
+    graph.add_node("n0", label="n1")
+    path = tmp_path / "drawn.graphml"
+    nx.write_graphml(graph, path)
+    with pytest.raises(TopologyError, match="'n0' and 'n1' are both called 'n1'; label them apart"):
+        read(path)
+
+
 REFUSED = {
     "an empty file": ("", "empty"),
     "only a comment": ("# nothing\n", "empty"),

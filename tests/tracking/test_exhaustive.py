@@ -20,7 +20,10 @@ def exact(name, processes, messages, relevant, *, fifo):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if i % 3 else []) for i, name in enumerate(PROTOCOLS)],
+)
 def test_exact_with_three_processes_four_messages_and_three_events(name):
     fifo = protocols()[name.partition(":")[0]].fifo_links
     assert exact(name, 3, 4, 3, fifo=fifo).states > 15_000

@@ -12,8 +12,12 @@ and the frontier itself can be had without stamping everything in sequence:
 
 The first and the last are independent per epoch; the scan touches only frontiers. For a stream, an epoch
 is a batch, and `stamp` with the frontier as its state is all there is.
+
+A column of the vectors needs no other column. Where there are so many processes that frontiers would be
+larger than epochs, a block of columns is stamped by itself, epoch after epoch, and blocks side by side.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -83,9 +87,11 @@ class Frontier:
     vectors: Ints
 
     @classmethod
-    def beginning(cls, processes: int) -> "Frontier":
+    def beginning(cls, processes: int, width: int | None = None) -> "Frontier":
+        """Before anything happened; `width` is that of vectors, if it is not the number of processes."""
         none = np.empty(0, np.int64)
-        return cls(np.zeros(processes, np.int64), none, none, np.empty((0, processes), np.int32))
+        width = processes if width is None else width
+        return cls(np.zeros(processes, np.int64), none, none, np.empty((0, width), np.int32))
 
     def rows(self, process: Ints, seq: Ints) -> Ints:
         """The row of each of these old events in the frontier; -1 for those it did not keep."""
@@ -106,6 +112,7 @@ class Frontier:
 class Arranged:
     """An epoch in topological order, its edges as rows: old events first, as in the frontier, then these."""
 
+    entering: int  # how many old events there are
     order: Ints
     row_of: Ints  # of each event of the epoch
     edge_offsets: Ints  # in topological order
@@ -113,8 +120,15 @@ class Arranged:
     last: Ints  # of each process, the seq of its last event by the end of the epoch
 
 
-def arrange(epoch: Epoch, frontier: Frontier) -> Arranged:
-    """TraceFormatError on a cycle, a gap, a process too long, or a cause that the frontier has forgotten."""
+def arrange(epoch: Epoch, frontier: Frontier, known: Arranged | None = None) -> Arranged:
+    """TraceFormatError on a cycle, a gap, a process too long, or a cause that the frontier has forgotten.
+
+    `known` is what was arranged before for this epoch, and is taken as it is if the same events enter.
+    """
+    if known is not None:
+        if (known.entering, known.order.size) != (frontier.process.size, epoch.events):
+            raise ValueError("an epoch was arranged for another frontier than the one that enters it")
+        return known
     starts = _chain_offsets(epoch, frontier)
     last = frontier.last + np.diff(starts)
     if last.max(initial=0) > MOST_EVENTS:
@@ -143,16 +157,27 @@ def arrange(epoch: Epoch, frontier: Frontier) -> Arranged:
     lengths = np.diff(epoch.edge_offsets)[order]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     picked = np.repeat(epoch.edge_offsets[:-1][order] - offsets[:-1], lengths) + np.arange(edge_rows.size)
-    return Arranged(order, row_of, offsets, edge_rows[picked], last)
+    return Arranged(frontier.process.size, order, row_of, offsets, edge_rows[picked], last)
+
+
+def own_columns(processes: int, columns: Sequence[int]) -> Ints:
+    """The column of each process among these; those without one share a column of no meaning, the last."""
+    own = np.full(processes, len(columns))
+    own[columns] = np.arange(len(columns))
+    return own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stamped:
-    """An epoch with the vectors of the frontier's events and its own, by row as it was arranged."""
+    """An epoch with the vectors of the frontier's events and its own, by row as it was arranged.
+
+    columns   the processes that vectors are about; if not all, a column without meaning comes after them
+    """
 
     epoch: Epoch
     arranged: Arranged
     vectors: Ints
+    columns: Sequence[int]
 
     def event_vectors(self) -> Ints:
         """One row per event, in the epoch's own order."""
@@ -163,19 +188,26 @@ class Stamped:
         return _rows(self.epoch, frontier, self.arranged.row_of, process, seq)
 
 
-def stamp_epoch(epoch: Epoch, frontier: Frontier) -> Stamped:
-    """Stamp every event of the epoch. The vectors are exact if those of the entering frontier are."""
-    a = arrange(epoch, frontier)
+def stamp_epoch(
+    epoch: Epoch, frontier: Frontier, arranged: Arranged | None = None, columns: Sequence[int] | None = None
+) -> Stamped:
+    """Stamp every event of the epoch. The vectors are exact if those of the entering frontier are.
+
+    arranged   the epoch, if it has been arranged already
+    columns    the processes to be told of, those of the frontier's vectors; all if None
+    """
+    a = arrange(epoch, frontier, arranged)
     n, entering = epoch.processes, frontier.process.size
-    vectors = np.empty((entering + epoch.events, n), np.int32)
+    columns = range(n) if columns is None else columns
+    vectors = np.empty((entering + epoch.events, frontier.vectors.shape[1]), np.int32)
     vectors[:entering] = frontier.vectors
     last_row = frontier.rows(np.arange(n), frontier.last)
     nothing = np.full(epoch.events, -1, np.int64)
-    everyone = np.zeros(n, np.int64)
+    first = np.arange(n) - own_columns(n, columns)
     stamp_rows(
-        vectors, entering, last_row, everyone, epoch.process[a.order], nothing, a.edge_offsets, a.edge_rows
+        vectors, entering, last_row, first, epoch.process[a.order], nothing, a.edge_offsets, a.edge_rows
     )
-    return Stamped(epoch, a, vectors)
+    return Stamped(epoch, a, vectors, columns)
 
 
 def leave(epoch: Epoch, a: Arranged, frontier: Frontier, rows: Ints, process: Ints, seq: Ints) -> Frontier:
@@ -193,11 +225,16 @@ def leave(epoch: Epoch, a: Arranged, frontier: Frontier, rows: Ints, process: In
 
 
 def stamp(
-    epoch: Epoch, frontier: Frontier, process: Ints | None = None, seq: Ints | None = None
+    epoch: Epoch,
+    frontier: Frontier,
+    process: Ints | None = None,
+    seq: Ints | None = None,
+    arranged: Arranged | None = None,
+    columns: Sequence[int] | None = None,
 ) -> tuple[Stamped, Frontier]:
     """Stamp an epoch and advance the frontier past it, keeping the events named besides the last ones."""
     none = np.empty(0, np.int64)
-    stamped = stamp_epoch(epoch, frontier)
+    stamped = stamp_epoch(epoch, frontier, arranged, columns)
     process, seq = (none, none) if process is None or seq is None else (process, seq)
     return stamped, leave(epoch, stamped.arranged, frontier, stamped.vectors, process, seq)
 

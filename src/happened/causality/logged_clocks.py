@@ -6,6 +6,7 @@ its process; an
 *impossible* entry names a process of which the trace has no event, or counts events there are not.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .computation import Computation
+from .epochs import event_keys, own_columns
 from .linearization import Ints
 
 
@@ -37,7 +39,7 @@ def verify_clocks(c: Computation, vectors: Ints, table: pa.Table) -> LoggedClock
     first = clocks.offsets[0].as_py()
     names = clocks.keys.slice(first, len(event))
     count = clocks.items.slice(first, len(event)).fill_null(0).to_numpy(zero_copy_only=False)
-    process = _processes(c, event, names)
+    process = processes_named(c, event, names)
     logged = np.zeros((c.events, c.width), np.int64)
     named = process >= 0
     logged[event[named], process[named] - c.first[process[named]]] = count[named]
@@ -49,7 +51,60 @@ def verify_clocks(c: Computation, vectors: Ints, table: pa.Table) -> LoggedClock
     return LoggedClocks(int(known.sum()), np.flatnonzero(wrong), _regressions(c, logged, known), impossible)
 
 
-def _processes(c: Computation, event: Ints, names: pa.Array) -> Ints:
+def compare_logged(
+    logged: Ints, entries: Ints, vectors: Ints, rows: Ints, columns: Sequence[int], counts: Ints
+) -> tuple[Ints, Ints]:
+    """Which of the clocks logged in an epoch differ from vectors, and which are impossible, in some columns.
+
+    logged, entries   as in questions.EpochView
+    rows              of each of these clocks' events in `vectors`, whose first columns these are
+    counts            how many events each process has
+    """
+    clocks = dense_clocks(logged, entries, len(counts), columns)
+    impossible = (logged[:, 2] > 0) | (clocks > counts[columns]).any(axis=1)
+    differs = impossible | (clocks != vectors[rows, : len(columns)]).any(axis=1)
+    return np.flatnonzero(differs), np.flatnonzero(impossible)
+
+
+def dense_clocks(logged: Ints, entries: Ints, processes: int, columns: Sequence[int]) -> Ints:
+    """Logged clocks as rows, with these of all columns."""
+    own = own_columns(processes, columns)
+    clocks = np.zeros((len(logged), len(columns) + 1), np.int64)
+    row = np.searchsorted(event_keys(logged[:, 0], logged[:, 1]), event_keys(entries[:, 0], entries[:, 1]))
+    clocks[row, own[entries[:, 2]]] = entries[:, 3]
+    return clocks[:, :-1]
+
+
+class Regressions:
+    """Finds clocks that do not exceed the one logged before on their process, in some columns, epoch by
+    epoch."""
+
+    def __init__(self, processes: int, columns: Sequence[int]) -> None:
+        self._columns = columns
+        self._own = own_columns(processes, columns)
+        self._last = np.zeros((processes, len(columns)), np.int64)
+        self._known = np.zeros(processes, bool)
+
+    def step(self, logged: Ints, entries: Ints) -> Ints:
+        """Which of the clocks logged in the next epoch are such; `logged` and `entries` as an EpochView's."""
+        if not len(logged):
+            return np.empty(0, np.int64)
+        process = logged[:, 0]
+        clocks = dense_clocks(logged, entries, self._known.size, self._columns)
+        begins = np.diff(process, prepend=-1) != 0
+        before = np.concatenate([clocks[:1], clocks[:-1]])
+        before[begins] = self._last[process[begins]]
+        back: Ints = np.any(clocks < before, axis=1)
+        mine = np.flatnonzero(self._own[process] < len(self._columns))
+        own = self._own[process[mine]]
+        back[mine] |= clocks[mine, own] <= before[mine, own]
+        back[begins] &= self._known[process[begins]]
+        ends = np.diff(process, append=-1) != 0
+        self._last[process[ends]], self._known[process[ends]] = clocks[ends], True
+        return np.flatnonzero(back)
+
+
+def processes_named(c: Computation, event: Ints, names: pa.Array) -> Ints:
     """Which process of its event's computation each name stands for; -1 for none."""
     own = pa.array(c.process_names, pa.string())
     known = pc.unique(own)

@@ -6,46 +6,62 @@ joining two pasts is then a maximum, since knowing a newer event wins, and of eq
 knows of something in between (Hélary, Melideo & Raynal's P3, seen as a semilattice). A relevant event's
 immediate predecessors are the even marks before it; after it, all marks are odd but its own.
 
+Column k needs no other, so that blocks of columns can be gone through by themselves.
 Cost: events x processes. State: a row for each process and each event whose effects are still to come.
 """
 
 import numpy as np
 
 from .compiled import compiled
-from .epochs import Epoch, Frontier, arrange, leave
+from .epochs import Arranged, Epoch, Frontier, arrange, leave, own_columns
 from .linearization import Ints
 from .measures import level_rows
 
 
-def no_marks(processes: int) -> Frontier:
-    """The state before anything happened; a frontier whose vectors are marks."""
+def no_marks(processes: int, columns: range | None = None) -> Frontier:
+    """The state before anything happened; a frontier whose vectors are marks, of these processes or of all,
+    and a column of no meaning."""
     none = np.empty(0, np.int64)
-    return Frontier(np.zeros(processes, np.int64), none, none, np.empty((0, processes), np.int64))
+    width = 1 + (processes if columns is None else len(columns))
+    return Frontier(np.zeros(processes, np.int64), none, none, np.empty((0, width), np.int64))
 
 
 def mark_epoch(
-    epoch: Epoch, relevant: Ints, state: Frontier, kept_process: Ints, kept_seq: Ints
+    epoch: Epoch,
+    relevant: Ints,
+    state: Frontier,
+    kept_process: Ints,
+    kept_seq: Ints,
+    arranged: Arranged | None = None,
+    columns: range | None = None,
 ) -> tuple[tuple[Ints, Ints, Ints], Frontier]:
-    """((effects, cause processes, cause seqs), next state); effects are indices of the epoch's events.
+    """((effects, cause processes, cause seqs), next state); effects are indices of the epoch's events, those
+    of one event next to one another.
 
-    `kept` names the events, old or new, whose effects come after this epoch.
+    kept       names the events, old or new, whose effects come after this epoch
+    arranged   the epoch, if it has been arranged already
+    columns    the processes whose events are looked for as causes; all if None
     """
-    a = arrange(epoch, state)
+    a = arrange(epoch, state, arranged)
     n, entering = epoch.processes, state.process.size
-    marks = np.empty((entering + epoch.events, n), np.int64)
+    columns = range(n) if columns is None else columns
+    marks = np.empty((entering + epoch.events, len(columns) + 1), np.int64)
     marks[:entering] = state.vectors
     last_row = state.rows(np.arange(n), state.last)
     order = a.order
-    effects, processes, seqs = mark_rows(
-        marks, entering, last_row, epoch.process[order], epoch.seq[order], relevant[order],
-        a.edge_offsets, a.edge_rows,
+    effects, found, seqs = mark_rows(
+        marks, entering, last_row, own_columns(n, columns), epoch.process[order], epoch.seq[order],
+        relevant[order], a.edge_offsets, a.edge_rows,
     )  # fmt: skip
-    return (order[effects], processes, seqs), leave(epoch, a, state, marks, kept_process, kept_seq)
+    after = leave(epoch, a, state, marks, kept_process, kept_seq)
+    return (order[effects], found + columns.start, seqs), after
 
 
-def level_epoch(epoch: Epoch, state: Frontier, kept_process: Ints, kept_seq: Ints) -> tuple[Ints, Frontier]:
+def level_epoch(
+    epoch: Epoch, state: Frontier, kept_process: Ints, kept_seq: Ints, arranged: Arranged | None = None
+) -> tuple[Ints, Frontier]:
     """(levels of the epoch's events, next state); a state's vectors have one column, the level."""
-    a = arrange(epoch, state)
+    a = arrange(epoch, state, arranged)
     entering = state.process.size
     levels = np.empty(entering + epoch.events, np.int64)
     levels[:entering] = state.vectors[:, 0]
@@ -55,11 +71,15 @@ def level_epoch(epoch: Epoch, state: Frontier, kept_process: Ints, kept_seq: Int
 
 
 @compiled
-def mark_rows(marks, entering, last, process, seq, relevant, edge_offsets, edges):  # type: ignore[no-untyped-def]
-    n = marks.shape[1]
+def mark_rows(marks, entering, last, own, process, seq, relevant, edge_offsets, edges):  # type: ignore[no-untyped-def]
+    """Fill marks[entering:] and find the reduction's edges: (effects, columns of causes, seqs of causes).
+
+    own[p] is process p's column; the last column has no meaning.
+    """
+    n = marks.shape[1] - 1
     capacity = 2 * process.size + n
     effects = np.empty(capacity, np.int64)
-    cause_process = np.empty(capacity, np.int64)
+    cause_column = np.empty(capacity, np.int64)
     cause_seq = np.empty(capacity, np.int64)
     found = 0
     for e in range(process.size):
@@ -76,19 +96,19 @@ def mark_rows(marks, entering, last, process, seq, relevant, edge_offsets, edges
             continue
         if found + n > capacity:
             capacity *= 2
-            effects, cause_process = _longer(effects, capacity), _longer(cause_process, capacity)
+            effects, cause_column = _longer(effects, capacity), _longer(cause_column, capacity)
             cause_seq = _longer(cause_seq, capacity)
         for q in range(n):
             mark = marks[row, q]
             if mark:
                 if mark & 1 == 0:
                     effects[found] = e
-                    cause_process[found] = q
+                    cause_column[found] = q
                     cause_seq[found] = mark >> 1
                     found += 1
                 marks[row, q] = mark | 1
-        marks[row, p] = 2 * seq[e]
-    return effects[:found], cause_process[:found], cause_seq[:found]
+        marks[row, own[p]] = 2 * seq[e]
+    return effects[:found], cause_column[:found], cause_seq[:found]
 
 
 @compiled

@@ -135,7 +135,8 @@ def early_deliveries(  # type: ignore[no-untyped-def]
     """For each of the first `deliveries` slots, in topological order of delivery, one it overtook, or -1.
 
     The slots beyond are delivered after all of these. queue holds the slots of each channel in sending
-    order; those of channel k end at channel_ends[k]; channel_sender is its sender's entry in vectors.
+    order; those of channel k end at channel_ends[k]; channel_sender is its sender's entry in vectors, or
+    negative if that is not there: then whether its messages were overtaken is not seen.
     """
     overtaken = np.full(deliveries, -1, np.int64)
     delivered = np.zeros(send.size, np.bool_)
@@ -147,7 +148,7 @@ def early_deliveries(  # type: ignore[no-untyped-def]
         if same_sender_only:
             first, end = own, own + 1
         for k in range(first, end):
-            if head[k] < channel_ends[k]:
+            if channel_sender[k] >= 0 and head[k] < channel_ends[k]:
                 oldest = queue[head[k]]
                 if oldest != d and seq[oldest] <= vectors[send[d], channel_sender[k]]:
                     overtaken[d] = oldest

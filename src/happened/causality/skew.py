@@ -22,6 +22,9 @@ from .linearization import Ints
 
 WINDOWS = 16
 
+MOST_DRIFTS = 1024
+"""Of computations with more processes, drifts are not estimated: the equations grow with their square."""
+
 
 @dataclass(frozen=True, slots=True)
 class Skew:
@@ -123,6 +126,8 @@ def estimate(owner: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> 
     skew = correct(owner, *tightest(source, target, gap))
     for computation in np.unique(owner[~skew.feasible]):
         processes = np.flatnonzero(owner == computation)
+        if len(processes) > MOST_DRIFTS:
+            continue
         of = np.flatnonzero(owner[source] == computation)
         local = source[of] - processes[0], target[of] - processes[0]
         better = with_drifts(len(processes), *local, sent[of], gap[of])

@@ -10,11 +10,21 @@ from typing import Any
 from .. import trace
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from ..experiments.advise import Advice, Finding, Optimality, advise, write_advice
+from ..experiments.advise import (
+    Advice,
+    Finding,
+    Optimality,
+    advise,
+    write_advice,
+    write_tracker_advice,
+)
+from ..experiments.tracker_advice import TRACKERS, TrackerFinding
 from ..ordering import protocols
 from ..trace.store import AnyPath, any_path
+from ..tracking import create
 from .compare import protocol_names
 from .terminal import local_path, note, print_json, progress, refuse_earlier
+from .terrain_option import add_topology, read_terrain
 
 IN_PROCESS_EVENTS = 50_000
 """Up to these, replaying here takes about as long as starting Spark."""
@@ -22,7 +32,8 @@ IN_PROCESS_EVENTS = 50_000
 DESCRIPTION = """\
 Replay a recorded trace, your own, under every protocol: the same sends, the same arrivals. Tell what
 each protocol would have carried, added and delayed on exactly those messages, fewest bytes first, and which
-of their assumptions the trace keeps. Deliveries count as arrivals where no arrival was recorded.
+of their assumptions the trace keeps. Deliveries count as arrivals where no arrival was recorded. Then
+the same for trackers of causality: entries and bits on each message, and null events.
 """
 EPILOG = f"""\
 examples:
@@ -31,7 +42,7 @@ examples:
   happened advise run --master spark://host:7077 --out /shared/advice
 
 More than {IN_PROCESS_EVENTS:,} events are replayed on Spark, a task per protocol and batch of computations.
-DIR gets advice.parquet, a row per protocol. On a cluster every executor must reach it.
+DIR gets advice.parquet, a row per protocol, and trackers.parquet. On a cluster every executor must reach it.
 
 exit codes: 0 done, 1 ks did not carry the necessary information, 2 bad usage or input, 3 nothing was sent
 """
@@ -59,6 +70,14 @@ def add_parser(subparsers: Any) -> None:
         metavar="A,B",
         help="default: all there are",
     )
+    add(
+        "--trackers",
+        type=_tracker_names,
+        default=TRACKERS,
+        metavar="A,B",
+        help=f"as in p2:4; none: no trackers; default: {','.join(TRACKERS)}",
+    )
+    add_topology(parser, "the network whose routers pass messages on: processes of the trace by their names")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--master", help="replay on this Spark master (default for large traces: local[*])")
     where.add_argument("--local", action="store_true", help="replay in this process, however large the trace")
@@ -70,11 +89,17 @@ def add_parser(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     out: Path | None = arguments.out
     refuse_earlier(out, "advice.parquet")
+    terrain = read_terrain(arguments.topology)
     if arguments.master is None and (arguments.local or trace.count(arguments.trace) <= IN_PROCESS_EVENTS):
-        with progress("replaying", len(arguments.protocols), "protocols") as bar:
-            advice = advise(trace.read(arguments.trace), arguments.protocols, bar.update)
+        count = len(arguments.protocols) + len(arguments.trackers)
+        with progress("replaying", count, "protocols") as bar:
+            table = trace.read(arguments.trace)
+            advice = advise(table, arguments.protocols, bar.update, arguments.trackers, terrain)
     else:
-        advice = _on_spark(arguments.trace, arguments.protocols, arguments.master, out)
+        if terrain is not None:
+            raise LocalProtocolError("with --topology a trace is replayed in this process: add --local")
+        names = arguments.protocols, arguments.trackers
+        advice = _on_spark(arguments.trace, *names, arguments.master, out)
     if arguments.json:
         print_json(_document(str(arguments.trace), advice))
     else:
@@ -82,13 +107,26 @@ def run(arguments: argparse.Namespace) -> int:
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_advice(advice, out / "advice.parquet")
+        write_tracker_advice(advice, out / "trackers.parquet")
         note(f"written to {out}")
     if advice.optimality is not None and not advice.optimality.holds:
         return ExitCode.VIOLATED
     return ExitCode.HOLDS if advice.survey["messages"] else ExitCode.UNDECIDED
 
 
-def _on_spark(path: AnyPath, names: tuple[str, ...], master: str | None, out: Path | None) -> Advice:
+def _tracker_names(text: str) -> tuple[str, ...]:
+    names = () if text == "none" else tuple(text.split(","))
+    for name in names:
+        try:
+            create(name, 0, 2)
+        except LocalProtocolError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+    return names
+
+
+def _on_spark(
+    path: AnyPath, names: tuple[str, ...], trackers: tuple[str, ...], master: str | None, out: Path | None
+) -> Advice:
     from ..experiments.advise_spark import advise_on_spark
     from ..spark.session import session
 
@@ -102,7 +140,8 @@ def _on_spark(path: AnyPath, names: tuple[str, ...], master: str | None, out: Pa
     try:
         with tempfile.TemporaryDirectory(prefix=".advise-", dir=out) as scratch:
             say = _say if sys.stderr.isatty() else lambda what: None
-            return advise_on_spark(spark, path, names, Path(scratch) / "parts", progress=say)
+            parts = Path(scratch) / "parts"
+            return advise_on_spark(spark, path, names, parts, progress=say, trackers=trackers)
     finally:
         spark.stop()
 
@@ -129,6 +168,9 @@ def _report(advice: Advice) -> Iterator[str]:
     if advice.notes:
         yield ""
     yield from _table(advice.findings)
+    if advice.trackers:
+        yield ""
+        yield from _tracker_table(advice.trackers)
     if advice.optimality is not None:
         yield ""
         yield _optimality(advice.optimality)
@@ -159,6 +201,24 @@ def _table(findings: list[Finding]) -> Iterator[str]:
     yield LEGEND
 
 
+TRACKER_COLUMNS = ("entries", "max", "bits", "model bits", "null events")
+
+
+def _tracker_table(findings: list[TrackerFinding]) -> Iterator[str]:
+    wide = max(len(found.tracker) for found in findings)
+    events = max(found.relevant_events or 0 for found in findings)
+    yield f"trackers on {events:,} relevant events, per message and destination; null events in all"
+    yield " ".join([" " * wide, *(f"{title:>12}" for title in TRACKER_COLUMNS), " tells"])
+    for found in findings:
+        if found.not_applicable is not None:
+            yield f"{found.tracker:<{wide}} not applicable: {found.not_applicable}"
+            continue
+        sizes = (_number(found.entries), f"{found.most_entries:,}", _number(found.bits))
+        cells = (*sizes, _number(found.model_bits), f"{found.null_events:,}")
+        row = " ".join([f"{found.tracker:<{wide}}", *(f"{cell:>12}" for cell in cells)])
+        yield f"{row}  {found.tells}"
+
+
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.{0 if value >= 1000 else 1 if value >= 10 else 2}f}"
 
@@ -186,5 +246,6 @@ def _document(path: str, advice: Advice) -> dict[str, Any]:
         "assumptions": [assumption._asdict() for assumption in advice.assumptions],
         "notes": advice.notes,
         "protocols": [finding._asdict() for finding in advice.findings],
+        "trackers": [found._asdict() for found in advice.trackers],
         "optimality": None if optimality is None else optimality._asdict() | {"holds": optimality.holds},
     }

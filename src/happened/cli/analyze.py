@@ -147,4 +147,6 @@ def tell(summary: dict[str, Any], arguments: argparse.Namespace, more: str = "")
         print(f"tables and summary.json are in {arguments.out}{more}")
     if judgement is not None:
         return judgement.exit_code
+    if summary.get("tracker_faults"):
+        return Outcome.VIOLATED
     return Outcome.QUARANTINED if summary["quarantined"] else Outcome.HOLDS

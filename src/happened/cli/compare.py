@@ -13,6 +13,7 @@ from ..ordering import protocols
 from ..sim.network import DELAYS, Network, parse_delay
 from ..sim.workload import PATTERNS, Workload
 from .terminal import local_path, note, print_json, progress, refuse_earlier
+from .terrain_option import add_topology, read_terrain
 
 DESCRIPTION = """\
 Feed the same schedule to every protocol: the same sends at the same times, and the same delays for what a
@@ -48,7 +49,8 @@ def add_parser(subparsers: Any) -> None:
         metavar="A,B",
         help="default: all there are",
     )
-    add("--processes", type=_counts, default=(10,), metavar="N", help="as 10, 10,30 or 10:50:10; default: 10")
+    add("--processes", type=_counts, metavar="N", help="as 10, 10,30 or 10:50:10; default: 10")
+    add_topology(parser, "the network to send over; its processes are those that are compared")
     add(
         "--messages", type=int, default=20_000, metavar="M", help="sent in all, per run; default: %(default)s"
     )
@@ -75,14 +77,17 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    terrain = read_terrain(arguments.topology)
+    processes = arguments.processes or ((10,) if terrain is None else (terrain.applications,))
     try:
         comparison = Comparison(
             arguments.protocols,
-            arguments.processes,
+            processes,
             tuple(range(1, arguments.seeds + 1)),
             arguments.messages,
             Workload(arguments.pattern, arguments.interval),
             Network(parse_delay(arguments.delay), arguments.fifo),
+            terrain,
         )
     except ValueError as error:
         raise LocalProtocolError(str(error)) from error

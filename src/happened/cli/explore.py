@@ -1,15 +1,24 @@
 """`happened explore`: every interleaving of every small program."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .. import tracking
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..core.orders import Order
 from ..ordering import DEFAULT, protocols
+from ..sim.automaton import Factory
 from ..sim.explore import Exploration, explore
+from ..sim.explore_tracking import explore_tracking
 from ..sim.programs import CASTS
 from .terminal import positive, print_json, progress
+from .terrain_option import add_topology, read_terrain
+
+if TYPE_CHECKING:
+    from ..sim.terrain import Terrain
+
+PROCESSES = 3
 
 DESCRIPTION = """\
 Run a protocol through every interleaving of every program of a given size (each process performs a
@@ -18,6 +27,9 @@ promises, at most once), agreement (for total order: nobody delivers two message
 liveness (everything is delivered) and, for protocols that tell their log, optimality (every message and
 every log holds exactly the necessary information). A violation comes with a schedule that leads to it,
 the shortest of its kind first.
+
+A tracker is run through every computation of so many messages and relevant events (messages late, lost and,
+without --fifo, overtaking each other), and every timestamp is compared with the causal past, kept as a set.
 """
 
 _PROMISES = {
@@ -31,6 +43,7 @@ _PROMISES = {
 EPILOG = """\
 example:
   happened explore --protocol ks --processes 3 --messages 3      598 programs, a few seconds
+  happened explore --protocol p2:1 --messages 4 --relevant 4     a tracker; see `happened track --help`
 
 Time grows steeply: 3 processes and 4 messages are 6,099 programs and take minutes; use --workers.
 exit codes: 0 no violation, 1 violation, 2 bad usage
@@ -46,14 +59,28 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--protocol", default=DEFAULT, choices=sorted(protocols()), help="default: %(default)s"
+        "--protocol",
+        type=_name,
+        default=DEFAULT,
+        metavar="NAME",
+        help="an ordering protocol or a tracker; default: %(default)s",
     )
-    parser.add_argument("--processes", type=positive, default=3, metavar="N", help="default: %(default)s")
+    parser.add_argument(
+        "--processes", type=positive, metavar="N", help=f"default: {PROCESSES}, or the topology's"
+    )
+    add_topology(parser, "the network whose routers pass messages on; processes are then told apart")
     parser.add_argument(
         "--messages", type=positive, default=3, metavar="M", help="in all; default: %(default)s"
     )
     parser.add_argument(
         "--casts", choices=CASTS, default=None, help="what is sent; default: the most the protocol offers"
+    )
+    parser.add_argument(
+        "--relevant",
+        type=positive,
+        default=3,
+        metavar="R",
+        help="of a tracker: relevant events in all; default: %(default)s",
     )
     parser.add_argument("--fifo", action="store_true", help="packets of one channel arrive in the order sent")
     parser.add_argument(
@@ -71,7 +98,16 @@ def add_parser(subparsers: Any) -> None:
     parser.set_defaults(run=run)
 
 
+def _name(name: str) -> str:
+    if name not in protocols() and name.partition(":")[0] not in tracking.protocols():
+        known = f"{', '.join(sorted(protocols()))}; trackers: {', '.join(tracking.protocols())}"
+        raise argparse.ArgumentTypeError(f"no protocol is called {name!r}; there are: {known}")
+    return name
+
+
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.protocol not in protocols():
+        return _run_tracker(arguments)
     facts = protocols()[arguments.protocol]
     casts = arguments.casts or next(cast for cast in CASTS if cast in facts.casts)
     if casts not in facts.casts:
@@ -79,6 +115,10 @@ def run(arguments: argparse.Namespace) -> int:
     if facts.fifo_links and not arguments.fifo:
         raise LocalProtocolError(f"{arguments.protocol} needs FIFO links; add --fifo")
     order = Order(arguments.order) if arguments.order else facts.order
+    make: str | Factory = arguments.protocol
+    processes, routers, terrain = arguments.processes or PROCESSES, 0, read_terrain(arguments.topology)
+    if terrain is not None:
+        make, processes, routers = _on_terrain(terrain, arguments)
     with progress("exploring", unit="programs") as bar:
 
         def advance(done: int, total: int) -> None:
@@ -86,27 +126,75 @@ def run(arguments: argparse.Namespace) -> int:
             bar.update(done - bar.n)
 
         result = explore(
-            arguments.protocol,
-            arguments.processes,
+            make,
+            processes,
             arguments.messages,
             fifo=arguments.fifo,
             self_addressed=not arguments.no_self,
             casts=casts,
             order=order,
+            renamed=terrain is not None,
+            routers=routers,
             workers=arguments.workers,
             progress=advance,
         )
     if arguments.json:
-        print_json(_as_json(arguments, casts, order, result))
+        print_json(_as_json(arguments, processes, casts, order, result))
     else:
         _print(order, result)
     return ExitCode.VIOLATED if result.violations else ExitCode.HOLDS
 
 
-def _as_json(arguments: argparse.Namespace, casts: str, order: str, result: Exploration) -> dict[str, Any]:
+def _run_tracker(arguments: argparse.Namespace) -> int:
+    name, facts = arguments.protocol, tracking.facts_of(arguments.protocol)
+    arguments.processes = arguments.processes or PROCESSES
+    tracking.create(name, 0, arguments.processes)  # which refuses a wrong bound
+    for option in ("casts", "order", "topology"):
+        if getattr(arguments, option) is not None:
+            raise LocalProtocolError(f"--{option} is for ordering protocols, and {name} is a tracker")
+    if facts.fifo_links and not arguments.fifo:
+        raise LocalProtocolError(f"{name} needs FIFO links; add --fifo")
+    sizes = {key: getattr(arguments, key) for key in ("processes", "messages", "relevant", "fifo")}
+    result = explore_tracking(name, **sizes, bound=tracking.bound_of(name))
+    found = {"states": result.states, "transitions": result.transitions, "sends_refused": result.refused}
+    if arguments.json:
+        violations = [{"reason": each.reason, "schedule": list(each.schedule)} for each in result.violations]
+        print_json({"protocol": name, **sizes, **found, "violations": violations})
+    else:
+        for title, count in found.items():
+            print(f"{title.replace('_', ' '):<14} {count:>12,}")
+        print(f"{'timestamps':<14} {'WRONG' if result.violations else 'exact':>12}")
+        for violation in result.violations:
+            print(f"\n{violation.reason}")
+            print(*(f"  {place:>3}. {line}" for place, line in enumerate(violation.schedule, 1)), sep="\n")
+    return ExitCode.VIOLATED if result.violations else ExitCode.HOLDS
+
+
+def _on_terrain(terrain: "Terrain", arguments: argparse.Namespace) -> tuple[Factory, int, int]:
+    from ..sim.terrain import relays
+
+    if not relays(arguments.protocol):
+        able = ", ".join(name for name in sorted(protocols()) if relays(name))
+        raise LocalProtocolError(
+            f"{arguments.protocol} sends directly and can make no use of a topology; these relay: {able}"
+        )
+    if arguments.processes not in (None, terrain.applications):
+        raise LocalProtocolError(
+            f"{terrain.source} has {terrain.applications} processes; leave --processes out"
+        )
+    return (
+        terrain.factory(arguments.protocol),
+        terrain.applications,
+        len(terrain.names) - terrain.applications,
+    )
+
+
+def _as_json(
+    arguments: argparse.Namespace, processes: int, casts: str, order: str, result: Exploration
+) -> dict[str, Any]:
     return {
         "protocol": arguments.protocol,
-        "processes": arguments.processes,
+        "processes": processes,
         "messages": arguments.messages,
         "casts": casts,
         "order": order,

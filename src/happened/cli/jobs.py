@@ -25,10 +25,12 @@ def add_parser(subparsers: Any) -> None:
         help="full vector clocks from dependency vectors, sparse stamps or immediate predecessors (on Spark)",
         description="Rebuild full vector clocks from timestamps that were stored in less: what `analyze "
         "--timestamps sparse` or `predecessors` wrote, or a table of dependency vectors with the columns of "
-        "`stamps`. Where only relevant events have a clock, an entry is the seq of the newest of those.",
+        "`stamps`. Where only relevant events have a clock, an entry is the seq of the newest of those. Of a "
+        "trace in which trackers recorded dependency vectors (p2, incremental, direct), the vectors of the "
+        "application's relevant events: they count those alone, without null events.",
     )
     rebuild.add_argument(
-        "stamps", type=any_path, metavar="STAMPS", help="a table of stamps, or its directory"
+        "stamps", type=any_path, metavar="STAMPS", help="a table of stamps, its directory, or a trace"
     )
     rebuild.add_argument("--out", type=any_path, required=True, metavar="DIR", help="must not exist")
     rebuild.add_argument("--master", help="Spark master (default: local[*])")

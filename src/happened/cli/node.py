@@ -23,6 +23,7 @@ on stdout, logs on stderr: one JSON object a line each.
 EPILOG = """\
 to send      {"to": ["bob", "team"], "text": "hello"}           or "payload": base64, for what is no text
 delivered    {"number": 1, "message": "alice:1", "sender": "alice", "text": "hello"}
+relevant     {"relevant": "label"}                              with a tracker: answered with its timestamp
 acknowledge  {"ack": 1}                                         only with --manual-ack: until then, it is
                                                                 printed again after every restart
 ask          {"show": "pending"}, {"show": "stats"}, {"show": "members"}
@@ -160,6 +161,10 @@ class _Session:
                 return {"sent": await node.multicast(to, text.encode())}
             case {"to": to, "payload": str(payload)}:
                 return {"sent": await node.multicast(to, base64.b64decode(payload, validate=True))}
+            case {"relevant": str(label)}:
+                stamp = node.relevant(label)
+                await node.flush()
+                return {"relevant": stamp.to_json()}
             case {"ack": int(number)}:
                 message = self._unacknowledged.pop(number, None)
                 if message is None:

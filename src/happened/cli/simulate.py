@@ -13,6 +13,7 @@ from ..sim.network import DELAYS, Network, parse_delay, parse_partition
 from ..sim.run import Parameters, simulate
 from ..sim.workload import PATTERNS, Workload, parse_pattern
 from .terminal import local_path, print_json, progress
+from .terrain_option import add_topology, read_terrain
 
 T = TypeVar("T")
 
@@ -45,7 +46,8 @@ def add_parser(subparsers: Any) -> None:
     )
     add = parser.add_argument
     add("--protocol", default=DEFAULT, choices=sorted(protocols()), help="default: %(default)s")
-    add("--processes", type=int, default=10, metavar="N", help="default: %(default)s")
+    add("--processes", type=int, metavar="N", help="default: 10, or those of the topology")
+    add_topology(parser, "the network to send over: every packet crosses its links, hop by hop")
     add("--messages", type=int, default=10_000, metavar="M", help="sent in all; default: %(default)s")
     add("--pattern", type=_pattern, default="multicast", help="who is sent to (below); default: %(default)s")
     add(
@@ -88,16 +90,21 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    terrain = read_terrain(arguments.topology)
+    processes = arguments.processes
+    if processes is None:
+        processes = 10 if terrain is None else terrain.applications
     try:
         parameters = Parameters(
             seed=secrets.randbits(32) if arguments.seed is None else arguments.seed,
             protocol=arguments.protocol,
-            processes=arguments.processes,
+            processes=processes,
             messages=arguments.messages,
             workload=Workload(arguments.pattern, arguments.interval),
             network=Network(arguments.delay, arguments.fifo, arguments.duplicate, tuple(arguments.partition)),
             tracker=arguments.tracker,
             relevant=arguments.relevant,
+            terrain=terrain,
         )
     except ValueError as error:
         raise LocalProtocolError(str(error)) from error

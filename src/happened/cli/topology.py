@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
 from .terminal import local_path, print_json, progress
+from .topology_cost import add_cost
+from .topology_deploy import add_deploy
 
 if TYPE_CHECKING:
     from ..experiments.separator_study import Row
@@ -28,6 +30,8 @@ examples:
   happened topology show examples/topologies/departments.yaml --svg departments.svg
   happened topology separators examples/topologies/two-gateways.yaml --json
   happened topology check mine.yaml
+  happened topology deploy mine.yaml --out site       then happened node --config site/NAME.toml, for each
+  happened topology cost mine.yaml --trace run        what ks and the relaying protocols would carry there
   happened topology separators run                    who sent to whom in a recorded trace
   happened topology study --messages 10000 --seed 1   the networks of Rodrigues & Veríssimo (1995)
 
@@ -45,7 +49,9 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(title="what to do", metavar="show|separators|check|study", required=True)
+    commands = parser.add_subparsers(
+        title="what to do", metavar="show|separators|check|deploy|cost|study", required=True
+    )
     show = _command(commands, "show", "zones, the tree of routes, and separators", _show)
     show.add_argument(
         "--svg", type=local_path, metavar="OUT", help="draw the graph, its zones and separators there"
@@ -53,6 +59,8 @@ def add_parser(subparsers: Any) -> None:
     show.add_argument("--graphml", type=local_path, metavar="OUT", help="write it as GraphML there")
     _command(commands, "separators", "every separator found, and what it separates", _separators)
     _command(commands, "check", "judge what a file claims: all problems, or what holds", _check)
+    add_deploy(commands)
+    add_cost(commands)
     study = _command(
         commands, "study", "timestamps with and without separators, beside the published", _study, file=False
     )
@@ -143,12 +151,14 @@ def _separators(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from ..topology import derive, problems
+    from ..topology import derive, problems, single_points
 
     topology = _read(arguments.path)
     found = problems(topology)
     if arguments.json:
-        print_json({"path": str(arguments.path), "holds": not found, "problems": found})
+        alone = single_points(topology) if not found else {}
+        told = {"path": str(arguments.path), "holds": not found, "problems": found}
+        print_json(told | {"single_points_of_failure": alone})
     elif found:
         print(f"{arguments.path}: {len(found)} problem{'s' * (len(found) > 1)}")
         print("\n".join(f"  {problem}" for problem in found))
@@ -158,6 +168,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _holds(path: Path, topology: "Topology", routes: "Routes") -> Iterator[str]:
+    from ..topology import single_points
+    from ..topology.checks import listing
+
     yield f"{path} holds"
     yield f"  connected   {_counts(topology)}"
     if topology.zones:
@@ -171,6 +184,10 @@ def _holds(path: Path, topology: "Topology", routes: "Routes") -> Iterator[str]:
         yield f"              {forwarder} forwards, {_listed(witnesses)} can step in"
     for members in routes.unwitnessed:
         yield f"              nobody can step in for a member of {_listed(members)}: their links differ"
+    if alone := single_points(topology):
+        yield f"  fragile     {len(alone)} single point{'s' * (len(alone) > 1)} of failure, which part"
+        for name, cut in alone.items():
+            yield f"              {name}: {' | '.join(map(listing, cut))}"
 
 
 def _study(arguments: argparse.Namespace) -> int:

@@ -17,3 +17,8 @@ class Order(StrEnum):
     @property
     def is_total(self) -> bool:
         return self in (Order.TOTAL, Order.CAUSAL_TOTAL)
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether messages of one sender to one destination are delivered in the order sent."""
+        return self is Order.FIFO or self.is_causal

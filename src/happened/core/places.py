@@ -59,6 +59,30 @@ def reach(place: Place) -> int:
     return reached
 
 
+def senders_by_link(place: Place) -> dict[int, int]:
+    """Whose messages may come over the link with each neighbour: of those behind it, or behind it as seen by
+    a forwarder that we are a witness of; over the link with that forwarder, of everybody."""
+    senders: dict[int, int] = {}
+    for branches in (place.branches, *(watch.branches for watch in place.watches)):
+        for branch in branches:
+            senders[branch.towards] = senders.get(branch.towards, 0) | branch.behind
+    for watch in place.watches:
+        senders[watch.forwarder] = -1
+    return senders
+
+
+def onward_by_link(place: Place) -> dict[int, int]:
+    """Per neighbour that forwards to us, those to whom we may send on what comes from it, copies included."""
+    onward = {}
+    for branch in place.branches:
+        onto = place.witnesses
+        for other in place.branches:
+            if other.block != branch.block:
+                onto |= 1 << other.towards | other.copies
+        onward[branch.towards] = onto & ~(1 << branch.towards)
+    return onward
+
+
 def alone(me: int, n: int) -> Place:
     """The place in one zone where everybody addresses everybody: nothing is forwarded or filtered."""
     others = ((1 << n) - 1) & ~(1 << me)

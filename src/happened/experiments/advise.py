@@ -20,10 +20,12 @@ import pyarrow.parquet as pq
 from ..causality import necessary
 from ..core.errors import ProtocolError
 from ..ordering import DEFAULT, protocols
+from ..sim.terrain import Terrain
 from ..trace import SCHEMA
 from .recording import Recording, arrivals, recordings
-from .replay import Replay
+from .replay import Replay, numbered
 from .survey import Assumption, Counts, assumptions, notes, refusal, survey
+from .tracker_advice import TRACKER_ADVICE, TrackerFinding, conclude_trackers, ride_all
 
 OPTIMAL = DEFAULT
 """The protocol whose every message must carry the necessary units and no others."""
@@ -80,25 +82,38 @@ class Advice(NamedTuple):
     notes: list[str]
     findings: list[Finding]
     optimality: Optimality | None  # None where ks was not asked for
+    trackers: list[TrackerFinding]
 
 
 Outcome = dict[str, Any]
 """Plain enough for JSON: `tally` (counts by name), `refused` (the reason, or None), `optimality`."""
 
 
-def advise(table: pa.Table, names: Sequence[str], progress: Callable[[], object] = lambda: None) -> Advice:
-    """Replay the trace under each protocol in this process; `progress` is called after each of them."""
+def advise(
+    table: pa.Table,
+    names: Sequence[str],
+    progress: Callable[[], object] = lambda: None,
+    trackers: Sequence[str] = (),
+    terrain: Terrain | None = None,
+) -> Advice:
+    """Replay the trace under each protocol and tracker in this process; `progress` is called after each."""
     counts = survey(table)
     found = recordings(arrivals(table)[0])
+    if terrain is not None:
+        found = [numbered(recording, terrain) for recording in found]
     outcomes: dict[str, list[Outcome]] = {}
     for name in names:
         if refusal(name, counts) is None:
-            outcomes[name] = [replay_all(name, found)]
+            outcomes[name] = [replay_all(name, found, terrain)]
         progress()
-    return conclude(counts, names, outcomes)
+    tracked = []
+    for name in trackers:
+        tracked.append((name, [ride_all(name, table)]))
+        progress()
+    return conclude(counts, names, outcomes, tracked)
 
 
-def replay_all(protocol: str, recorded: Iterable[Recording]) -> Outcome:
+def replay_all(protocol: str, recorded: Iterable[Recording], terrain: Terrain | None = None) -> Outcome:
     """A protocol on many computations; it stops at the first it refuses."""
     tally: Counter[str] = Counter()
     optimality = Optimality(0, 0, 0, 0)
@@ -106,7 +121,7 @@ def replay_all(protocol: str, recorded: Iterable[Recording]) -> Outcome:
         if not recording.computation.slot_dest.size:
             continue
         try:
-            replay = Replay(protocol, recording)
+            replay = Replay(protocol, recording, terrain)
             tally.update(replay.run())
         except ProtocolError as error:
             where = recording.computation.name
@@ -116,15 +131,21 @@ def replay_all(protocol: str, recorded: Iterable[Recording]) -> Outcome:
     return {"refused": None, "tally": dict(tally), "optimality": optimality}
 
 
-def conclude(counts: Counts, names: Sequence[str], outcomes: dict[str, list[Outcome]]) -> Advice:
-    """Put together what was found for each protocol that the survey did not rule out."""
+def conclude(
+    counts: Counts,
+    names: Sequence[str],
+    outcomes: dict[str, list[Outcome]],
+    trackers: Iterable[tuple[str, list[Outcome]]] = (),
+) -> Advice:
+    """Put together what was found for each protocol that the survey did not rule out, and of trackers."""
     findings = [_finding(name, counts, outcomes.get(name, [])) for name in names]
     findings.sort(key=lambda f: (f.control_bytes is None, f.control_bytes, f.added, f.entries))
     optimality = None
     for outcome in outcomes.get(OPTIMAL, []):
         if outcome["refused"] is None:
             optimality = _sum(optimality or Optimality(0, 0, 0, 0), Optimality(*outcome["optimality"]))
-    return Advice(counts, assumptions(counts), notes(counts), findings, optimality)
+    tracked = conclude_trackers(trackers)
+    return Advice(counts, assumptions(counts), notes(counts), findings, optimality, tracked)
 
 
 def _finding(name: str, counts: Counts, outcomes: list[Outcome]) -> Finding:
@@ -169,7 +190,7 @@ def compare_with_necessary(replay: Replay, recording: Recording) -> Optimality:
 
 def _trace(replay: Replay, recording: Recording) -> pa.Table:
     """The sends and deliveries of a replay as a trace; messages and processes are named by number."""
-    seq = [0] * recording.computation.processes
+    seq: Counter[int] = Counter()
     rows = []
     for process, kind, message in replay.history:
         seq[process] += 1
@@ -187,3 +208,8 @@ def write_advice(advice: Advice, file: Path) -> None:
     ranks = (rank if f.not_applicable is None else None for rank, f in enumerate(advice.findings, start=1))
     rows = [f._asdict() | {"rank": rank} for f, rank in zip(advice.findings, ranks, strict=True)]
     pq.write_table(pa.Table.from_pylist(rows, schema=ADVICE), file, compression="zstd")
+
+
+def write_tracker_advice(advice: Advice, file: Path) -> None:
+    rows = [found._asdict() for found in advice.trackers]
+    pq.write_table(pa.Table.from_pylist(rows, schema=TRACKER_ADVICE), file, compression="zstd")

@@ -18,6 +18,7 @@ from ..spark.tasks import on_tasks
 from .advise import Advice, Outcome, conclude, replay_all
 from .recording import arrivals, recordings
 from .survey import Counts, add, refusal, survey
+from .tracker_advice import ride_all
 
 EVENTS_PER_PART = 20_000
 MOST_PARTS = 1024
@@ -31,6 +32,7 @@ def advise_on_spark(
     *,
     events_per_part: int = EVENTS_PER_PART,
     progress: Callable[[str], object] = lambda what: None,
+    trackers: Sequence[str] = (),
 ) -> Advice:
     """`scratch` must not exist; the parts of the trace are left there."""
     progress("laying out computations")
@@ -49,7 +51,16 @@ def advise_on_spark(
     outcomes: dict[str, list[Outcome]] = {}
     for (name, _), outcome in zip(jobs, on_tasks(spark, len(jobs), replay), strict=True):
         outcomes.setdefault(name, []).append(outcome)
-    return conclude(counts, names, outcomes)
+    rides = [(name, part) for name in trackers for part in parts]
+
+    def ride(number: int) -> Outcome:
+        name, part = rides[number]
+        return ride_all(name, trace.read(part))
+
+    tracked: dict[str, list[Outcome]] = {}
+    for (name, _), outcome in zip(rides, on_tasks(spark, len(rides), ride), strict=True):
+        tracked.setdefault(name, []).append(outcome)
+    return conclude(counts, names, outcomes, tracked.items())
 
 
 def _lay_out(spark: SparkSession, path: Path, scratch: Path, events_per_part: int) -> list[str]:

@@ -28,6 +28,7 @@ from ..sim.ledger import Ledger
 from ..sim.network import Network
 from ..sim.run import Parameters
 from ..sim.simulation import Simulation
+from ..sim.terrain import Terrain
 from ..sim.workload import Workload
 
 
@@ -70,6 +71,7 @@ class Comparison:
     messages: int = 20_000  # in all, per run
     workload: Workload = field(default_factory=Workload)
     network: Network = field(default_factory=Network)
+    terrain: Terrain | None = None  # its applications are the processes
 
     def __post_init__(self) -> None:
         if not self.protocols or not self.processes or not self.seeds:
@@ -110,7 +112,13 @@ def _row(
     _check_known(protocol)
     try:
         parameters = Parameters(
-            seed, protocol, processes, comparison.messages, comparison.workload, comparison.network
+            seed,
+            protocol,
+            processes,
+            comparison.messages,
+            comparison.workload,
+            comparison.network,
+            terrain=comparison.terrain,
         )
         return row | _measured(parameters, count)
     except ProtocolError as error:  # refused by the protocol's facts, or found out by a machine on the way
@@ -126,8 +134,8 @@ def _check_known(protocol: str) -> None:
 class Timed:
     """A machine that counts the CPU time of its two inputs, in ns."""
 
-    def __init__(self, protocol: str, me: int, n: int) -> None:
-        self._machine: Machine = create(protocol, me, n)
+    def __init__(self, make: Factory, me: int, n: int) -> None:
+        self._machine: Machine = make(me, n)
         self.sending = self.receiving = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -147,13 +155,16 @@ class Timed:
 
 
 def _measured(parameters: Parameters, progress: Callable[[int], object]) -> Row:
+    terrain, protocol = parameters.terrain, parameters.protocol
+    make: Factory = partial(create, protocol) if terrain is None else terrain.factory(protocol)
     simulation = Simulation(
-        cast(Factory, partial(Timed, parameters.protocol)),
-        parameters.processes,
+        cast(Factory, partial(Timed, make)),
+        parameters.processes if terrain is None else terrain.processes(protocol),
         parameters.messages,
         seed=parameters.seed,
         workload=parameters.workload,
         network=parameters.network,
+        terrain=terrain,
         ledger=Ledger(),
         progress=progress,
     )

@@ -11,12 +11,16 @@ information. Every copy of a message arrives at a destination when it is recorde
   - An arrival recorded twice is a duplicate. Arrivals of what was never sent, or not to that process, and
     sends to nobody are left out.
 
+With a terrain, machines stand at its places and processes are numbered as there (`numbered`); copies that a
+router gets arrive at once, since nobody recorded when they would have.
+
 A delivery is late by the moments, and by the local events, between the recorded arrival and the event that
 released it; one that the protocol makes before the recorded arrival is late by nothing.
 """
 
 from collections import Counter, deque
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +30,8 @@ from ..causality.linearization import FIRST, REPEATED
 from ..core.effects import Deliver, Send
 from ..core.errors import LocalProtocolError
 from ..ordering import Effect, Machine, create, protocols
+from ..sim.automaton import Factory
+from ..sim.terrain import Terrain, relays
 from ..wire import control_sizes
 from .recording import Recording
 
@@ -38,10 +44,13 @@ Slot = tuple[int, int]
 
 TALLY = (
     "messages", "copies", "transmissions", "added", "entries", "units", "control_bytes", "model_bytes",
-    "deliveries", "late", "late_events", "late_ns", "timed", "held_at_end",
+    "deliveries", "late", "late_events", "late_ns", "timed", "held_at_end", "crossings", "crossed_entries",
+    "crossed_bytes",
 )  # fmt: skip
 """What a replay counts. `copies` are the (message, destination) pairs that something was transmitted for, or
-that were delivered without: not what never left its sender. `timed` are the deliveries late by known ns."""
+that were delivered without: not what never left its sender. `crossings` are the links that transmissions
+cross, of a terrain if there is one, and what is `crossed` is counted on each of them. `timed` are the
+deliveries late by known ns."""
 
 
 class Happening(NamedTuple):
@@ -55,13 +64,24 @@ class Happening(NamedTuple):
 class Replay:
     """A machine per process, run once over the recording; ProtocolError where the protocol refuses it."""
 
-    def __init__(self, protocol: str, recording: Recording) -> None:
+    def __init__(
+        self,
+        protocol: str,
+        recording: Recording,
+        terrain: Terrain | None = None,
+        make: Factory | None = None,
+    ) -> None:
         self._recording = recording
+        self._terrain = terrain
         facts = protocols()[protocol]
         self._relays_at_once = facts.fifo_links
-        n = recording.computation.processes
+        n = recording.computation.processes if terrain is None else terrain.processes(protocol)
         options = {"groups": recording.groups()} if facts.fixed_groups else {}
-        self._machines: list[Machine] = [create(protocol, me, n, **options) for me in range(n)]
+        if make is None:
+            make = _maker(protocol, options)
+            if terrain is not None and relays(protocol):
+                make = terrain.factory(protocol)
+        self._machines: list[Machine] = [make(me, n) for me in range(n)]
         self._message_of: dict[tuple[int, int], int] = {}  # (sender, clock) -> message
         self._to_come = _arrivals(recording)  # per slot: how many are recorded and still ahead
         self._on_its_way: dict[Slot, list[Any]] = {}  # copies whose recorded arrival is ahead
@@ -70,7 +90,7 @@ class Replay:
         self._waiting: dict[Slot, tuple[int, int]] = {}  # of these, the undelivered: moment and local event
         self._left: set[Slot] = set()
         self._delivered: set[Slot] = set()
-        self._events = [0] * n  # local events so far
+        self._events: Counter[int] = Counter()  # local events so far
         self._moment = 0
         self.tally: Counter[str] = Counter(dict.fromkeys(TALLY, 0))
         self.carried: dict[Slot, int] = {}  # units on each first-hand copy
@@ -132,6 +152,10 @@ class Replay:
         message = self._message_of.get((copy.sender, copy.clock), -1) if to in copy.to else -1
         first_hand = message >= 0 and copy.sender == process
         tally = self.tally
+        links = self._terrain.links(process, to) if self._terrain is not None else 1
+        tally["crossings"] += links
+        tally["crossed_entries"] += links * entries
+        tally["crossed_bytes"] += links * size
         tally["transmissions"] += 1
         tally["added"] += not first_hand
         tally["entries"] += entries
@@ -167,6 +191,30 @@ class Replay:
         if self._recording.moments is not None:
             self.tally["timed"] += 1
             self.tally["late_ns"] += self._moment - arrived
+
+
+def _maker(protocol: str, options: dict[str, Any]) -> Factory:
+    return lambda me, n: create(protocol, me, n, **options)
+
+
+def numbered(recording: Recording, terrain: Terrain) -> Recording:
+    """The recording with the numbers that processes have in a terrain; LocalProtocolError if one has none, or
+    is a router there and sends or is sent to."""
+    c = recording.computation
+    index = {name: i for i, name in enumerate(terrain.names)}
+    if unknown := [name for name in c.process_names if name not in index]:
+        raise LocalProtocolError(
+            f"{terrain.source} has no process called {unknown[0]!r}, which takes part in the trace; name the "
+            "processes of the file as the trace does"
+        )
+    found = replace(recording, number=np.array([index[name] for name in c.process_names], np.int64))
+    talking = {*found.number[c.process[c.kind == SEND]].tolist(), *found.number[c.slot_dest].tolist()}
+    if routers := sorted(each for each in talking if each >= terrain.applications):
+        raise LocalProtocolError(
+            f"{terrain.names[routers[0]]!r} sends or is sent to in the trace, and only forwards in "
+            f"{terrain.source}; declare it among `processes`"
+        )
+    return found
 
 
 def _arrivals(recording: Recording) -> Counter[Slot]:

@@ -3,9 +3,11 @@
     name = "alice"
     listen = "127.0.0.1:7001"
     protocol = "ks"                      # default; `options` are the protocol's own
+    # topology = "site.yaml"             # instead of members, for protocols that relay: docs/topology.md
     journal = "alice.journal"            # without it, the node's state ends with it
     flush = true                         # each commit waits for the disk, not only for the system
     trace = "trace"                      # a directory; all nodes may share it
+    tracker = "p3-reduced"               # timestamps for relevant events; the same everywhere
     metrics = "127.0.0.1:9101"           # Prometheus text at /metrics
     members = ["alice", "bob", "carol"]  # the same everywhere; default: all names, sorted
 
@@ -50,7 +52,9 @@ class ConfigError(NodeError):
     """A configuration file is wrong; the text says which file, which key, and what is expected there."""
 
 
-STRINGS = ("name", "listen", "protocol", "journal", "trace", "computation", "metrics")
+STRINGS = (
+    "name", "listen", "protocol", "topology", "journal", "trace", "computation", "metrics", "tracker"
+)  # fmt: skip
 TABLES = ("peers", "groups", "security", "options", "limits", "nats")
 KEYS = (*STRINGS, "members", "flush", *TABLES)
 SECURITY = ("plaintext", "key", "authority", "certificate", "private_key")
@@ -65,7 +69,7 @@ def load(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
     _check(path, config)
-    for key in ("journal", "trace"):
+    for key in ("topology", "journal", "trace"):
         if key in config:
             config[key] = str(path.parent / config[key])
     for key in ("key", "authority", "certificate", "private_key"):
@@ -126,6 +130,8 @@ def make_node(config: dict[str, Any]) -> Node:
         listen=config.get("listen", "127.0.0.1:0"),
         protocol=config.get("protocol", DEFAULT),
         options=config.get("options"),
+        tracker=config.get("tracker"),
+        topology=config.get("topology"),
         members=config.get("members"),
         groups=config.get("groups"),
         journal=config.get("journal"),

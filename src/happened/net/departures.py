@@ -10,6 +10,9 @@ Then it goes through stages, each of which everybody tells everybody:
     2  everybody has told us 1: our machine has forgotten it, and names it no more
     3  everybody has told us 2: nothing on its way to us names it
 and once everybody has told us 3, its index may be given to somebody else.
+
+Versions up to 0.2.0 knew none of these steps. A departure that was told in their words stays where they left
+it, so that their journals have the effects that they had; it is closed with together with the next one.
 """
 
 from collections.abc import Iterable
@@ -21,9 +24,10 @@ FREE = 4
 class Departure:
     """The departure of one process, as one other sees it."""
 
-    __slots__ = ("closed", "expelled", "heard", "parted", "said", "stage")
+    __slots__ = ("closed", "expelled", "heard", "is_old", "parted", "said", "stage")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_old: bool = False) -> None:
+        self.is_old = is_old  # told in the words of versions that knew no steps, and not closed with since
         self.expelled = False
         self.closed = False
         self.parted = False  # whether we have said farewell to it
@@ -40,12 +44,14 @@ class Departure:
 
     def state(self) -> list[Any]:
         flags = [self.expelled, self.closed, self.parted]
-        return [*flags, sorted(self.heard), self.stage, sorted(self.said.items())]
+        return [*flags, sorted(self.heard), self.stage, sorted(self.said.items()), self.is_old]
 
     @classmethod
     def from_state(cls, state: list[Any]) -> "Departure":
-        departure = cls()
-        departure.expelled, departure.closed, departure.parted, heard, departure.stage, said = state
+        *flags, heard, stage, said, is_old = state
+        departure = cls(is_old=is_old)
+        departure.expelled, departure.closed, departure.parted = flags
+        departure.stage = stage
         departure.heard, departure.said = set(heard), dict(said)
         return departure
 
@@ -54,15 +60,21 @@ class Departures(dict[int, Departure]):
     """By the index of the process that has gone."""
 
     def under_way(self) -> list[int]:
-        return [index for index, departure in sorted(self.items()) if departure.stage < FREE]
+        return [
+            index
+            for index, departure in sorted(self.items())
+            if departure.stage < FREE and not departure.is_old
+        ]
 
     def to_close(self, awaited: set[int], present: Iterable[int]) -> list[int]:
         """Whom to close with now."""
         waiting = [index for index in sorted(self) if not self[index].closed and index not in awaited]
+        old = [index for index in waiting if self[index].is_old]
         expelled = [index for index in waiting if self[index].expelled]
         everybody = set(present)
         complete = not awaited and all(everybody <= self[index].heard for index in expelled)
-        return [index for index in waiting if complete or not self[index].expelled]
+        ready = [index for index in waiting if index not in old and (complete or index not in expelled)]
+        return old + ready if ready else []
 
     def free(self, present: Iterable[int]) -> int | None:
         """An index that may be given again: whoever has joined meanwhile has come as far too."""

@@ -5,6 +5,8 @@ Promises   the same inputs in the same order give the same state, byte for byte 
            same link numbers, the same deliveries under the same numbers and the same trace. So a journal
            of inputs (inputs.py) is a journal of everything: `replay` of its entries restores what was lost.
            An input that is refused changes nothing and is not in the journal.
+Tracking   With a tracker (tracked.py), messages carry its piggybacks. They are made at a multicast and taken
+           in at a delivery; what it tells of relevant and null events is in the trace.
 Invariant  event `events` is the last one of the machine's own numbering (ordering/machine.py). Link p's
            outbox is numbered by `link.py`. A delivery keeps its number, from 1, until it is acknowledged.
 
@@ -22,14 +24,17 @@ from typing import Any, NamedTuple, Protocol
 from ..core.destinations import pack, unpack
 from ..core.effects import Deliver, Send
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
+from ..core.places import senders_by_link
 from ..core.roster import Roster
-from ..ordering import Held, Machine, create, protocols
+from ..ordering import Held, Machine, Multicast, create, protocols
+from ..tracking import Stamp
 from ..wire import decode, encode_multicast
 from ..wire import membership as changes
 from ..wire.membership import (
     LAST_STAGE,
     DepartureStage,
     MemberAbsent,
+    MemberDeparted,
     MemberExpelled,
     MemberJoined,
     MemberLeft,
@@ -40,6 +45,8 @@ from .errors import EngineFault
 from .handshake import check_name
 from .inputs import HEAD, Input, read_entries
 from .link import Inbox, Outbox
+from .tracked import MARK as TRACKED_MARK
+from .tracked import Tracking, refuse_piggybacks
 
 # Looked up once: a member of an Enum costs a call of Python code, and these are needed for every message.
 CHANGE_MARK = changes.MARK
@@ -62,6 +69,7 @@ class Recorder(Protocol):
     def sent(self, seq: int, time: int, clock: int, to: Iterable[int], messages: Sequence[Any]) -> None: ...
     def received(self, seq: int, time: int, message: Any) -> None: ...
     def delivered(self, seq: int, time: int, sender: int, clock: int) -> None: ...
+    def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None: ...
 
 
 class Batch(NamedTuple):
@@ -75,7 +83,8 @@ class Batch(NamedTuple):
 
 
 class Engine:
-    """The durable state of the process `name`; `journaled=False` keeps no entries."""
+    """The durable state of the process `name`; `journaled=False` keeps no entries. `tracker` is a tracking
+    protocol's name, None for none."""
 
     def __init__(
         self,
@@ -85,6 +94,7 @@ class Engine:
         options: Mapping[str, Any] | None = None,
         recorder: Recorder | None = None,
         journaled: bool = True,
+        tracker: str | None = None,
     ) -> None:
         self.name = name
         self.protocol = protocol
@@ -98,7 +108,11 @@ class Engine:
         self.addresses: dict[str, str] = {}  # of those who joined at run time
         self.seniority = list(range(len(members)))  # indices in the order of joining
         self.joined = 0  # how many that were, since this object was made
+        place = (options or {}).get("place")
+        # Per link, the set of processes whose messages are routed over it; None: everybody sends directly.
+        self._senders = senders_by_link(place) if place is not None else None
         self.machine: Machine = create(protocol, self.me, len(members), **dict(options or {}))
+        self.tracking = None if tracker is None else Tracking(tracker, self.me, len(members), facts)
         self.outboxes = {p: Outbox() for p in range(len(members)) if p != self.me}
         self.inboxes = {p: Inbox() for p in self.outboxes}
         self.incarnations: dict[int, bytes] = {}
@@ -132,7 +146,10 @@ class Engine:
         """Multicast a payload of the application; returns the clock that names the message."""
         if self.has_left:
             raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
-        clock, effects = self.machine.multicast(to, payload)
+        if self.tracking is None:
+            clock, effects = self.machine.multicast(to, payload)
+        else:
+            clock, effects = self._multicast_tracked(self.tracking, to, payload)
         dests = pack(to)
         size = (dests.bit_length() + 7) // 8
         self._stage(MULTICAST, size, dests.to_bytes(size, "little"), payload)
@@ -144,6 +161,35 @@ class Engine:
         self._perform(effects)
         return clock
 
+    def _multicast_tracked(self, tracking: Tracking, to: Sequence[int], payload: bytes) -> Multicast:
+        mark = tracking.mark()
+        try:
+            sealed, forced = tracking.wrap(to, payload, self.roster)
+            done = self.machine.multicast(to, sealed)
+        except LocalProtocolError:
+            tracking.rewind(mark)
+            raise
+        if forced is not None:  # it happened before the send; the machine only counts it
+            self._relevant(tracking, forced, "null event")
+        return done
+
+    def relevant(self, label: str) -> Stamp:
+        """Record a relevant event of the application; returns what the tracker tells of it."""
+        if self.tracking is None:
+            raise LocalProtocolError(
+                f'{self.name!r} has no tracker: give one, as in Node(…, tracker="p3-reduced"), on every node'
+            )
+        stamp = self.tracking.relevant(self.roster)
+        self._stage(Input.RELEVANT_EVENT, 0, label.encode())
+        self._relevant(self.tracking, stamp, label)
+        return stamp
+
+    def _relevant(self, tracking: Tracking, stamp: Stamp, label: str) -> None:
+        self.machine.tick()
+        self.events += 1
+        if self.recorder is not None:
+            self.recorder.relevant(self.events, self.time, tracking.name, stamp, label)
+
     def receive(self, link: int, frame: bytes) -> None:
         """Take the next frame of a link. RemoteProtocolError: it is refused, and nothing has changed."""
         if link in self.gone and self.departures[link].expelled:
@@ -151,11 +197,23 @@ class Engine:
         elif frame and frame[0] == CHANGE_MARK:
             self._change_members(link, frame)
         else:
-            message, size = decode(frame)
-            if size != len(frame):
-                raise RemoteProtocolError(f"{len(frame) - size} bytes follow the end of a frame")
+            tracking, inner = self.tracking, frame
+            if tracking is not None:
+                inner = tracking.unframe(frame)
+            elif frame and frame[0] == TRACKED_MARK:
+                raise refuse_piggybacks(frame)
+            message, size = decode(inner)
+            if size != len(inner):
+                raise RemoteProtocolError(f"{len(inner) - size} bytes follow the end of a frame")
             if message.via is not None and message.via != link:
                 raise RemoteProtocolError(f"a message of process {message.via} comes from process {link}")
+            if self._senders is not None and not self._senders.get(link, 0) >> message.sender & 1:
+                raise RemoteProtocolError(
+                    f"a message of process {message.sender} comes over the link with process {link}, which "
+                    "its route does not use"
+                )
+            if tracking is not None:
+                tracking.check(message)
             effects = self.machine.receive(message)
             self._arrived(message)
             if self._counts_held:
@@ -205,12 +263,13 @@ class Engine:
             raise LocalProtocolError(
                 "somebody was expelled who may have admitted others; try again when everybody has heard of it"
             )
-        free = self.departures.free(self.present_links()) if self._facts.recycles else None
+        recycles = self._facts.recycles and self.tracking is None  # whose timestamps name everybody for ever
+        free = self.departures.free(self.present_links()) if recycles else None
         if len(self.roster) >= self._most and free is None:
             raise LocalProtocolError(f"there were {self._most} members already, which is the limit")
         index = len(self.roster) if free is None else free
         self._join(index, name, address)
-        self._stage(Input.MEMBER_JOINED, 0, name.encode(), b"\0", address.encode())
+        self._stage(Input.MEMBER_ADMITTED, 0, name.encode(), b"\0", address.encode())
         return index
 
     def leave(self, name: str) -> None:
@@ -219,15 +278,19 @@ class Engine:
         if index == self.me:
             if not self.has_left:
                 self._perform(self.machine.leave(index))  # refuses if the protocol has fixed members
-                for link in self.present_links():  # last of all on every link; the machine itself goes on
-                    self._put(link, changes.encode(MemberLeft(index)))
-                self.has_left = True
-                self._stage(Input.MEMBER_LEFT, index)
+                self._say_farewell(MemberDeparted(index))
+                self._stage(Input.MEMBER_DEPARTED, index)
             return
         self._facts.check_expulsion(name)
         self._leave(index, MemberExpelled(index))
-        self._stage(Input.MEMBER_LEFT, index)
+        self._stage(Input.MEMBER_EXPELLED, index)
         self._advance()
+
+    def _say_farewell(self, news: MemberDeparted | MemberLeft) -> None:
+        """Leave; the machine itself goes on."""
+        for link in self.present_links():  # the last frame on every link
+            self._put(link, changes.encode(news))
+        self.has_left = True
 
     def _leaving(self, name: str) -> int:
         """The index of a process that is present, or whose farewell does not come."""
@@ -256,7 +319,12 @@ class Engine:
 
     def _listeners(self) -> list[int]:
         """Whom a change must reach before what presumes it: those present, and those we still answer."""
-        return [link for link in self.outboxes if link not in self.gone or link in self.awaited]
+        return [link for link in self.outboxes if self._is_answered(link)]
+
+    def _is_answered(self, link: int) -> bool:
+        if link not in self.gone:
+            return True
+        return link in self.awaited and not self.departures[link].is_old
 
     def is_gone(self, link: int) -> bool:
         return link in self.gone
@@ -321,11 +389,10 @@ class Engine:
                     self._deliver(effect)
                 elif effect.to == self.me:
                     looped.append(effect.message)
-                elif effect.to not in self.gone or effect.to in self.awaited:
+                elif effect.to not in self.gone or self._takes_messages(effect.to):
                     sends.append(effect)
             if sends:
-                frames = encode_multicast([message for _, message in sends])
-                for (to, _), frame in zip(sends, frames, strict=True):
+                for (to, _), frame in zip(sends, self._frames(sends), strict=True):
                     self.outboxes[to].put(frame)
                     self._out.add(to)
             if not looped:
@@ -334,10 +401,23 @@ class Engine:
             effects = self.machine.receive(message)
             self._arrived(message)
 
+    def _takes_messages(self, gone: int) -> bool:
+        """Whether what a machine sends to a process that has gone is put on its link all the same."""
+        return gone in self.awaited or self.departures[gone].is_old
+
+    def _frames(self, sends: Sequence[Send[Any]]) -> list[bytes]:
+        messages, tracking = [message for _, message in sends], self.tracking
+        if tracking is None:
+            return encode_multicast(messages)
+        payloads = [tracking.payload_for(to, message.payload) for to, message in sends]
+        return [tracking.frame(frame) for frame in encode_multicast(messages, payloads)]
+
     def _deliver(self, effect: Deliver) -> None:
         self.events += 1
         self.delivered += 1
         sender, clock, payload = effect
+        if self.tracking is not None:
+            payload = self.tracking.delivered(sender, payload)
         delivery = Delivery(self.delivered, sender, clock, payload)
         self.unacknowledged[self.delivered] = delivery
         self.unacknowledged_bytes += len(payload)
@@ -354,7 +434,9 @@ class Engine:
             case MemberJoined(index, name, address):
                 self._hear_joined(link, index, name, address)
             case MemberLeft(index):
-                self._hear_left(link, index)
+                self._hear_left_as_before(link, index)
+            case MemberDeparted(index):
+                self._hear_departed(link, index)
             case MemberExpelled(index):
                 self._hear_expelled(link, index)
             case MemberAbsent(index):
@@ -378,26 +460,29 @@ class Engine:
         elif (index >= known or self.roster.name(index) != name) and not self.has_left:
             raise _disagreement(link, index, name)
 
-    def _hear_left(self, link: int, index: int) -> None:
+    def _hear_farewell(self, link: int) -> None:
+        self.farewells.add(link)
+        self.has_left = True
+
+    def _hear_departed(self, link: int, index: int) -> None:
         self._check_known(link, index)
         if index == self.me:
-            self.farewells.add(link)
-            self.has_left = True
+            self._hear_farewell(link)
             return
         if index not in self.gone:
             self.awaited.add(index)  # what it sent before it left may still be on its way to us
-            self._leave(index, MemberLeft(index))
+            self._leave(index, MemberDeparted(index))
         departure = self.departures[index]
         departure.heard.add(link)
         if index == link and not departure.parted:
             departure.parted = True
             self.awaited.discard(index)
-            self._put(index, changes.encode(MemberLeft(index)))  # nothing more will come from us
+            self._put(index, changes.encode(MemberDeparted(index)))  # nothing more will come from us
 
     def _hear_expelled(self, link: int, index: int) -> None:
         self._check_known(link, index)
         if index == self.me:
-            self._hear_left(link, index)
+            self._hear_farewell(link)
             return
         departure = self.departures.get(index)
         if departure is None or not (departure.expelled or departure.closed):
@@ -407,19 +492,42 @@ class Engine:
     def _hear_absent(self, link: int, index: int) -> None:
         self._check_known(link, index)
         if index not in self.gone:
-            self._leave(index, MemberLeft(index))
+            self._leave(index, MemberDeparted(index))
         self.awaited.discard(index)
         self.departures[index].expelled = False
+
+    def _hear_left_as_before(self, link: int, index: int) -> None:
+        """A departure in the words of versions up to 0.2.0, who also said farewell to it at once."""
+        self._check_known(link, index)
+        if index == self.me:
+            self._hear_farewell(link)
+            return
+        if index not in self.gone:
+            self._leave_as_before(index)
+            if index != link:  # what it sent before it left may still be on its way to us
+                self.awaited.add(index)
+        if index == link:
+            self.awaited.discard(index)
+
+    def _leave_as_before(self, index: int) -> None:
+        self.machine.note_departure(index)
+        self.roster.leave(self.roster.name(index))
+        self.gone.add(index)
+        self.departures[index] = Departure(is_old=True)
+        for link in (*self.present_links(), index):
+            self._put(link, changes.encode(MemberLeft(index)))
 
     def _check_known(self, link: int, index: int) -> None:
         if index >= len(self.roster):
             raise _disagreement(link, index, "")
 
-    def _join(self, index: int, name: str, address: str) -> None:
-        admits = self.registrar == self.me
+    def _join(self, index: int, name: str, address: str, *, as_before: bool = False) -> None:
+        admits = self.registrar == self.me and not as_before
         frame = changes.encode(MemberJoined(index, name, address))  # refuses what is too long
         effects = self.machine.join(index)  # refuses if the protocol has fixed members; nothing has changed
         self.roster.join(name, index)
+        if self.tracking is not None:
+            self.tracking.join(index)
         if index in self.gone:
             self.gone.discard(index)
             del self.departures[index]
@@ -432,36 +540,47 @@ class Engine:
         self.outboxes[index], self.inboxes[index], self.held_on_link[index] = Outbox(), Inbox(), 0
         self.incarnations.pop(index, None)
         for gone in sorted(self.gone):
-            departure = self.departures[gone]
-            left = MemberExpelled(gone) if departure.expelled else MemberLeft(gone)
             # What the registrar knows to be gone before it admits somebody has sent it nothing.
-            self._put(index, changes.encode(MemberAbsent(gone) if admits else left))
-            if departure.stage:
-                self._put(index, changes.encode(DepartureStage(gone, min(departure.stage, LAST_STAGE))))
+            news = MemberAbsent(gone) if admits else self._news_of(gone)
+            self._put(index, changes.encode(news))
+            if stage := self.departures[gone].stage:
+                self._put(index, changes.encode(DepartureStage(gone, min(stage, LAST_STAGE))))
         self._rank_last(index)
-        for each in self.seniority if admits else ():
-            self._put(index, changes.encode(MemberRanked(each)))
+        if admits and self.seniority != sorted(self.seniority):
+            for each in self.seniority:
+                self._put(index, changes.encode(MemberRanked(each)))
         if self.has_left:  # it was admitted meanwhile, and waits for our farewell like the others
-            self._put(index, changes.encode(MemberLeft(self.me)))
+            self._put(index, changes.encode(MemberDeparted(self.me)))
         self._perform(effects)
+
+    def _news_of(self, gone: int) -> MemberLeft | MemberDeparted | MemberExpelled:
+        departure = self.departures[gone]
+        if departure.is_old:
+            return MemberLeft(gone)
+        return MemberExpelled(gone) if departure.expelled else MemberDeparted(gone)
 
     def _rank_last(self, index: int) -> None:
         self.seniority = [each for each in self.seniority if each != index] + [index]
 
-    def _leave(self, index: int, news: MemberLeft | MemberExpelled) -> None:
+    def _leave(self, index: int, news: MemberDeparted | MemberExpelled) -> None:
         """Note that a process has gone, or that one which was leaving is expelled; tell everybody."""
-        effects = self.machine.leave(index) if index not in self.gone else []
-        if index not in self.gone:
+        effects: list[Any] = []
+        departure = self.departures.get(index)
+        if departure is None:
+            effects = self.machine.leave(index)
             self.roster.leave(self.roster.name(index))
             self.gone.add(index)
-            self.departures[index] = Departure()
+            self.departures[index] = departure = Departure()
+        elif departure.is_old:
+            effects = self.machine.go_on_without(index)
+            departure.is_old = False
         for link in self._listeners():
             if link != index:
                 self._put(link, changes.encode(news))
         if isinstance(news, MemberExpelled):
-            self.departures[index].expelled = self.departures[index].parted = True
+            departure.expelled = departure.parted = True
             self.awaited.discard(index)
-            self._put(index, changes.encode(MemberLeft(index)))  # should it live, it hears so from us
+            self._put(index, changes.encode(MemberDeparted(index)))  # should it live, it hears so from us
         self._under_way = self.departures.under_way()
         self._perform(effects)
 
@@ -469,9 +588,12 @@ class Engine:
         """Do what has become possible with those who have gone."""
         present = self.present_links()
         for index in self.departures.to_close(self.awaited, present):
-            self.departures[index].closed = True
+            departure = self.departures[index]
+            if departure.is_old:
+                self._perform(self.machine.go_on_without(index))
+            departure.closed, departure.is_old = True, False
             self._perform(self.machine.close(index))
-        for index in self._under_way:
+        for index in self.departures.under_way():
             departure = self.departures[index]
             if departure.closed and not departure.stage and not self._holds(index):
                 self._reach(index, 1)
@@ -512,13 +634,22 @@ class Engine:
                 upto = int.from_bytes(data, "big")
                 self.outboxes[number].release(upto)
                 self.free(number, upto)
-            case Input.MEMBER_JOINED:
+            case Input.MEMBER_ADMITTED:
                 name, _, address = data.partition(b"\0")
                 self.join(name.decode(), address.decode())
-            case Input.MEMBER_LEFT:
+            case Input.MEMBER_DEPARTED | Input.MEMBER_EXPELLED:
                 self.leave(self.roster.name(number))
+            case Input.MEMBER_JOINED:
+                name, _, address = data.partition(b"\0")
+                self._join(len(self.roster), name.decode(), address.decode(), as_before=True)
+            case Input.MEMBER_LEFT if number == self.me:
+                self._say_farewell(MemberLeft(number))
+            case Input.MEMBER_LEFT:
+                self._leave_as_before(number)
             case Input.PEER_MET:
                 self.meet(number, data)
+            case Input.RELEVANT_EVENT:
+                self.relevant(data.decode())
             case _:
                 raise ValueError(f"no input is of kind {kind}")
 
@@ -556,6 +687,9 @@ class Engine:
             head["seniority"] = self.seniority
         if self.roster.former:
             head["former"] = sorted(self.roster.former)
+        if self.tracking is not None:
+            blobs.append(self.tracking.snapshot())
+            head["tracker"] = len(blobs[-1])
         text = json.dumps(head, separators=(",", ":")).encode()
         return b"".join([len(text).to_bytes(4, "big"), text, *blobs])
 
@@ -576,12 +710,12 @@ class Engine:
         self.has_left = head.get("left", False)
         self.roster.remember(head.get("former", ()))
         self.seniority = head.get("seniority", list(range(len(self.roster))))
-        told = head.get("departures", {})  # which versions up to 0.3.0 did not write
+        told = head.get("departures", {})  # which versions up to 0.2.0 did not write
         self.departures = Departures()
         for index in head["gone"]:
             self.roster.leave(self.roster.name(index))
             state = told.get(str(index))
-            self.departures[index] = Departure() if state is None else Departure.from_state(state)
+            self.departures[index] = Departure(is_old=True) if state is None else Departure.from_state(state)
         self._under_way = self.departures.under_way()
         self.addresses = head["addresses"]
         self.incarnations = {int(k): bytes.fromhex(each) for k, each in head["incarnations"].items()}
@@ -596,6 +730,8 @@ class Engine:
             for number, sender, clock, length in head["unacknowledged"]
         }
         self.unacknowledged_bytes = sum(len(each.payload) for each in self.unacknowledged.values())
+        if self.tracking is not None:
+            self.tracking = self.tracking.restored(take(head["tracker"]), len(self.roster))
         self.held_on_link = dict.fromkeys(self.outboxes, 0)
         if self._counts_held:
             for held in self.machine.pending():

@@ -8,15 +8,20 @@ Promises   a link is paused only by what reading other links, the application or
 
 from collections.abc import Iterable, Mapping
 
+from ..core.destinations import pack
 from .limits import Limits
 
 
 class Flow:
-    """`relays`: the protocol passes on what others have multicast, so that arrivals fill outboxes."""
+    """`relays`: the protocol passes on what others have multicast, so that arrivals fill outboxes.
 
-    def __init__(self, limits: Limits, *, relays: bool) -> None:
+    `onward` says the same of routes: per link, the set of links that what comes from it is sent on to.
+    """
+
+    def __init__(self, limits: Limits, *, relays: bool, onward: Mapping[int, int] | None = None) -> None:
         self._limits = limits
         self.relays = relays
+        self._onward = onward or {}
 
     def has_room(self, staged: int, outbox_bytes: Iterable[int]) -> bool:
         """Whether the application may multicast: neither the journal nor a present peer is too far behind."""
@@ -48,6 +53,15 @@ class Flow:
         if sum(held_on_link.values()) > limits.held:
             return {link for link, held in held_on_link.items() if held}
         return set()
+
+    def routes_to_pause(self, outbox_bytes: Mapping[int, int]) -> set[int]:
+        """The links whose messages go on to a peer that is too far behind.
+
+        Not those of its own block, or of the peer itself: what comes from them is not sent there. So whoever
+        waits does so for somebody further along a tree, and no two nodes wait for each other.
+        """
+        full = pack(link for link, size in outbox_bytes.items() if self._relays_too_much((size,)))
+        return {link for link, onward in self._onward.items() if onward & full}
 
     def _relays_too_much(self, outbox_bytes: Iterable[int]) -> bool:
         """A process that relays sends what others multicast: only unread links make them wait for a peer that

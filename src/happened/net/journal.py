@@ -47,6 +47,7 @@ class Identity(NamedTuple):
     protocol: str
     options: str  # JSON
     members: tuple[str, ...]  # at the beginning
+    tracker: str = ""  # of causality, with its bound; journals that lack this field have none
 
 
 class Journal:
@@ -106,6 +107,7 @@ class Journal:
                 self._db.execute("BEGIN")
                 self._db.executemany("INSERT INTO meta VALUES (?, ?)", found.items())
                 self._db.execute("COMMIT")
+            found.setdefault("tracker", json.dumps(""))
             for key, value in wanted.items():
                 if found[key] != value:
                     raise JournalError(

@@ -66,11 +66,14 @@ class Membership:
     `index` and `names` are for every message: the index of a name, and the names by index.
     """
 
-    def __init__(self, initial: InitialMembers, engine: Engine, protocol: str, incarnation: bytes) -> None:
+    def __init__(
+        self, initial: InitialMembers, engine: Engine, protocol: str, incarnation: bytes, topology: str = ""
+    ) -> None:
         self._initial = initial
         self._engine = engine
         self._protocol = protocol
         self._incarnation = incarnation
+        self._topology = topology  # its digest
         self.index: dict[str, int] = {}
         self.names: list[str] = []
         self._number_members()
@@ -152,7 +155,10 @@ class Membership:
     def hello(self, peer: str) -> Hello:
         """What we tell this peer about ourselves."""
         knows = self._engine.incarnations.get(self.index[peer], b"")
-        return Hello(self._incarnation, knows, self._protocol, tuple(self.names))
+        tracking = self._engine.tracking
+        tracker = tracking.facts.name if tracking is not None else ""
+        names = tuple(self.names)
+        return Hello(self._incarnation, knows, self._protocol, names, tracker, self._topology)
 
     def check_hello(self, peer: str, theirs: Hello) -> bool:
         """Raise PeerRefused if we cannot work with a peer that says this. True: it is the first time that we
@@ -162,6 +168,16 @@ class Membership:
         me, ours = self._initial.name, self.hello(peer)
         if theirs.protocol != ours.protocol:
             raise PeerRefused(f"{peer!r} runs protocol {theirs.protocol!r} and {me!r} {ours.protocol!r}")
+        if theirs.tracker != ours.tracker:
+            raise PeerRefused(
+                f"{peer!r} tracks causality by {theirs.tracker or 'nothing'} and {me!r} by "
+                f"{ours.tracker or 'nothing'}: give all nodes the same `tracker`"
+            )
+        if theirs.topology != ours.topology:
+            raise PeerRefused(
+                f"{peer!r} has {_topology(theirs)}, and {me!r} has {_topology(ours)}: give every process the "
+                "same topology file"
+            )
         if any(
             a != b and not self._may_differ(index, a)
             for index, (a, b) in enumerate(zip(theirs.members, ours.members, strict=False))
@@ -212,3 +228,7 @@ class Membership:
             f"{peer!r} has {number} frames of {self._initial.name!r}, whose journal knows {known}: it is an "
             "old copy, or has lost its end. Restore the newest one, or join under a new name"
         )
+
+
+def _topology(hello: Hello) -> str:
+    return f"topology {hello.topology[:12]}…" if hello.topology else "no topology"

@@ -58,6 +58,8 @@ EXPIRED = "408"
 class NatsTransport:
     """The links of one node through the stream `stream` of a NATS cluster."""
 
+    keeps_order = True  # a consumer of a stream gets the messages of a subject in order
+
     def __init__(
         self,
         servers: str | Sequence[str] = "nats://127.0.0.1:4222",

@@ -29,7 +29,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
+from ..core.places import onward_by_link
 from ..ordering import DEFAULT, Relays, protocols
+from ..tracking import Stamp
 from .commits import Commits
 from .connections import Connections
 from .engine import Batch, Delivery, Engine
@@ -40,7 +42,9 @@ from .lifecycle import Lifecycle, State
 from .limits import Limits
 from .link import Outbox
 from .membership import InitialMembers, Membership, Peer
+from .site import Site, read_site
 from .tcp import TcpTransport
+from .tracked import check_tracker
 from .transport import Guard, Hello, Transport
 
 if TYPE_CHECKING:
@@ -98,6 +102,9 @@ class Node:
     members     everybody, in the order of their indices, the same everywhere; default: all names, sorted
     groups      names for sets of members, usable as destinations
     options     the ordering protocol's own, with names for processes
+    tracker     a tracking protocol for `relevant` events, as in `p3-reduced` or `p2:4`, the same everywhere
+    topology    a file (docs/topology.md) from which members, links, routers and groups follow; of the peers
+                only those are called that it links the process with
     journal     a file; None: memory only
     flush       whether every commit waits for the disk (a power failure), or only for the system (kill -9)
     trace       a directory for the events of this node
@@ -113,6 +120,8 @@ class Node:
         listen: str = "127.0.0.1:0",
         protocol: str = DEFAULT,
         options: Mapping[str, Any] | None = None,
+        tracker: str | None = None,
+        topology: str | Path | None = None,
         members: Sequence[str] | None = None,
         groups: Mapping[str, Iterable[str]] | None = None,
         journal: str | Path | None = None,
@@ -124,7 +133,6 @@ class Node:
         limits: Limits | None = None,
     ) -> None:
         self._limits = limits or Limits()
-        self._initial = InitialMembers(name, peers, members, groups, self._limits)
         self.name = name
         if protocol not in protocols():
             raise LocalProtocolError(
@@ -132,6 +140,13 @@ class Node:
             )
         self._protocol = protocol
         self._options = dict(options or {})
+        self._site: Site | None = None
+        if topology is not None:
+            self._site = site = read_site(Path(topology), name, protocols()[protocol])
+            site.check_members(members)
+            peers, members = site.reachable(peers), site.members
+            groups = {**site.groups, **(groups or {})}
+        self._initial = InitialMembers(name, peers, members, groups, self._limits)
         self._journal_path = Path(journal) if journal is not None else None
         self._flush = flush
         self._trace_directory = Path(trace) if trace is not None else None
@@ -144,11 +159,15 @@ class Node:
                 )
             transport = TcpTransport(listen, guard, self._limits)
         self.transport: Transport = transport
+        self._tracker = tracker
+        if tracker is not None:
+            check_tracker(tracker, protocols()[protocol], transport)
 
         self._life = Lifecycle(name)
         self._connections = Connections(name)
         relays_for_others = protocols()[protocol].relays is Relays.COORDINATOR
-        self._flow = Flow(self._limits, relays=relays_for_others)
+        onward = onward_by_link(self._site.place) if self._site is not None else None
+        self._flow = Flow(self._limits, relays=relays_for_others, onward=onward)
         self._journal: Journal | None = None
         self._recorder: TraceRecorder | None = None
         self._ready: deque[Delivery] = deque()  # durable, and not taken by the application
@@ -198,13 +217,18 @@ class Node:
     def _load(self, if_it_fails: contextlib.ExitStack) -> None:
         options = protocols()[self._protocol].numbered(self._options, self._initial.index)
         members, journaled = self._initial.members, self._journal_path is not None
-        self._engine = Engine(self.name, members, self._protocol, options, journaled=journaled)
+        topology = self._site.digest if self._site is not None else ""
+        placed = options | ({"place": self._site.place} if self._site is not None else {})
+        self._engine = Engine(
+            self.name, members, self._protocol, placed, journaled=journaled, tracker=self._tracker
+        )
         incarnation = os.urandom(8)
         if self._journal_path is not None:
             self._journal = Journal(self._journal_path, flush=self._flush)
             if_it_fails.callback(self._journal.close)
-            described = json.dumps(options, sort_keys=True)
-            incarnation = self._journal.open(Identity(self.name, self._protocol, described, members))
+            described = json.dumps(options | ({"topology": topology} if topology else {}), sort_keys=True)
+            identity = Identity(self.name, self._protocol, described, members, self._tracker or "")
+            incarnation = self._journal.open(identity)
         if self._trace_directory is not None:
             self._record_into(self._trace_directory)
         self._commits = Commits(
@@ -217,7 +241,7 @@ class Node:
         )
         if_it_fails.callback(self._commits.close)
         self._commits.recover()
-        self._members = Membership(self._initial, self._engine, self._protocol, incarnation)
+        self._members = Membership(self._initial, self._engine, self._protocol, incarnation, topology)
         self._joined = self._engine.joined
 
     def _record_into(self, directory: Path) -> None:
@@ -306,15 +330,29 @@ class Node:
         most = min(self._limits.payload, self.transport.max_payload)
         if len(payload) > most:
             raise LocalProtocolError(f"a payload of {len(payload)} bytes exceeds the limit of {most}")
+        destinations = self._members.destinations(to)
+        if self._site is not None:
+            self._site.check_traffic(destinations)
         self._commits.stamp()
         try:
-            clock = self._engine.multicast(self._members.destinations(to), payload)
+            clock = self._engine.multicast(destinations, payload)
         except EngineFault as error:
             self._fail(error)
             raise
         self._commits.schedule()
         self._measure_room()
         return f"{self.name}:{clock}"
+
+    def relevant(self, label: str = "") -> Stamp:
+        """Record a relevant event, which follows everything sent and delivered here so far; returns what the
+        tracker tells of it. It is certain after the next commit: `await flush()` before it counts."""
+        self._life.check_running()
+        if not isinstance(label, str):
+            raise LocalProtocolError(f"a label is text, not {type(label).__name__}")
+        self._commits.stamp()
+        stamp = self._engine.relevant(label)
+        self._commits.schedule()
+        return stamp
 
     @property
     def sent(self) -> int:
@@ -428,9 +466,17 @@ class Node:
         """Who is present."""
         return tuple(self._engine.roster)
 
+    def _check_may_change(self) -> None:
+        self._life.check_running()
+        if self._site is not None:
+            raise LocalProtocolError(
+                f"members follow from {self._site.source}, which does not change while the system runs: end "
+                "all processes, change the file, and begin a new computation with new journals"
+            )
+
     async def join(self, name: str, address: str) -> tuple[str, ...]:
         """Admit a process; returns the `members` it must be started with."""
-        self._life.check_running()
+        self._check_may_change()
         self.transport.check_address(name, address)  # before everybody hears of it, for ever
         self._commits.stamp()
         before = self._members.names
@@ -446,7 +492,7 @@ class Node:
     async def leave(self, timeout: float = 30.0) -> None:
         """Leave for good. Returns once every other member has confirmed it, so that all they had sent us is
         here and all we had sent is there; NodeError if that takes longer than `timeout` seconds."""
-        self._life.check_running()
+        self._check_may_change()
         deadline = self._loop.time() + timeout
         while self._engine.machine.queued:
             await self._pause_until(deadline, f"{self.name!r} could not send all its messages")
@@ -467,7 +513,7 @@ class Node:
         listened to, and no outbox waits for it. What it had sent to some of us and not to others is not
         waited for where it is missing, once everybody has heard. Refused where the protocol could not go
         on without it."""
-        self._life.check_running()
+        self._check_may_change()
         self._commits.stamp()
         self._members.expel(name)
         self._commits.schedule()
@@ -615,6 +661,8 @@ class Node:
             outbox_bytes=self._outbox_bytes() if self._flow.relays else (),
             held_on_link=engine.held_on_link,
         )
+        if self._site is not None:
+            wanted |= self._flow.routes_to_pause({p: outbox.bytes for p, outbox in engine.outboxes.items()})
         if wanted != self._paused:
             names = self._members.names
             for link in wanted - self._paused:

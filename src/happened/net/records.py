@@ -98,8 +98,11 @@ def read_control(body: bytes) -> dict[str, Any]:
 
 
 def hello_to_json(hello: Hello) -> dict[str, Any]:
-    said = hello._asdict()
-    return said | {"incarnation": hello.incarnation.hex(), "knows": hello.knows.hex()}
+    said = hello._asdict() | {"incarnation": hello.incarnation.hex(), "knows": hello.knows.hex()}
+    for later in ("tracker", "topology"):
+        if not said[later]:
+            del said[later]  # as it was said before there were any
+    return said
 
 
 def hello_from_json(said: Any) -> Hello:
@@ -110,7 +113,12 @@ def hello_from_json(said: Any) -> Hello:
         incarnation, knows = bytes.fromhex(said["incarnation"]), bytes.fromhex(said["knows"])
         if not 0 < len(incarnation) <= 32 or len(knows) > 32 or not isinstance(said["protocol"], str):
             raise ValueError("no incarnation or protocol")
-        return Hello(incarnation, knows, said["protocol"], members)
+        tracker, topology = said.get("tracker", ""), said.get("topology", "")
+        if not isinstance(tracker, str):
+            raise ValueError("a tracker is a name")
+        if not isinstance(topology, str) or len(topology) > 128:
+            raise ValueError("the topology is told by its digest")
+        return Hello(incarnation, knows, said["protocol"], members, tracker, topology)
     except (KeyError, TypeError, ValueError) as error:
         raise RemoteProtocolError(f"not a hello: {error!r}") from error
 

@@ -48,6 +48,8 @@ SILENT_BEATS = 3
 class TcpTransport:
     """The TCP links of one node. `listen` is "host:port", port 0 for any; `address` is what it became."""
 
+    keeps_order = True
+
     def __init__(self, listen: str, guard: Guard, limits: Limits | None = None) -> None:
         self._listen = split_address(listen)
         self._guard = guard

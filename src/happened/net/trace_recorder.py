@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..trace import TraceWriter
+from ..trace.tracker_attributes import tracker_attributes
+from ..tracking import Stamp
 from ..wire import control_sizes
 from .errors import NodeError
 
@@ -75,6 +77,27 @@ class TraceRecorder:
     def delivered(self, seq: int, time: int, sender: int, clock: int) -> None:
         if seq > self.written:
             self._stage(seq=seq, kind="deliver", message=f"{self._names(sender)}:{clock}", time=time)
+
+    def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None:
+        """An event that the tracker numbered; null events are not the application's."""
+        if seq > self.written:
+            told = tracker_attributes(
+                tracker,
+                stamp.seq,
+                vector=stamp.vector,
+                dependencies=stamp.dependencies,
+                predecessors=stamp.predecessors,
+                scalar=stamp.scalar,
+                null=stamp.null,
+            )
+            self._stage(
+                seq=seq,
+                kind="internal",
+                time=time,
+                relevant=not stamp.null,
+                label=label,
+                attributes=told,
+            )
 
     def _stage(self, **row: Any) -> None:
         self._staged.append({"computation": self._computation, "process": self._process, **row})

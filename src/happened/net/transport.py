@@ -36,6 +36,8 @@ class Hello(NamedTuple):
     knows: bytes  # the other's incarnation as the speaker knows it; empty: they have not met
     protocol: str  # of ordering
     members: tuple[str, ...]  # everybody there ever was, in order of their indices
+    tracker: str = ""  # the tracking protocol whose piggybacks messages carry; empty: none
+    topology: str = ""  # the digest of its topology; empty: it has none
 
 
 class Host(Protocol):
@@ -88,6 +90,11 @@ class Transport(Protocol):
     @property
     def max_payload(self) -> int:
         """The longest payload, in bytes, whose frame is sure to fit."""
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether it hands over the frames of a link in the order of their numbers. The node refuses those
+        that come too early, so one that does not is slow; trackers that need FIFO links refuse it."""
 
     def check_address(self, peer: str, address: str) -> None:
         """Raise NodeError if `add_peer` would."""

@@ -31,6 +31,7 @@ class Process:
         self.me = me
         self.n = n
         self.gone = 0  # bit set: those who have left, and whose index nobody else has been given
+        self.excused = 0  # bit set: of those, the ones whom nothing waits for
         self.forgotten = 0  # bit set: of those, the ones whose index may be given again
         self.clock = 0
         self.events = 0  # local events so far, numbered as machine.py says
@@ -67,6 +68,7 @@ class Process:
             )
         if 0 <= process < self.n and self.forgotten >> process & 1:
             self.gone &= ~(1 << process)
+            self.excused &= ~(1 << process)
             self.forgotten &= ~(1 << process)
         elif process == self.n:
             self.n += 1
@@ -75,6 +77,10 @@ class Process:
         return []
 
     def leave(self, process: int) -> list[Effect]:
+        self.note_departure(process)
+        return self.go_on_without(process)
+
+    def note_departure(self, process: int) -> None:
         if not self.facts.departures:
             raise LocalProtocolError(
                 f"{self.facts.name} has a fixed group, which process {process} cannot leave: "
@@ -83,6 +89,10 @@ class Process:
         if not 0 <= process < self.n or self.gone >> process & 1:
             raise LocalProtocolError(f"process {process} is not present and cannot leave")
         self.gone |= 1 << process
+
+    def go_on_without(self, process: int) -> list[Effect]:
+        self._check_departed(process)
+        self.excused |= 1 << process
         return []
 
     def close(self, process: int) -> list[Effect]:
@@ -199,10 +209,11 @@ class Process:
                 raise
 
     def _saved(self) -> State:
-        return self.save() | ({"forgotten": self.forgotten} if self.forgotten else {})
+        told = {"excused": self.excused, "forgotten": self.forgotten}
+        return self.save() | {key: processes for key, processes in told.items() if processes}
 
     def _loaded(self, state: State) -> None:
-        self.forgotten = state.get("forgotten", 0)
+        self.excused, self.forgotten = state.get("excused", 0), state.get("forgotten", 0)
         self.load(state)
 
     def _identity(self) -> tuple[int, int, int, int, int]:

@@ -74,6 +74,7 @@ GROUPS = {
     "Messages astray": ("lost", "duplicated", "misdelivered", "never_sent"),
     "Clocks": (
         "clocks_logged", "clock_mismatches", "clock_regressions", "clock_impossible",
+        "tracker_stamps", "tracker_faults", "tracker_unjudged",
         "receives_before_sends", "receives_before_sends_corrected", "times_backwards",
     ),
 }  # fmt: skip

@@ -29,6 +29,8 @@ def verdicts(summary: dict[str, Any], *, timed: bool) -> Iterator[Verdict]:
         yield _total(summary.get("total_violations", 0))
     yield _fates(summary)
     yield _logged(summary)
+    if summary.get("tracker_stamps"):
+        yield _tracked(summary["tracker_stamps"], summary["tracker_faults"])
     yield _physical(summary, timed)
     if summary["quarantined"]:
         yield Verdict(False, f"{rows_were(summary['quarantined'])} quarantined: no part of what follows.")
@@ -75,6 +77,14 @@ def _logged(summary: dict[str, Any]) -> Verdict:
         )
         return Verdict(False, text)
     return Verdict(True, f"All {logged:,} logged vector clocks are right.")
+
+
+def _tracked(told: int, wrong: int) -> Verdict:
+    if wrong:
+        return Verdict(
+            False, f"Trackers recorded timestamps of {told:,} events; {wrong:,} of them are wrong."
+        )
+    return Verdict(True, f"What trackers recorded of {told:,} events is right.")
 
 
 def _physical(summary: dict[str, Any], timed: bool) -> Verdict:

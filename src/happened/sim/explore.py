@@ -49,6 +49,7 @@ def explore(
     optimal: bool | None = None,
     casts: str = "multicast",
     renamed: bool = False,
+    routers: int = 0,
     workers: int = 1,
     stop_at_first: bool = False,
     progress: Callable[[int, int], object] | None = None,
@@ -60,6 +61,7 @@ def explore(
     `optimal` says whether to judge optimality; by default, if the machines tell their log (`log_units`).
     `renamed` explores programs that differ only in the names of processes too, for protocols that do not
     treat processes alike.
+    `routers` processes, of the highest indices, come on top: they neither send nor are sent to.
     `progress` is called with the numbers of programs explored and to explore. More than one worker needs
     a factory that can be pickled.
     """
@@ -68,7 +70,9 @@ def explore(
     judged = Order(order)
     make = partial(create, factory) if isinstance(factory, str) else factory
     todo = programs(processes, messages, casts=casts, self_addressed=self_addressed, renamed=renamed)
-    explorer = Explorer(make, processes, order=judged, fifo=fifo, optimal=optimal)
+    if routers:
+        todo = [Program((*program.sends, *((),) * routers)) for program in todo]
+    explorer = Explorer(make, processes + routers, order=judged, fifo=fifo, optimal=optimal)
     states = transitions = explored = 0
     found: list[Violation] = []
     for result in _explored(explorer, todo, workers):

@@ -1,20 +1,35 @@
-"""The events of a run as rows of a trace: process 3 is `p3`, its message of clock 7 is `p3:7`."""
+"""The events of a run as rows of a trace: process 3 is `p3`, its message of clock 7 is `p3:7`.
 
-from collections.abc import Iterable
+Where a terrain has names for processes, those are used.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..ordering import Message
 from ..trace import TraceWriter
+from ..trace.tracker_attributes import tracker_attributes
 from ..tracking import Timestamp
 
 
 class Recorder:
-    """`units` asks for the units of every arriving message, as `p0:3>p2` in attribute `units`."""
+    """`units` asks for the units of every arriving message, as `p0:3>p2` in attribute `units`;
+    `tracker` is the name of the one whose events are recorded."""
 
-    def __init__(self, writer: TraceWriter, *, computation: str = "sim", units: bool = False) -> None:
+    def __init__(
+        self,
+        writer: TraceWriter,
+        *,
+        computation: str = "sim",
+        units: bool = False,
+        names: Sequence[str] | None = None,
+        tracker: str = "",
+    ) -> None:
         self._append = writer.append
+        self._name: Callable[[int], str] = "p{}".format if names is None else names.__getitem__
         self._computation = computation
         self._units = units
+        self._tracker = tracker
 
     def sent(
         self, process: int, seq: int, clock: int, to: Iterable[int], time: int, entries: int, size: int
@@ -22,11 +37,11 @@ class Recorder:
         self._append(
             {
                 "computation": self._computation,
-                "process": f"p{process}",
+                "process": self._name(process),
                 "seq": seq,
                 "kind": "send",
-                "message": f"p{process}:{clock}",
-                "to": [f"p{d}" for d in to],
+                "message": f"{self._name(process)}:{clock}",
+                "to": [self._name(d) for d in to],
                 "time": time,
                 "control_entries": entries,
                 "control_bytes": size,
@@ -36,16 +51,17 @@ class Recorder:
     def received(self, process: int, seq: int, message: Message, time: int, entries: int, size: int) -> None:
         row: dict[str, Any] = {
             "computation": self._computation,
-            "process": f"p{process}",
+            "process": self._name(process),
             "seq": seq,
             "kind": "receive",
-            "message": f"p{message.sender}:{message.clock}",
+            "message": f"{self._name(message.sender)}:{message.clock}",
             "time": time,
             "control_entries": entries,
             "control_bytes": size,
         }
         if self._units:
-            tokens = (f"p{source}:{clock}>p{d}" for source, clock, d in sorted(message.units()))
+            name = self._name
+            tokens = (f"{name(source)}:{clock}>{name(d)}" for source, clock, d in sorted(message.units()))
             row["attributes"] = {"units": " ".join(tokens)}
         self._append(row)
 
@@ -54,11 +70,11 @@ class Recorder:
         self._append(
             {
                 "computation": self._computation,
-                "process": f"p{process}",
+                "process": self._name(process),
                 "seq": seq,
                 "kind": "internal",
                 "time": time,
-                "label": f"{type(message).__name__} of p{message.sender}:{message.clock}",
+                "label": f"{type(message).__name__} of {self._name(message.sender)}:{message.clock}",
                 "control_entries": entries,
                 "control_bytes": size,
             }
@@ -68,27 +84,25 @@ class Recorder:
         self._append(
             {
                 "computation": self._computation,
-                "process": f"p{process}",
+                "process": self._name(process),
                 "seq": seq,
                 "kind": "deliver",
-                "message": f"p{message[0]}:{message[1]}",
+                "message": f"{self._name(message[0])}:{message[1]}",
                 "time": time,
             }
         )
 
     def relevant(self, process: int, seq: int, stamp: Timestamp, time: int) -> None:
-        """A relevant event, with what its tracker told of it in attributes, as `p0:3 p1:1`.
-
-        Not in `clock`: that counts all events, and a tracker only relevant ones.
-        """
-        attributes = {"relevant_seq": str(stamp.seq)}
-        for name, counts in (("vector", stamp.counts), ("dependencies", stamp.dependencies)):
-            if counts is not None:
-                attributes[name] = _names((k, count) for k, count in enumerate(counts) if count)
-        if stamp.immediate is not None:
-            attributes["predecessors"] = _names(sorted(stamp.immediate))
-        if stamp.scalar is not None:
-            attributes["scalar"] = str(stamp.scalar)
+        """An event that a tracker numbered, with what it told; null events are not the application's."""
+        told = tracker_attributes(
+            self._tracker,
+            stamp.seq,
+            vector=_named(stamp.counts),
+            dependencies=_named(stamp.dependencies),
+            predecessors=None if stamp.immediate is None else [(f"p{k}", s) for k, s in stamp.immediate],
+            scalar=stamp.scalar,
+            null=stamp.null,
+        )
         self._append(
             {
                 "computation": self._computation,
@@ -96,12 +110,12 @@ class Recorder:
                 "seq": seq,
                 "kind": "internal",
                 "time": time,
-                "relevant": True,
+                "relevant": not stamp.null,
                 "label": "null event" if stamp.null else "relevant event",
-                "attributes": attributes,
+                "attributes": told,
             }
         )
 
 
-def _names(events: Iterable[tuple[int, int]]) -> str:
-    return " ".join(f"p{process}:{seq}" for process, seq in events)
+def _named(counts: tuple[int, ...] | None) -> dict[str, int] | None:
+    return None if counts is None else {f"p{k}": count for k, count in enumerate(counts) if count}

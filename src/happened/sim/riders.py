@@ -8,8 +8,8 @@ Counted    per transmission: entries; bits as encoded; bits in a model of plain 
            count takes 32 bits (`MODEL_COUNT_BITS`) and a bitmap of n bits says which are there.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Any
 
@@ -32,6 +32,12 @@ class Fare:
     model_bits: int = 0
     null_events: int = 0
     relevant_events: int = 0
+
+    def add(self, other: "Fare") -> None:
+        """Count what another one has counted too."""
+        for each in fields(self):
+            mine, theirs = getattr(self, each.name), getattr(other, each.name)
+            setattr(self, each.name, max(mine, theirs) if each.name == "most_entries" else mine + theirs)
 
     def per_message(self) -> dict[str, float]:
         sent = max(self.transmissions, 1)
@@ -58,11 +64,20 @@ class Riders:
     def __post_init__(self) -> None:
         self.trackers = [self.factory(me, self.processes) for me in range(self.processes)]
 
-    def board(self, process: int, to: int) -> Any:
-        """What a message to `to` carries; `forced` tells the null event its sender had to produce first."""
-        piggyback = self.trackers[process].on_send(to)
-        self._count(piggyback)
-        return piggyback
+    def join(self) -> None:
+        """A process with the next index takes part from now on."""
+        newcomer = len(self.trackers)
+        for tracker in self.trackers:
+            tracker.join(newcomer)
+        self.trackers.append(self.factory(newcomer, newcomer + 1))
+
+    def board(self, process: int, to: Sequence[int]) -> dict[int, Any]:
+        """What the copies of a message carry, by destination; the first tells in `forced` the null event that
+        its sender had to produce before them."""
+        boarding = dict(zip(to, self.trackers[process].on_multicast(to), strict=True))
+        for piggyback in boarding.values():
+            self._count(piggyback)
+        return boarding
 
     def depart(self, process: int, clock: int, boarding: dict[int, Any]) -> None:
         """Say that these piggybacks, by destination, travel with M(process, clock)."""
@@ -78,7 +93,10 @@ class Riders:
         """Take in the piggyback of M(sender, clock) at its delivery; a message to oneself has none."""
         piggyback = self._riding.pop((sender, clock, process), None)
         if piggyback is not None:
-            self.trackers[process].on_receive(sender, piggyback)
+            tracker = self.trackers[process]
+            if piggyback.n != tracker.n:  # somebody has joined since it was sent
+                piggyback = tracker.decode(piggyback.encode(), piggyback.n)
+            tracker.on_receive(sender, piggyback)
 
     def event(self, process: int) -> Timestamp | None:
         """The timestamp of a relevant event, if one happens now."""
@@ -97,12 +115,12 @@ class Riders:
         fare.entries += entries
         fare.most_entries = max(fare.most_entries, entries)
         fare.bits += piggyback.bits
-        fare.model_bits += _model_bits(piggyback, self.processes)
+        fare.model_bits += _model_bits(piggyback)
         fare.null_events += piggyback.forced is not None
 
 
-def _model_bits(piggyback: Piggybacked, n: int) -> int:
-    entries = piggyback.entries
+def _model_bits(piggyback: Piggybacked) -> int:
+    entries, n = piggyback.entries, piggyback.n
     columns = isinstance(piggyback, Piggyback) and piggyback.columns is not None
     bitmap = n if entries < n else 0
     return bitmap + entries * (MODEL_COUNT_BITS + (n if columns else 0))

@@ -8,8 +8,8 @@ The summary is written last: a directory without one is a run that did not end.
 """
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -17,7 +17,6 @@ from typing import Any
 
 from .. import tracking
 from ..core.errors import LocalProtocolError
-from ..core.orders import Order
 from ..ordering import DEFAULT, create, protocols
 from ..trace import TraceWriter
 from ..trace.store import any_path
@@ -26,6 +25,7 @@ from .network import Network
 from .recorder import Recorder
 from .riders import Riders
 from .simulation import Simulation, Undelivered
+from .terrain import Terrain
 from .workload import Workload, cast_of
 
 OURS = ("trace/part-*.parquet", "ledger/transmissions.parquet", "summary.json")
@@ -43,12 +43,15 @@ class Parameters:
     network: Network = field(default_factory=Network)
     tracker: str | None = None  # timestamps relevant events, riding on the messages
     relevant: float = 0.1  # probability of a relevant event after a send or a delivery, with a tracker
+    terrain: Terrain | None = None  # its applications are the processes
 
     def __post_init__(self) -> None:
         if self.processes < 2:
             raise LocalProtocolError(f"a run needs at least two processes, not {self.processes}")
         if self.messages < 1:
             raise LocalProtocolError(f"a run needs at least one message, not {self.messages}")
+        if self.terrain is not None:
+            self._check_terrain(self.terrain)
         for partition in self.network.partitions:
             if max(partition.island) >= self.processes:
                 raise LocalProtocolError(
@@ -59,16 +62,20 @@ class Parameters:
         if self.tracker is not None:
             self._check_tracker(self.tracker)
 
+    def _check_terrain(self, terrain: Terrain) -> None:
+        if self.processes != terrain.applications:
+            raise LocalProtocolError(
+                f"{terrain.source} has {terrain.applications} processes that send, not {self.processes}"
+            )
+        for asked, what in ((self.network.partitions, "partitions"), (self.tracker, "a tracker")):
+            if asked:
+                raise LocalProtocolError(f"{what} and a topology are not simulated together; leave one out")
+
     def _check_tracker(self, tracker: str) -> None:
         tracking.create(tracker, 0, self.processes)
         if not 0 <= self.relevant <= 1:
             raise LocalProtocolError(f"relevant events have a probability in 0 … 1, not {self.relevant}")
-        # It takes piggybacks in at deliveries: what counts is their order, not that of the links.
-        fifo = tracking.protocols()[tracker.partition(":")[0]].fifo_links
-        if fifo and protocols()[self.protocol].order is Order.TOTAL:
-            raise LocalProtocolError(
-                f"{tracker} needs FIFO deliveries, which {self.protocol} does not promise"
-            )
+        tracking.check_deliveries(tracker, protocols()[self.protocol].order, self.protocol)
 
     def _check_facts(self) -> None:
         known = protocols()
@@ -91,7 +98,15 @@ class Parameters:
             "delay": str(self.network.delay),
             "partitions": [str(partition) for partition in self.network.partitions],
         }
-        return {**asdict(self), "network": network}
+        told = {**asdict(replace(self, terrain=None)), "network": network}
+        del told["terrain"]
+        return told | ({"topology": self.terrain.source} if self.terrain is not None else {})
+
+    @property
+    def names(self) -> Sequence[str]:
+        if self.terrain is not None:
+            return self.terrain.names
+        return [f"p{process}" for process in range(self.processes)]
 
 
 def simulate(
@@ -114,7 +129,12 @@ def simulate(
             Ledger(out / "ledger" / "transmissions.parquet") as ledger,
             TraceWriter(out / "trace") as writer,
         ):
-            summary = _run(parameters, ledger, Recorder(writer, units=units), progress)
+            summary = _run(
+                parameters,
+                ledger,
+                Recorder(writer, units=units, tracker=parameters.tracker or "", names=parameters.names),
+                progress,
+            )
     except BaseException:
         _clear(out)  # half a run would look like one in which messages were lost
         raise
@@ -133,13 +153,15 @@ def _run(
         make = partial(tracking.create, parameters.tracker)
         dice = Random(f"{parameters.seed}/relevant")
         riders = Riders(make, parameters.processes, parameters.relevant, dice)
+    terrain, protocol = parameters.terrain, parameters.protocol
     simulation = Simulation(
-        partial(create, parameters.protocol),
-        parameters.processes,
+        partial(create, protocol) if terrain is None else terrain.factory(protocol),
+        parameters.processes if terrain is None else terrain.processes(protocol),
         parameters.messages,
         seed=parameters.seed,
         workload=parameters.workload,
         network=parameters.network,
+        terrain=terrain,
         recorder=recorder,
         ledger=ledger,
         riders=riders,
@@ -150,16 +172,16 @@ def _run(
         "parameters": parameters.as_json(),
         "virtual_seconds": simulation.now / 1e9,
         "ledger": ledger.totals(),
-        "undelivered": [_undelivered_as_json(left) for left in undelivered],
+        "undelivered": [_undelivered_as_json(left, parameters.names) for left in undelivered],
         "complete": True,  # what is undelivered now stays so: `check` may call it lost
     }
 
 
-def _undelivered_as_json(left: Undelivered) -> dict[str, Any]:
+def _undelivered_as_json(left: Undelivered, names: Sequence[str]) -> dict[str, Any]:
     return {
-        "process": f"p{left.process}",
-        "message": "p{}:{}".format(*left.message),
-        "waits_for": ["p{}:{}".format(*name) for name in left.waits_for],
+        "process": names[left.process],
+        "message": f"{names[left.message[0]]}:{left.message[1]}",
+        "waits_for": [f"{names[sender]}:{clock}" for sender, clock in left.waits_for],
         "since": left.since,
     }
 

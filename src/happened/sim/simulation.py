@@ -11,6 +11,7 @@ Ends       when `messages` were sent and every packet has arrived. What a machin
            reported as undelivered, with its reason.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
@@ -27,6 +28,7 @@ from .ledger import Ledger, Transmission
 from .network import SECOND, Links, Network
 from .recorder import Recorder
 from .riders import Riders
+from .terrain import Roads, Terrain
 from .workload import Pattern, Service, Workload, parse_pattern
 
 
@@ -56,6 +58,7 @@ class Simulation:
     """One run of `processes` machines, made by `factory(me, n)`, until `messages` are sent and delivered.
 
     `pattern`, where one is given, decides who is sent to instead of the workload's.
+    `terrain`, where one is given, says over which links packets travel; its routers send nothing themselves.
     `control_sizes` gives the encoded bytes of control information of one multicast's messages.
     `riders` are trackers whose piggybacks travel with the messages; they make the run's relevant events.
     `progress` is called with the number of messages sent since the last call.
@@ -71,6 +74,7 @@ class Simulation:
         workload: Workload | None = None,
         pattern: Pattern | None = None,
         network: Network | None = None,
+        terrain: Terrain | None = None,
         changes: Sequence[Change] = (),
         control_sizes: Callable[[Sequence[Any]], Sequence[int]] = control_sizes,
         recorder: Recorder | None = None,
@@ -80,8 +84,10 @@ class Simulation:
     ) -> None:
         if processes < 1 or messages < 0:
             raise LocalProtocolError(f"cannot simulate {processes} processes and {messages} messages")
-        if riders is not None and changes:
-            raise LocalProtocolError("trackers have a fixed set of processes; nobody can join or leave them")
+        if terrain is not None and changes:
+            raise LocalProtocolError(
+                f"nobody can join or leave {terrain.source}: routes are those of the file"
+            )
         workload = workload or Workload()
         self._factory = factory
         self._pattern = pattern or parse_pattern(workload.pattern)
@@ -91,6 +97,11 @@ class Simulation:
         self._delay = (network or Network()).delay
         self._first_hand, self._added = Random(f"{seed}/delays"), Random(f"{seed}/added")
         self._links = Links(network or Network(), self._first_hand, Random(f"{seed}/duplicates"))
+        self._roads = Roads(terrain, self._delay, seed) if terrain is not None else None
+        self._nth: dict[
+            tuple[int, int], int
+        ] = {}  # with roads: of each message, its place among its sender's
+        self._sent: Counter[int] = Counter()
         self._control_sizes = control_sizes
         self._recorder = recorder
         self.ledger = ledger if ledger is not None else Ledger()
@@ -109,6 +120,8 @@ class Simulation:
         self._waiting: list[dict[tuple[int, int], int]] = []  # of these, what has arrived: since when
         for _ in range(processes):
             self._add(processes)
+        if terrain is not None:
+            del self._members[terrain.applications :]
         for change in sorted(changes, key=lambda change: change.time):
             self._at(int(change.time * SECOND), self._change, change)
 
@@ -148,9 +161,12 @@ class Simulation:
             n = len(self.machines)
             if change.process != n:
                 raise LocalProtocolError(f"the next process to join is {n}, not {change.process}")
-            for process, machine in enumerate(self.machines):
-                self._react(process, machine.join(n))
+            if self._riders is not None:
+                self._riders.join()
+            reactions = [machine.join(n) for machine in self.machines]
             self._add(n + 1)
+            for process, effects in enumerate(reactions):
+                self._react(process, effects)
             for gone in sorted(set(range(n)) - set(self._members)):
                 self._react(n, self.machines[n].leave(gone))
                 self._react(n, self.machines[n].close(gone))
@@ -192,8 +208,11 @@ class Simulation:
         boarding = self._board(process, to)
         clock, effects = machine.multicast(to, b"")
         self._seq[process] = seq = self._seq[process] + 1
+        if self._roads is not None:
+            self._sent[process] += 1
+            self._nth[process, clock] = self._sent[process]
         for d in to:
-            delay = self._delay.draw(self._first_hand)
+            delay = self._travel((process, clock), process, d, self._first_hand)
             at_best = self._links.direct(process, d, self._now, delay)
             self._due[d][process, clock] = _Due(delay, at_best)
         if self._riders is not None:
@@ -215,12 +234,20 @@ class Simulation:
             entries += self._put_on_link(process, send, size)
         return entries, sum(sizes)
 
+    def _travel(self, name: tuple[int, int], start: int, goal: int, dice: Random) -> int:
+        if self._roads is None:
+            return self._delay.draw(dice)
+        if name in self._nth:
+            return self._roads.delay(name[0], self._nth[name], start, goal)
+        return self._roads.any_delay(dice, start, goal)
+
     def _put_on_link(self, process: int, send: Send[Message], size: int) -> int:
         to, message = send
         entries, units = message.size()
         due = self._due[to].get((message.sender, message.clock)) if message.sender == process else None
         first_hand = due is not None and to in message.to
-        delay = due.delay if due is not None and first_hand else self._delay.draw(self._added)
+        name = (message.sender, message.clock)
+        delay = due.delay if due is not None and first_hand else self._travel(name, process, to, self._added)
         arrivals = self._links.arrivals(process, to, self._now, delay)
         last = self._last_arrival.get((process, to), 0)
         self._last_arrival[process, to] = max(last, *arrivals)
@@ -263,14 +290,12 @@ class Simulation:
 
     def _board(self, process: int, to: Iterable[int]) -> dict[int, Any]:
         """What the trackers put on a message to each of its destinations."""
-        boarding: dict[int, Any] = {}
         if self._riders is None:
-            return boarding
-        for d in to:
-            if d != process:
-                boarding[d] = piggyback = self._riders.board(process, d)
-                if piggyback.forced is not None:
-                    self._record_relevant(process, piggyback.forced)
+            return {}
+        boarding = self._riders.board(process, [d for d in to if d != process])
+        for piggyback in boarding.values():
+            if piggyback.forced is not None:
+                self._record_relevant(process, piggyback.forced)
         return boarding
 
     def _happen(self, process: int) -> None:

@@ -14,7 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from ..core.errors import LocalProtocolError
-from ..tracking import create, protocols
+from ..tracking import create, facts_of
 from .network import Network
 from .plain import Plain, control_sizes
 from .riders import Riders
@@ -83,7 +83,7 @@ def study(
 
 def is_fifo(name: str) -> bool:
     create(name, 0, 2)  # a name nobody knows is refused in create's words
-    return protocols()[name.partition(":")[0]].fifo_links
+    return facts_of(name).fifo_links
 
 
 def measure(settings: Study, name: str, n: int, seed: int, *, fifo: bool) -> dict[str, float]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         skew,
         stamp,
         verify_clocks,
+        verify_trackers,
         violations,
     )
 
@@ -54,6 +55,7 @@ __all__ = [
     "skew",
     "stamp",
     "verify_clocks",
+    "verify_trackers",
     "violations",
 ]
 

@@ -1,62 +1,57 @@
-"""A trace as a DataFrame of events, and the rows that cannot be part of one.
+"""A trace as a DataFrame of events, and of the rows that cannot be part of one.
 
 In    a path that `trace.locate` finds a trace at
-Out   rows of trace.SCHEMA; `fault` says why a row is no event, and such rows are quarantined
-Cost  one scan; nothing reaches the driver
+Out   rows of trace.SCHEMA; a line of JSON that is no event has the reason in UNREADABLE, and nothing else
+Cost  one scan, when the frame is used; nothing reaches the driver
+
+Parquet that Spark can reach by itself is read by Spark, which reads only the columns and rows that a query
+needs. In a store tasks read it, as in an analysis: Spark may have no connector for that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ..core.errors import TraceFormatError
 from ..trace.column_types import check_columns, is_stored_whole, known_columns
-from ..trace.jsonl import event_from_json
 from ..trace.location import Location, locate
 from ..trace.reader import open_part
-from ..trace.schema import KINDS, SCHEMA
-from ..trace.store import AnyPath
+from ..trace.schema import SCHEMA
+from ..trace.store import AnyPath, StorePath
 from .schemas import TRACE
+from .splits import UNCHECKED, Split, splits_of
+from .tasks import frame_by_tasks
 
 UNREADABLE = "_unreadable"
-"""Why a line of JSON is no event."""
+"""Why a line of JSON is no event, as quarantine says it."""
 
-JSON_ROWS = pa.schema([field.with_nullable(True) for field in SCHEMA]).append(
-    pa.field(UNREADABLE, pa.string())
-)
+ROWS = UNCHECKED.append(pa.field(UNREADABLE, pa.string()))
 
 
 def read_events(spark: SparkSession, path: AnyPath) -> DataFrame:
     at = locate(path)
-    events = _read_json(spark, at.root) if at.is_json else _read_parquet(spark, at)
+    if at.is_json:
+        events = _read_by_tasks(spark, splits_of(at))
+    elif isinstance(at.root, StorePath):
+        events = _read_by_tasks(spark, splits_of(at)).drop(UNREADABLE)
+    else:
+        events = _read_parquet(spark, at)
     return events.fillna({"computation": "", "relevant": False})
 
 
-def _read_json(spark: SparkSession, path: AnyPath) -> DataFrame:
-    """Line by line through the reader that `trace.read` has: Spark's own coerces types and drops fields."""
-    schema = StructType([*TRACE.fields, StructField(UNREADABLE, StringType())])
-    schema = StructType([StructField(field.name, field.dataType) for field in schema])
-    file = str(path)
+def _read_by_tasks(spark: SparkSession, splits: Sequence[Split]) -> DataFrame:
+    schema = StructType([StructField(field.name, field.dataType) for field in TRACE])
 
-    def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            lines = (line for line in batch["line"].to_pylist() if line.strip())
-            yield pa.RecordBatch.from_pylist([_row(line, file) for line in lines], schema=JSON_ROWS)
+    def read(number: int) -> Iterator[pa.RecordBatch]:
+        rows, unread = splits[number].read_all()
+        nulls = [pa.nulls(unread.num_rows, field.type) for field in UNCHECKED]
+        yield from pa.table([*rows.columns, pa.nulls(rows.num_rows, pa.string())], schema=ROWS).to_batches()
+        yield from pa.table([*nulls, unread["reason"]], schema=ROWS).to_batches()
 
-    lines = spark.read.text(file).select(F.col("value").cast("binary").alias("line"))
-    return lines.mapInArrow(parse, schema)
-
-
-def _row(line: bytes, file: str) -> dict[str, object]:
-    try:
-        return event_from_json(line, file, 0, needs=())
-    except TraceFormatError as error:
-        if error.field is not None:
-            return {UNREADABLE: f"field {error.field!r}: {error.reason}"}
-        return {UNREADABLE: f"is not JSON: {line[:80].decode(errors='replace')}"}
+    return frame_by_tasks(spark, len(splits), read, schema.add(UNREADABLE, StringType()))
 
 
 def _read_parquet(spark: SparkSession, at: Location) -> DataFrame:
@@ -96,22 +91,4 @@ def _null_in_some_parts(name: str, part: AnyPath, other: AnyPath) -> TraceFormat
         "one schema",
         file=str(part),
         field=name,
-    )
-
-
-def fault(rows: DataFrame) -> Column:
-    """Why a row is not an event; null if it is."""
-    kind, message = F.col("kind"), F.col("message")
-    line = F.col(UNREADABLE) if UNREADABLE in rows.columns else F.lit(None).cast("string")
-    return (
-        F.when(line.isNotNull(), line)
-        .when(F.col("process").isNull(), "no process")
-        .when(F.col("seq").isNull() | (F.col("seq") < 1), "seq is not a number from 1")
-        .when(
-            kind.isNull() | ~kind.isin(*KINDS),
-            F.concat(F.lit("unknown kind "), F.coalesce(kind, F.lit("null"))),
-        )
-        .when((kind != "internal") & message.isNull(), F.concat(kind, F.lit(" without a message")))
-        .when((kind == "send") & F.col("to").isNull(), "send without destinations")
-        .when(F.exists("to", lambda name: name.isNull()), "to holds a null")
     )

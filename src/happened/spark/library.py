@@ -313,3 +313,10 @@ def verify_clocks(
 ) -> DataFrame:
     """What is wrong with the vector clocks that the source logged: the table `clocks`."""
     return analyze(events, columns=columns, work=work, questions=["verify-clocks"]).table("clocks")
+
+
+def verify_trackers(
+    events: DataFrame, *, columns: Columns | None = None, work: Work | None = None
+) -> DataFrame:
+    """What is wrong with the timestamps that trackers recorded: the table `trackers`."""
+    return analyze(events, columns=columns, work=work, questions=["verify-trackers"]).table("trackers")

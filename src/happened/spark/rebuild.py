@@ -2,6 +2,7 @@
 
 In    a table of stamps: per event a clock that names some of its past, enough to reach all of it through the
       clocks of the events named: dependency vectors, changes since the previous event, immediate predecessors
+      Or a trace in which trackers recorded dependency vectors: see rebuild_tracked.py
 Out   the same events with their full vectors
 Cost  as stamping: two passes
 
@@ -13,19 +14,25 @@ Clocks name processes by number, and the table `processes` beside `stamps` has t
 before 0.3.0 have clocks that are maps from names, and need no such table.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType
 
-from ..core.errors import TraceFormatError
+from ..core.errors import CausalityError, TraceFormatError
 from ..trace import locate
 from ..trace.atomic import WORK, whole_directory
+from ..trace.reader import open_part
 from ..trace.store import AnyPath, StorePath, matching, remove_tree
 from .announcing import Progress
+from .by_epoch.epoch_layout import WIDE
 from .pipeline import WHOLE_EVENTS, analyze_splits
+from .rebuild_tracked import take_out, without_null_events
 from .schemas import TRACE
+from .sizes import MOST_CELLS
 from .splits import splits_of
 from .storage import read_rows, write_rows
 
@@ -41,7 +48,18 @@ def rebuild(
     epoch_events: int | None = None,
     progress: Progress = lambda what: None,
 ) -> dict[str, Any]:
-    """Write out/stamps; `stamps` is a table of them, or a directory with one in it."""
+    """Write out/stamps; `stamps` is a table of them, a directory with one in it, or a trace in which trackers
+    recorded dependency vectors."""
+    stamp = partial(
+        analyze_splits,
+        spark,
+        questions=["stamp"],
+        whole_events=whole_events,
+        epoch_events=epoch_events,
+        progress=progress,
+    )
+    if _is_trace(stamps):
+        return _rebuild_tracked(spark, stamps, out, stamp, whole_events)
     table = stamps / "stamps" if (stamps / "stamps").is_dir() else stamps
     if not matching(table, "*.parquet"):
         raise TraceFormatError(
@@ -54,6 +72,7 @@ def rebuild(
     else:
         processes = _processes(spark, table)
         named = with_names(stored, processes)
+    _refuse_wide(processes, whole_events)
     with whole_directory(out) as folder:
         work = folder / WORK
         write_rows(as_events(named, processes), work / "trace", "events", work / "rows")
@@ -61,16 +80,7 @@ def rebuild(
         is_all = sum(split.rows or 0 for split in splits) == stored.count()
         answers = folder if is_all else work / "answers"
         answers.mkdir(parents=True, exist_ok=True)
-        summary = analyze_splits(
-            spark,
-            splits,
-            answers,
-            questions=["stamp"],
-            whole_events=whole_events,
-            epoch_events=epoch_events,
-            progress=progress,
-            work=work,
-        )
+        summary = stamp(splits, answers, work=work)
         if not is_all:
             wanted = stored.select(EVENT)
             for name in ("quarantine", "processes", "stamps"):
@@ -80,6 +90,51 @@ def rebuild(
             summary["events"] = stored.count()
         remove_tree(work)
     return summary
+
+
+def _is_trace(path: AnyPath) -> bool:
+    if (path / "stamps").is_dir():
+        return False
+    try:
+        at = locate(path)
+    except TraceFormatError:
+        return False
+    return at.is_json or "kind" in open_part(at.parts[0]).schema_arrow.names
+
+
+def _rebuild_tracked(
+    spark: SparkSession,
+    trace: AnyPath,
+    out: AnyPath,
+    stamp: Callable[..., dict[str, Any]],
+    whole_events: int,
+) -> dict[str, Any]:
+    with whole_directory(out) as folder:
+        work = folder / WORK
+        take_out(spark, splits_of(locate(trace)), work / "numbered", trace)
+        named = read_rows(spark, work / "numbered").select(*EVENT, "clock")
+        processes = _those_that_act(named)
+        _refuse_wide(processes, whole_events)
+        write_rows(as_events(named, processes), work / "trace", "events", work / "rows")
+        answers = work / "answers"
+        answers.mkdir(parents=True, exist_ok=True)
+        summary = stamp(splits_of(locate(work / "trace")), answers, work=work)
+        summary |= without_null_events(spark, work / "numbered", answers, folder)
+        write_rows(read_rows(spark, answers / "quarantine"), folder / "quarantine", "part", work / "rows")
+        remove_tree(work)
+    return summary
+
+
+def _refuse_wide(processes: DataFrame, whole_events: int) -> None:
+    """Refuse computations of which nobody would have whole vectors (see by_epoch.epoch_layout)."""
+    sizes = processes.groupBy("computation").agg(F.count("*").alias("n"), F.sum("events").alias("events"))
+    is_large = (F.col("events") > whole_events) | (F.col("events") * F.col("n") > MOST_CELLS)
+    first = sizes.where((F.col("n") > WIDE) & is_large).orderBy("computation").first()
+    if first is not None:
+        raise CausalityError(
+            f"{first['computation']!r} has {first['n']:,} processes and {first['events']:,} events: whole "
+            f"vectors are made for up to {WIDE:,} processes; take the immediate predecessors as they are"
+        )
 
 
 def _those_that_act(stamps: DataFrame) -> DataFrame:

@@ -111,10 +111,14 @@ class Split:
 
     def read(self, columns: Sequence[str] = SCHEMA.names) -> Rows:
         """Read the columns given, and those that tell events from other rows; the others are null."""
-        read = [piece.read(columns) for piece in self.pieces]
-        table, unread = (pa.concat_tables(tables) for tables in zip(*read, strict=True))
+        table, unread = self.read_all(columns)
         rows = sort_out(table)
         return Rows(rows.events, pa.concat_tables([rows.quarantined, unread]))
+
+    def read_all(self, columns: Sequence[str] = SCHEMA.names) -> Rows:
+        """All rows as if they were events, but for those that have not even its fields."""
+        read = [piece.read(columns) for piece in self.pieces]
+        return Rows(*(pa.concat_tables(tables) for tables in zip(*read, strict=True)))
 
 
 def splits_of(at: Location, *, rows: int = ROWS_AT_ONCE, size: int = BYTES_AT_ONCE) -> list[Split]:

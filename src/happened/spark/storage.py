@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from ..trace.atomic import whole_file
 from ..trace.store import AnyPath, StorePath, arrow_dataset, arrow_source, matching
+from .tasks import frame_by_tasks
 
 
 def spark_path(path: AnyPath) -> str:
@@ -62,12 +63,11 @@ def read_rows(spark: SparkSession, directory: AnyPath) -> DataFrame:
     files = matching(directory, "*.parquet")
     schema = read_part(files[0]).schema
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                yield from read_part(files[number]).cast(schema).to_batches()
+    def read(number: int) -> list[pa.RecordBatch]:
+        batches: list[pa.RecordBatch] = read_part(files[number]).cast(schema).to_batches()
+        return batches
 
-    return spark.range(0, len(files), 1, len(files)).mapInArrow(read, from_arrow_schema(schema))
+    return frame_by_tasks(spark, len(files), read, from_arrow_schema(schema))
 
 
 def _write_by_tasks(rows: DataFrame, directory: AnyPath, part: str) -> None:

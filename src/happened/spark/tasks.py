@@ -1,7 +1,8 @@
 """Work on Spark tasks that read and write files themselves: without a shuffle, or with one of bytes.
 
-    on_tasks   work(0) … work(n - 1), and what they return
-    exchange   tasks that give bytes to buckets, then tasks that each settle a bucket
+    on_tasks         work(0) … work(n - 1), and what they return
+    exchange         tasks that give bytes to buckets, then tasks that each settle a bucket
+    frame_by_tasks   rows that tasks read, as a DataFrame
 
 Only the DataFrame API is used, so that both run on Spark Connect too. Results come back pickled: small ones.
 
@@ -19,7 +20,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from ..core.errors import CausalityError, TraceFormatError
 from .classic import context_of
@@ -77,6 +79,19 @@ def attempts_on_tasks(
     found = [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["key"])]
     _raise_trouble(found)
     return found
+
+
+def frame_by_tasks(
+    spark: SparkSession, count: int, read: Callable[[int], Iterable[pa.RecordBatch]], schema: StructType
+) -> DataFrame:
+    """The rows that read(0), …, read(count - 1) give, as a DataFrame; they are read when it is used."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                yield from read(number)
+
+    return spark.range(0, count, 1, max(count, 1)).mapInArrow(run, schema)
 
 
 def raise_faults(results: Sequence[Any]) -> list[Any]:

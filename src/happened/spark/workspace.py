@@ -27,6 +27,7 @@ from .schemas import spark_schema
 from .session import is_on_this_machine
 from .splits import UNCHECKED
 from .storage import parquet_settings, spark_path, write_part
+from .tasks import frame_by_tasks
 
 ROWS_TOGETHER = 100_000
 """Of a row group: many batches of Spark's."""
@@ -125,8 +126,7 @@ def _groups(batches: Iterator[pa.RecordBatch], unread: list[pa.Table]) -> Iterat
             reason = table[UNREADABLE]
             bad = pc.drop_null(reason)
             names = pa.repeat("", len(bad))
-            told = pc.binary_join_element_wise("?#", bad.cast(pa.string()), ": ")
-            unread.append(pa.table([names, told], schema=QUARANTINE))
+            unread.append(pa.table([names, bad.cast(pa.string())], schema=QUARANTINE))
             table = table.filter(pc.is_null(reason))
         if table.num_rows:
             held.append(table.select(UNCHECKED.names).cast(UNCHECKED))
@@ -152,11 +152,9 @@ def read_table(spark: SparkSession, directory: AnyPath, schema: pa.Schema) -> Da
         return spark.read.schema(spark_schema(schema)).parquet(spark_path(directory))
     parts = sorted(directory.glob("*.parquet"))
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                with pq.ParquetFile(arrow_source(parts[number])) as file:
-                    for rows in file.iter_batches():
-                        yield from pa.Table.from_batches([rows]).cast(schema).to_batches()
+    def read(number: int) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(arrow_source(parts[number])) as file:
+            for rows in file.iter_batches():
+                yield from pa.Table.from_batches([rows]).cast(schema).to_batches()
 
-    return spark.range(0, len(parts), 1, len(parts)).mapInArrow(read, spark_schema(schema))
+    return frame_by_tasks(spark, len(parts), read, spark_schema(schema))

@@ -7,7 +7,7 @@ each process its place in the routes.
 
 from pathlib import Path
 
-from .checks import problems, refuse
+from .checks import problems, refuse, single_points
 from .communication import Topology, TopologyError, Zone, from_traffic
 from .documents import from_document, read_yaml, to_document
 from .graphml import read_graphml, write_graphml
@@ -29,6 +29,7 @@ __all__ = [
     "problems",
     "read",
     "refuse",
+    "single_points",
     "to_document",
     "useful",
     "verify",

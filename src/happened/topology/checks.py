@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import networkx as nx
 
 from .communication import Topology, TopologyError
-from .separators import parts, past
+from .separators import parts, parts_without_each, past
 
 SHOWN = 6  # names of a long list
 
@@ -26,6 +26,18 @@ def problems(topology: Topology) -> list[str]:
         listed = " | ".join(listing(_in_order(topology, part)) for part in apart[:SHOWN])
         return [*found, f"the graph is disconnected, in {len(apart)} parts: {listed}; link them"]
     return [*found, *_leaking_zones(topology), *_false_separators(topology)]
+
+
+def single_points(topology: Topology) -> dict[str, list[list[str]]]:
+    """The processes without which some applications cannot reach each other: for each, the groups of them
+    that are left. Nobody can step in for it, since no other way leads past it."""
+    applications = frozenset(topology.applications)
+    found = {}
+    for name, sides in parts_without_each(topology.graph).items():
+        cut = [_in_order(topology, part & applications) for part in sides if part & applications]
+        if len(cut) > 1:
+            found[name] = cut
+    return {name: found[name] for name in topology.graph if name in found}
 
 
 def _unknown_names(topology: Topology) -> Iterator[str]:

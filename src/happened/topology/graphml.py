@@ -1,8 +1,9 @@
 """Topologies as GraphML, for graph editors and other tools.
 
-Vertices are processes, edges are links, whatever direction the file gives them. Of a vertex's attributes
-two count: `router` (true: it only forwards) and `zone` (the name of its zone, which then has no gateways of
-its own). What GraphML has no words for is kept in one attribute of the graph, `structure`: the YAML
+Vertices are processes, edges are links, whatever direction the file gives them. A vertex with a `label`, as
+graph editors write it, has that for its name, and otherwise its id. Of its other attributes two count:
+`router` (true: it only forwards) and `zone` (the name of its zone, which then has no gateways of its own).
+What GraphML has no words for is kept in one attribute of the graph, `structure`: the YAML
 document without its links, as JSON. Where it is there, it is believed instead of the two.
 """
 
@@ -28,6 +29,8 @@ def read_graphml(path: Path) -> Topology:
         raise TopologyError(f"{path}: cannot be read: {error}") from error
     except (nx.NetworkXException, ParseError, ValueError, KeyError, TypeError) as error:
         raise TopologyError(f"{path}: not GraphML I can read: {error}") from error
+    if STRUCTURE not in graph.graph:  # which speaks of ids
+        graph = _named_by_labels(graph, str(path))
     loops = sorted({one for one, other in graph.edges() if one == other})
     if loops:
         raise TopologyError(f"{path}: linked with itself: {', '.join(map(repr, loops))}; remove that edge")
@@ -39,6 +42,20 @@ def read_graphml(path: Path) -> Topology:
     if undeclared:
         raise TopologyError(f"{path}: {STRUCTURE} leaves out {', '.join(map(repr, undeclared))}")
     return topology
+
+
+def _named_by_labels(graph: Any, source: str) -> Any:
+    names: dict[Any, str] = {}
+    ids: dict[str, Any] = {}
+    for vertex, label in graph.nodes(data="label"):
+        name = str(label).strip() if label is not None else ""
+        names[vertex] = name = name or str(vertex)
+        if name in ids:
+            raise TopologyError(
+                f"{source}: vertices {ids[name]!r} and {vertex!r} are both called {name!r}; label them apart"
+            )
+        ids[name] = vertex
+    return nx.relabel_nodes(graph, names)
 
 
 def _structure(graph: Any, source: str) -> dict[str, Any]:

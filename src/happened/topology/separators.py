@@ -60,6 +60,50 @@ def parts(graph: "nx.Graph[str]", members: Collection[str]) -> tuple[frozenset[s
     return tuple(found)
 
 
+def parts_without_each(graph: "nx.Graph[str]") -> dict[str, tuple[frozenset[str], ...]]:
+    """For each articulation point of a connected graph its `parts`, from one depth-first search.
+
+    The descendants of a child that have no link past its parent v are a part without v, and so is the rest.
+    Descendants stand together in the order of the search: a part is a slice of it.
+    """
+    root = next(iter(graph), None)
+    if root is None:
+        return {}
+    order, place, low, size = [root], {root: 0}, {root: 0}, {root: 1}
+    cut_off: dict[str, list[str]] = {}  # of each v, such children
+    waiting = [(root, root, iter(graph[root]))]
+    while waiting:
+        above, here, around = waiting[-1]
+        for name in around:
+            if name not in place:
+                place[name] = low[name] = len(order)
+                size[name] = 1
+                order.append(name)
+                waiting.append((here, name, iter(graph[name])))
+                break
+            if name != above:
+                low[here] = min(low[here], place[name])
+        else:
+            waiting.pop()
+            if here != root:
+                size[above] += size[here]
+                low[above] = min(low[above], low[here])
+                if low[here] >= place[above]:
+                    cut_off.setdefault(above, []).append(here)
+    everybody = frozenset(graph)
+    first = {name: i for i, name in enumerate(graph)}
+    found = {}
+    for name, children in cut_off.items():
+        slices = [frozenset(order[place[c] : place[c] + size[c]]) for c in children]
+        rest = everybody.difference({name}, *slices)
+        placed = [(min(map(first.__getitem__, part)), part) for part in slices]
+        if rest:  # nearly everybody: its first is soon found
+            placed.append((next(i for i, other in enumerate(graph) if other in rest), rest))
+        if len(placed) > 1:
+            found[name] = tuple(part for _, part in sorted(placed, key=lambda one: one[0]))
+    return found
+
+
 def is_separator(graph: "nx.Graph[str]", members: Collection[str]) -> bool:
     return len(parts(graph, members)) > 1
 
@@ -181,8 +225,18 @@ def _distinct(topology: Topology, found: Iterable[tuple[str, tuple[str, ...]]]) 
         key = frozenset(members)
         order.setdefault(key, members)
         reasons.setdefault(key, {})[why] = None
+    if any(len(key) == 1 for key in order) and nx.is_connected(topology.graph):
+        single = parts_without_each(topology.graph)
+    else:
+        single = {}
     separators = (
-        Separator(order[key], tuple(why), parts(topology.graph, key)) for key, why in reasons.items() if key
+        Separator(
+            order[key],
+            tuple(why),
+            single.get(order[key][0], ()) if single and len(key) == 1 else parts(topology.graph, key),
+        )
+        for key, why in reasons.items()
+        if key
     )
     return [separator for separator in separators if len(separator.parts) > 1]
 

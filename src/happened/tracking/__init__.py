@@ -4,10 +4,10 @@ Applications use `Tracker`, which works with names, bytes and timestamps that ca
 `create`, which makes a tracker for process indices.
 """
 
-from .named import Stamp, Tracker, reconstruct
+from .named import Stamp, Tracker, named, reconstruct
 from .piggyback import Piggyback
 from .reconstruction import renumbered, vectors
-from .registry import DEFAULT, create, protocols
+from .registry import DEFAULT, bound_of, check_deliveries, create, facts_of, protocols
 from .tracker import EventId, Facts, Machine, Piggybacked, Timestamp
 
 __all__ = [
@@ -20,7 +20,11 @@ __all__ = [
     "Stamp",
     "Timestamp",
     "Tracker",
+    "bound_of",
+    "check_deliveries",
     "create",
+    "facts_of",
+    "named",
     "protocols",
     "reconstruct",
     "renumbered",

@@ -25,6 +25,7 @@ FACTS = Facts(
     bound="n",
     description="what changed since the last message on this channel",
     paper="Singhal & Kshemkalyani, An efficient implementation of vector clocks, IPL 43(1), 1992",
+    number=3,
 )
 
 
@@ -65,6 +66,10 @@ class Differential(TrackingProcess):
             self._step += 1
             self._vector = vector ^ (vector ^ theirs) & mask
             self._updated = self._updated & ~mask | geometry.ones * self._step & mask
+
+    def join(self, process: int) -> None:
+        super().join(process)
+        self._last_sent.append(0)
 
     def save(self) -> State:
         unpack = self._geometry.unpack

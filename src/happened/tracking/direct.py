@@ -25,6 +25,7 @@ FACTS = Facts(
     bound="1",
     description="the sender's own last event; needs an event between hearing news and sending",
     paper="Fowler & Zwaenepoel, Causal distributed breakpoints, ICDCS 10, 1990",
+    number=4,
 )
 
 
@@ -57,6 +58,10 @@ class Direct(TrackingProcess):
         if told > self._vector[sender]:
             self._vector[sender] = told
             self._untold = True
+
+    def join(self, process: int) -> None:
+        super().join(process)
+        self._vector.append(0)
 
     def save(self) -> State:
         return {"vector": self._vector, "untold": self._untold}

@@ -24,6 +24,7 @@ FACTS = Facts(
     bound="n",
     description="what was heard since the own last event, and that event",
     paper="Jard & Jourdan, Incremental transitive dependency tracking in distributed computations, 1996",
+    number=5,
 )
 
 

@@ -15,6 +15,7 @@ Cost       each step is a fixed number of operations on integers of n lanes, wha
 """
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 from ..core.errors import RemoteProtocolError
@@ -52,21 +53,38 @@ class Knowledge:
     def __init__(self, me: int, n: int, *, primed: bool, fifo: bool, owners_know: bool) -> None:
         refusals.member(me, n)
         self.me = me
-        self.n = n
         self.primed = primed
         self._fifo = fifo
         self._owners_know = owners_know
+        self._size(n)
+        self.vector = 0
+        self.lacking = 0
+        self.sent = 0
+
+    def _size(self, n: int) -> None:
+        me = self.me
+        self.n = n
         self.geometry = geometry = lanes(n)
         self._everyone_else = geometry.members ^ 1 << me
         self._owners = sum(1 << geometry.width * k + k for k in range(n))  # lane k: the set {k}
         # The columns of a new value: everybody else may lack it, but for its owner where owners always know.
-        self._fresh = geometry.ones * self._everyone_else & ~(self._owners if owners_know else 0)
+        self._fresh = geometry.ones * self._everyone_else & ~(self._owners if self._owners_know else 0)
         self._guards, self._ones, self._shift = geometry.guards, geometry.ones, geometry.shift
         self._own_guard = 1 << geometry.width * me + geometry.shift
         self._own_bits = geometry.ones << me
-        self.vector = 0
-        self.lacking = 0
-        self.sent = 0
+
+    def join(self) -> None:
+        """Make room for one more process, which may lack every value there is and has made none itself."""
+        before, newcomer = self.geometry, self.n
+        self._size(self.n + 1)
+        self.vector, self.lacking, self.sent = (
+            before.widened(each, self.n) for each in (self.vector, self.lacking, self.sent)
+        )
+        made = (self._guards ^ self.geometry.at_least(0, self.vector)) >> self._shift
+        self.lacking |= made << newcomer
+
+    def copy(self) -> "Knowledge":
+        return copy(self)
 
     def own(self) -> int:
         return self.geometry.get(self.vector, self.me)

@@ -22,6 +22,7 @@ FACTS = Facts(
     bound="1",
     description="one number that respects causality and cannot prove it",
     paper="Lamport, Time, clocks, and the ordering of events in a distributed system, CACM 21(7), 1978",
+    number=1,
 )
 
 

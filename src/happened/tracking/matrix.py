@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT, clock_lanes
 from . import refusals, saved_state
-from .piggyback import WIDTH_BITS, BitReader, BitWriter
+from .piggyback import WIDTH_BITS, BitReader, BitWriter, known_to_sender
 from .tracker import Facts, Protocols, Timestamp
 from .tracking_process import State, TrackingProcess
 
@@ -24,6 +24,7 @@ FACTS = Facts(
     bound="n²",
     description="what every process knows of every process, so that logs can be cut",
     paper="Wuu & Bernstein, Efficient solutions to the replicated log and dictionary problems, PODC 1984",
+    number=6,
 )
 
 
@@ -87,14 +88,19 @@ class Matrix(TrackingProcess):
         rows[me] = _join(self._rows[me], theirs, self.n)
         self._rows = rows
 
-    def decode(self, data: bytes) -> MatrixPiggyback:
-        reader, n = BitReader(data), self.n
+    def join(self, process: int) -> None:
+        super().join(process)
+        self._rows.append(0)
+
+    def decode(self, data: bytes, n: int | None = None) -> MatrixPiggyback:
+        reader, n = BitReader(data), known_to_sender(n, self.n)
         width = reader.read(WIDTH_BITS)
         rows = [[reader.read(width) for _ in range(n)] for _ in range(n)]
         reader.finish()
         if max(map(max, rows)) >= CLOCK_LIMIT - 1:
             raise RemoteProtocolError("a matrix holds a value that no count reaches")
-        return MatrixPiggyback(n, tuple(clock_lanes(n).pack(row) for row in rows))
+        later = (0,) * (self.n - n)  # of those who joined since, nothing is said
+        return MatrixPiggyback(self.n, (*(clock_lanes(n).pack(row) for row in rows), *later))
 
     def save(self) -> State:
         return {"rows": [self._geometry.unpack(row) for row in self._rows]}

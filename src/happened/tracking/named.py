@@ -125,10 +125,16 @@ class Tracker:
 
     def send(self, to: str) -> bytes:
         """The bytes that a message to `to` must carry; the protocol may record a null event first."""
-        piggyback = self._machine.on_send(self._roster.index(to))
-        if piggyback.forced is not None:
-            self._null_events.append(named(piggyback.forced, self._roster))
-        return piggyback.encode()
+        return self.multicast([to])[to]
+
+    def multicast(self, to: Iterable[str]) -> dict[str, bytes]:
+        """The same for one message to several, who all learn of a null event that any of them needs."""
+        names = list(to)
+        carried = self._machine.on_multicast([self._roster.index(name) for name in names])
+        for piggyback in carried:
+            if piggyback.forced is not None:
+                self._null_events.append(named(piggyback.forced, self._roster))
+        return {name: piggyback.encode() for name, piggyback in zip(names, carried, strict=True)}
 
     def receive(self, sender: str, carried: bytes) -> None:
         """Take in the bytes that a delivered message of `sender` carried."""
@@ -140,12 +146,16 @@ class Tracker:
         return events
 
     def snapshot(self) -> bytes:
-        """The tracker's state; null events not yet asked for are not part of it."""
-        return self._machine.snapshot()
+        """The tracker's state, with the null events not yet asked for: nobody else can tell of them."""
+        data = self._machine.snapshot()
+        if not self._null_events:
+            return data
+        untold = [stamp.to_json() for stamp in self._null_events]
+        return json.dumps({**json.loads(data), "untold": untold}, separators=(",", ":")).encode()
 
     def restore(self, data: bytes) -> None:
         self._machine.restore(data)
-        self._null_events = []
+        self._null_events = [Stamp.from_json(stamp) for stamp in json.loads(data).get("untold", ())]
 
 
 def named(timestamp: Timestamp, roster: Roster) -> Stamp:

@@ -43,21 +43,21 @@ class ReducedVector(KnowingProcess):
         return Timestamp(self.me, seq, tuple(self._geometry.unpack(knowledge.vector)))
 
 
-def _facts(name: str, what: str, *, fifo: bool = False) -> Facts:
-    return Facts(name, frozenset({"vector"}), fifo, "n", what, PAPER)
+def _facts(number: int, name: str, what: str, *, fifo: bool = False) -> Facts:
+    return Facts(name, frozenset({"vector"}), fifo, "n", what, PAPER, number)
 
 
 PROTOCOLS: Protocols = (
-    (_facts("p1", "vectors without what the receiver is known to know"), ReducedVector),
-    (_facts("p1-once", "p1 with footnote 2's shortcut"), partial(ReducedVector, reset_once=True)),
-    (_facts("p1-prime", "p1 that also tells who knows what"), partial(ReducedVector, primed=True)),
+    (_facts(7, "p1", "vectors without what the receiver is known to know"), ReducedVector),
+    (_facts(8, "p1-once", "p1 with footnote 2's shortcut"), partial(ReducedVector, reset_once=True)),
+    (_facts(9, "p1-prime", "p1 that also tells who knows what"), partial(ReducedVector, primed=True)),
     (
-        _facts("p1-prime-once", "p1-prime with footnote 2's shortcut"),
+        _facts(10, "p1-prime-once", "p1-prime with footnote 2's shortcut"),
         partial(ReducedVector, primed=True, reset_once=True),
     ),
-    (_facts("p1-fifo", "p1 without what is on its way", fifo=True), partial(ReducedVector, fifo=True)),
+    (_facts(11, "p1-fifo", "p1 without what is on its way", fifo=True), partial(ReducedVector, fifo=True)),
     (
-        _facts("p1-prime-fifo", "p1-prime without what is on its way", fifo=True),
+        _facts(12, "p1-prime-fifo", "p1-prime without what is on its way", fifo=True),
         partial(ReducedVector, primed=True, fifo=True),
     ),
 )

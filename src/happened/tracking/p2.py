@@ -14,6 +14,7 @@ The entries due include our own; the sum and the k ≠ j of the printed test are
 `primed` and `fifo` are as in p1.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from ..core.errors import LocalProtocolError
@@ -46,24 +47,35 @@ class BoundedDependencies(KnowingProcess):
         return Timestamp(self.me, seq, dependencies=vector, null=null)
 
     def on_send(self, to: int) -> Piggyback:
-        refusals.peer(to, self.me, self.n)
+        return self.on_multicast((to,))[0]
+
+    def on_multicast(self, to: Sequence[int]) -> list[Piggyback]:
+        for each in to:
+            refusals.peer(each, self.me, self.n)
         knowledge = self._knowledge
-        if knowledge.due(to).bit_count() <= self._bound:
-            return knowledge.on_send(to)
-        forced = self._produce(null=True)
-        return knowledge.on_send(to)._replace(forced=forced)
+        # The copies of one message leave at one event: what the null event tells one of them, it tells all.
+        forced = None
+        if any(knowledge.due(each).bit_count() > self._bound for each in to):
+            forced = self._produce(null=True)
+        carried = [knowledge.on_send(each) for each in to]
+        if forced is not None:
+            carried[0] = carried[0]._replace(forced=forced)
+        return carried
 
 
-def _facts(name: str, what: str, *, fifo: bool = False) -> Facts:
-    return Facts(name, frozenset({"dependencies"}), fifo, "b", what, PAPER)
+def _facts(number: int, name: str, what: str, *, fifo: bool = False) -> Facts:
+    return Facts(name, frozenset({"dependencies"}), fifo, "b", what, PAPER, number)
 
 
 PROTOCOLS: Protocols = (
-    (_facts("p2", "at most b entries a message, and null events"), BoundedDependencies),
-    (_facts("p2-prime", "p2 that also tells who knows what"), partial(BoundedDependencies, primed=True)),
-    (_facts("p2-fifo", "p2 without what is on its way", fifo=True), partial(BoundedDependencies, fifo=True)),
+    (_facts(13, "p2", "at most b entries a message, and null events"), BoundedDependencies),
+    (_facts(14, "p2-prime", "p2 that also tells who knows what"), partial(BoundedDependencies, primed=True)),
     (
-        _facts("p2-prime-fifo", "p2-prime without what is on its way", fifo=True),
+        _facts(15, "p2-fifo", "p2 without what is on its way", fifo=True),
+        partial(BoundedDependencies, fifo=True),
+    ),
+    (
+        _facts(16, "p2-prime-fifo", "p2-prime without what is on its way", fifo=True),
         partial(BoundedDependencies, primed=True, fifo=True),
     ),
 )

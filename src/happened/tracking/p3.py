@@ -28,6 +28,7 @@ FACTS = Facts(
     bound="n",
     description="immediate predecessors on the fly; n entries and n bits a message",
     paper=PAPER,
+    number=17,
 )
 
 

@@ -41,22 +41,25 @@ class ReducedPredecessors(KnowingProcess):
         return Timestamp(me, seq, (*counts[:me], seq, *counts[me + 1 :]), immediate=immediate)
 
 
-def _facts(name: str, what: str, *, fifo: bool = False) -> Facts:
-    return Facts(name, frozenset({"vector", "predecessors"}), fifo, "n", what, OPEN_PROBLEM)
+def _facts(number: int, name: str, what: str, *, fifo: bool = False) -> Facts:
+    return Facts(name, frozenset({"vector", "predecessors"}), fifo, "n", what, OPEN_PROBLEM, number)
 
 
 PROTOCOLS: Protocols = (
-    (_facts("p3-reduced", "immediate predecessors, without what the receiver knows"), ReducedPredecessors),
     (
-        _facts("p3-reduced-prime", "p3-reduced that also tells who knows what"),
+        _facts(18, "p3-reduced", "immediate predecessors, without what the receiver knows"),
+        ReducedPredecessors,
+    ),
+    (
+        _facts(19, "p3-reduced-prime", "p3-reduced that also tells who knows what"),
         partial(ReducedPredecessors, primed=True),
     ),
     (
-        _facts("p3-reduced-fifo", "p3-reduced without what is on its way", fifo=True),
+        _facts(20, "p3-reduced-fifo", "p3-reduced without what is on its way", fifo=True),
         partial(ReducedPredecessors, fifo=True),
     ),
     (
-        _facts("p3-reduced-prime-fifo", "p3-reduced-prime without what is on its way", fifo=True),
+        _facts(21, "p3-reduced-prime-fifo", "p3-reduced-prime without what is on its way", fifo=True),
         partial(ReducedPredecessors, primed=True, fifo=True),
     ),
 )

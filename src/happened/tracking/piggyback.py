@@ -8,7 +8,7 @@ An encoding is one number, least significant bits first, in as few bytes as hold
     with columns, n bits more for each value
 
 A subset of a vector needs no wider values than the whole, so without columns no message is longer than a
-full vector plus n bits. Both sides know n.
+full vector plus n bits. Both sides must know n, the number of processes that the sender knew of.
 """
 
 from itertools import pairwise
@@ -77,24 +77,37 @@ class Piggyback(NamedTuple):
         return max(self.geometry.unpack(self.values), default=0).bit_length()
 
 
-def decode(data: bytes, geometry: Lanes, *, columns: bool = False) -> Piggyback:
-    """The piggyback that the bytes encode, in these lanes; RemoteProtocolError if they encode none."""
-    reader, n = BitReader(data), geometry.n
+def decode(data: bytes, geometry: Lanes, *, columns: bool = False, n: int | None = None) -> Piggyback:
+    """The piggyback that the bytes encode, in these lanes; RemoteProtocolError if they encode none.
+
+    A sender that knew of n processes has said nothing of later ones: they may lack all its values.
+    """
+    n = known_to_sender(n, geometry.n)
+    reader = BitReader(data)
     form = reader.read(FORM_BITS)
     if reader.read(FLAG_BITS) != columns:
         raise RemoteProtocolError(f"a piggyback {'without' if columns else 'with'} columns of the matrix")
     width = reader.read(WIDTH_BITS)
     places = _places(reader, form, n)
-    values, sets = [0] * n, [0] * n
+    values, sets = [0] * geometry.n, [0] * geometry.n
     for k in places:
         values[k] = reader.read(width)
         if values[k] >= CLOCK_LIMIT - 1:  # one more must still fit in a lane
             raise RemoteProtocolError(f"a piggyback has the value {values[k]}, which no count reaches")
     for k in places if columns else ():
-        sets[k] = reader.read(n)
+        sets[k] = reader.read(n) | geometry.members >> n << n
     reader.finish()
     present = sum(1 << geometry.width * k for k in places)
     return Piggyback(geometry, present, geometry.pack(values), geometry.pack(sets) if columns else None)
+
+
+def known_to_sender(n: int | None, known: int) -> int:
+    """How many processes a piggyback is about; RemoteProtocolError if there are some that we do not know."""
+    if n is not None and not 0 < n <= known:
+        raise RemoteProtocolError(
+            f"a piggyback of a system of {n} processes, and we know {known}: join() the new ones first"
+        )
+    return known if n is None else n
 
 
 def _places(reader: "BitReader", form: int, n: int) -> list[int]:

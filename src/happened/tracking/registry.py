@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..core.errors import LocalProtocolError
+from ..core.orders import Order
 from . import differential, direct, incremental, lamport, matrix, p1, p2, p3, p3_reduced, vector
 from .tracker import Facts, Machine
 
@@ -22,6 +23,34 @@ def protocols() -> Mapping[str, Facts]:
     return MappingProxyType({name: facts for name, (facts, _) in _MACHINES.items()})
 
 
+def facts_of(name: str) -> Facts:
+    """What the protocol that `create` makes under this name tells and assumes; a bound as in `p2:4` is not
+    part of that."""
+    name = name.partition(":")[0]
+    try:
+        return _MACHINES[name][0]
+    except KeyError:
+        known = ", ".join(sorted(_MACHINES))
+        raise LocalProtocolError(f"no tracking protocol is called {name!r}; there are: {known}") from None
+
+
+def bound_of(name: str) -> int | None:
+    """The most entries a message carries, where a name says that, as in `p2:4`; 1 for `p2` alone."""
+    if facts_of(name).bound != "b":
+        return None
+    return int(name.partition(":")[2] or 1)
+
+
+def check_deliveries(name: str, order: Order, protocol: str) -> None:
+    """Refuse a tracker that needs each sender's messages in order, if the ordering protocol may deliver them
+    otherwise. It takes piggybacks in at deliveries: their order counts, not that of the links."""
+    if facts_of(name).fifo_links and not order.is_fifo:
+        raise LocalProtocolError(
+            f"{name} needs FIFO deliveries, which {protocol} does not promise: use a tracker that "
+            "needs no FIFO, or a causal order"
+        )
+
+
 def create(name: str, me: int, n: int, **options: Any) -> Machine:
     """A fresh tracker of protocol `name` for process `me` of `n`; options are the protocol's own.
 
@@ -32,11 +61,7 @@ def create(name: str, me: int, n: int, **options: Any) -> Machine:
         if not bound.isascii() or not bound.isdigit():
             raise LocalProtocolError(f"a bound is a whole number, as in 'p2:4', not {bound!r}")
         options = {**options, "b": int(bound)}
-    try:
-        _, machine = _MACHINES[name]
-    except KeyError:
-        known = ", ".join(sorted(_MACHINES))
-        raise LocalProtocolError(f"no tracking protocol is called {name!r}; there are: {known}") from None
+    machine = _MACHINES[facts_of(name).name][1]
     try:
         return machine(me, n, **options)
     except TypeError as error:

@@ -4,8 +4,9 @@ A tracker is a plain object like an ordering machine: one method per input, no c
 of its own. Only *relevant* events are numbered, seq = 1, 2, … within their process; sends and receipts are
 not events of the relation that is tracked, they only carry it.
 
-Assumes    a fixed set of n processes that do not send to themselves; `on_receive` is called when the
-           application gets a message, so that what it does next depends on it. Messages may be lost,
+Assumes    processes 0 … n-1 that do not send to themselves. One that comes later `join`s with the next index,
+           at every process before that one is told anything that presumes it. `on_receive` is called when
+           the application gets a message, so that what it does next depends on it. Messages may be lost,
            doubled or late, unless the protocol's facts say `fifo_links`: those need links that lose
            nothing and keep the order of each sender.
 Promises   what a timestamp tells is exact: of *every* relevant event in its causal past, and of no other.
@@ -14,7 +15,7 @@ Promises   what a timestamp tells is exact: of *every* relevant event in its cau
 Leaves out what a protocol does not know: the timestamp then says None, never a guess.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,6 +33,7 @@ class Facts:
     bound: str  # the most event identifiers a message carries, over n processes
     description: str
     paper: str
+    number: int  # names it in frames: never reused, never changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,10 @@ class Timestamp:
 
 class Piggybacked(Protocol):
     """What a message carries. A value: never changed once made."""
+
+    @property
+    def n(self) -> int:
+        """How many processes its sender knew."""
 
     @property
     def entries(self) -> int:
@@ -85,11 +91,25 @@ class Machine(Protocol):
     def on_send(self, to: int) -> Piggybacked:
         """What the message that the application now sends to `to` has to carry."""
 
+    def on_multicast(self, to: Sequence[int]) -> Sequence[Piggybacked]:
+        """The same for each copy of one message, sent to all of these at once. A null event that any copy
+        needs happens before all of them; the first has it as `forced`."""
+
     def on_receive(self, sender: int, piggyback: Any) -> None:
         """Take in what a message of `sender` carried; duplicates and late messages are normal input."""
 
-    def decode(self, data: bytes) -> Any:
-        """The piggyback that these bytes encode; bytes that encode none are a RemoteProtocolError."""
+    def decode(self, data: bytes, n: int | None = None) -> Any:
+        """The piggyback that these bytes encode; bytes that encode none are a RemoteProtocolError. `n` is how
+        many processes its sender knew of; None: as many as we do."""
+
+    def join(self, process: int) -> None:
+        """A process with the next free index exists from now on. It knows nothing yet."""
+
+    def mark(self) -> Any:
+        """The present state, for `rewind`; cheaper than a snapshot, and for this object only."""
+
+    def rewind(self, mark: Any) -> None:
+        """Go back to a marked state: whatever was asked since then has not happened."""
 
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""

@@ -3,12 +3,15 @@
 A protocol adds `relevant`, `on_send` and `on_receive`, and `save` and `load` for what it keeps.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..core.lanes import Lanes
+from ..core.errors import LocalProtocolError
+from ..core.lanes import Lanes, clock_lanes
 from . import refusals, saved_state
 from .knowledge import Knowledge
 from .piggyback import Piggyback, decode
+from .tracker import Piggybacked
 
 State = dict[str, Any]
 """Values that JSON can write, by name."""
@@ -25,8 +28,30 @@ class TrackingProcess:
         self._geometry = geometry
         self._options = options
 
-    def decode(self, data: bytes) -> Any:
-        return decode(data, self._geometry)
+    def on_send(self, to: int) -> Piggybacked:
+        raise NotImplementedError
+
+    def on_multicast(self, to: Sequence[int]) -> Sequence[Piggybacked]:
+        for each in to:  # before the first of them changes anything
+            refusals.peer(each, self.me, self.n)
+        return [self.on_send(each) for each in to]
+
+    def decode(self, data: bytes, n: int | None = None) -> Any:
+        return decode(data, self._geometry, n=n)
+
+    def join(self, process: int) -> None:
+        """Protocols that keep more than packed clocks make room in that too."""
+        if process != self.n:
+            raise LocalProtocolError(f"the next process to join has index {self.n}, not {process}")
+        self.n += 1
+        self._geometry = clock_lanes(self.n)  # whose lanes are the same, whatever n is
+
+    def mark(self) -> dict[str, Any]:
+        # Values are numbers, which never change, or have a copy of their own: lists of numbers, Knowledge.
+        return {name: value.copy() if hasattr(value, "copy") else value for name, value in vars(self).items()}
+
+    def rewind(self, mark: dict[str, Any]) -> None:
+        vars(self).update(mark)
 
     def save(self) -> State:
         raise NotImplementedError
@@ -56,8 +81,13 @@ class KnowingProcess(TrackingProcess):
     def on_receive(self, sender: int, piggyback: Any) -> None:
         self._knowledge.on_receive(sender, piggyback)
 
-    def decode(self, data: bytes) -> Any:
-        return decode(data, self._geometry, columns=self._knowledge.primed)
+    def decode(self, data: bytes, n: int | None = None) -> Any:
+        return decode(data, self._geometry, columns=self._knowledge.primed, n=n)
+
+    def join(self, process: int) -> None:
+        super().join(process)
+        self._knowledge.join()
+        self._geometry = self._knowledge.geometry
 
     def save(self) -> State:
         return self._knowledge.to_json()

@@ -21,6 +21,7 @@ FACTS = Facts(
     bound="n",
     description="the whole vector on every message",
     paper="Fidge, Timestamps in message-passing systems, 1988; Mattern, Virtual time and global states, 1989",
+    number=2,
 )
 
 

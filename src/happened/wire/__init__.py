@@ -93,12 +93,16 @@ def encode(message: Any) -> bytes:
     return encode_multicast([message])[0]
 
 
-def encode_multicast(messages: Sequence[Any]) -> list[bytes]:
-    """The frames of one multicast's messages; what they have in common is worked out once."""
-    frames = []
-    for message, parts in zip(messages, _parts(messages), strict=True):
+def encode_multicast(messages: Sequence[Any], payloads: Sequence[bytes] | None = None) -> list[bytes]:
+    """The frames of one multicast's messages; what they have in common is worked out once.
+
+    `payloads` are used instead of the messages' own.
+    """
+    frames, encoded = [], _parts(messages)
+    if payloads is None:
+        payloads = [message.payload for message in messages]
+    for message, payload, parts in zip(messages, payloads, encoded, strict=True):
         address, control = parts
-        payload = message.payload
         length = len(address) + len(control) + len(payload)
         if length > MAX_FRAME:
             raise LocalProtocolError(f"a frame of {length} bytes exceeds the limit of {MAX_FRAME}")

@@ -38,6 +38,7 @@ class Kind(IntEnum):
     ABSENT = 4
     STAGE = 5
     RANKED = 6
+    DEPARTED = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,16 @@ class MemberJoined:
 
 @dataclass(frozen=True, slots=True)
 class MemberLeft:
-    """The process of this index has left; to that process itself, it is a farewell."""
+    """The process of this index has left or was expelled; to that process itself, it is a farewell.
+
+    Versions up to 0.2.0 said so, who knew no steps of a departure. It is read, and passed on as it came."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDeparted:
+    """The process of this index has left by itself; to that process itself, it is a farewell."""
 
     index: int
 
@@ -87,11 +97,12 @@ class DepartureStage:
 
 LAST_STAGE = 3
 
-_Plain = MemberLeft | MemberExpelled | MemberAbsent | MemberRanked
+_Plain = MemberLeft | MemberDeparted | MemberExpelled | MemberAbsent | MemberRanked
 Change = MemberJoined | DepartureStage | _Plain
 _PLAIN: dict[Kind, type[_Plain]] = {
     Kind.RANKED: MemberRanked,
     Kind.LEFT: MemberLeft,
+    Kind.DEPARTED: MemberDeparted,
     Kind.EXPELLED: MemberExpelled,
     Kind.ABSENT: MemberAbsent,
 }

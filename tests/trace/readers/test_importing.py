@@ -229,3 +229,14 @@ def test_pieces_of_a_file_are_its_lines_with_their_numbers(text, size, tmp_path_
         found += open_piece(path, begin, end, first_line).numbered
         first_line += lines_begun(path, begin, end)
     assert found == list(open_source(path).numbered)
+
+
+def test_an_event_in_two_files_is_imported_once_and_named_with_both(tmp_path):
+    """On the same line of each, as when a file is given twice under two names."""
+    row = {"process": "p", "seq": 1, "kind": "internal"}
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text(json.dumps(row) + "\n")
+    import_files([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "out")
+    assert trace.read(tmp_path / "out").num_rows == 1
+    (reason,) = json.loads((tmp_path / "out" / "import.json").read_text())["quarantine_examples"]
+    assert reason.startswith(f"{tmp_path / 'b.jsonl'}:1") and f"line 1 of {tmp_path / 'a.jsonl'}" in reason

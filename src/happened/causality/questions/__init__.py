@@ -11,12 +11,14 @@ from importlib import import_module
 import pyarrow as pa
 
 from ...core.errors import CausalityError
-from .question import Answers, EpochView, Fold, Question, Subject
+from .question import Answers, Arrays, ColumnFold, EpochView, Fold, Question, Subject
 
 __all__ = [
     "QUESTIONS",
     "TABLES",
     "Answers",
+    "Arrays",
+    "ColumnFold",
     "EpochView",
     "Fold",
     "Question",

@@ -39,7 +39,7 @@ class LevelsFold(Fold):
         self._computation = ""
 
     def step(self, view: EpochView, answers: Answers) -> None:
-        levels, self._state = level_epoch(view.epoch, self._state, *view.kept)
+        levels, self._state = level_epoch(view.epoch, self._state, *view.kept, view.arranged)
         counts = np.bincount(levels - 1, minlength=self._per_level.size)
         counts[: self._per_level.size] += self._per_level
         self._per_level, self._computation = counts, view.computation

@@ -1,6 +1,6 @@
 """What the optimal protocol would have had to carry on each message, at the least."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,7 +9,10 @@ import pyarrow as pa
 from ..epochs import places
 from ..necessary import COUNTS, NecessaryUnits
 from ..units import MOST_PROCESSES, UnitState, count_units
-from .question import EVENT, Answers, EpochView, Fold, Question, Subject
+from .question import EVENT, Answers, Arrays, ColumnFold, EpochView, Fold, Question, Subject, blocks_of
+
+CELLS = 8192
+"""Marks of an event that a walk goes through at once: those of all pairs of 90 processes."""
 
 NECESSARY = pa.schema([*EVENT, COUNTS.field("destination"), COUNTS.field("units")])
 """`event` is the send of a message, and `destination` one of those it was sent to."""
@@ -41,17 +44,29 @@ class Necessary(Question):
         return {"necessary_units_mean": totals["necessary_units"] / edges if edges else None}
 
 
-class NecessaryFold(Fold):
-    def __init__(self, processes: int) -> None:
-        self._state = UnitState.beginning(processes)
+class NecessaryFold(ColumnFold):
+    def __init__(self, processes: int, columns: range | None = None) -> None:
+        self._processes = processes
+        self._columns = range(processes) if columns is None else columns
+        self._state = UnitState.beginning(processes, self._columns)
 
-    def step(self, view: EpochView, answers: Answers) -> None:
+    def blocks(self) -> list[ColumnFold]:
+        n = self._processes
+        return [NecessaryFold(n, block) for block in blocks_of(n, max(1, CELLS // max(1, n)))]
+
+    def look(self, view: EpochView) -> Arrays:
         addressed, events = view.addressed, view.epoch.events
         place = places(view.epoch, addressed[:, 0], addressed[:, 1])
         offsets = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=events))]).astype(np.int64)
         counts, self._state = count_units(
-            view.epoch, view.is_slot, offsets, addressed[:, 2], self._state, view.kept
-        )
+            view.epoch, view.is_slot, offsets, addressed[:, 2], self._state, view.kept, view.arranged,
+            self._columns,
+        )  # fmt: skip
+        return {"counts": counts}
+
+    def tell(self, view: EpochView, seen: Sequence[Arrays], answers: Answers) -> None:
+        addressed = view.addressed
+        counts = np.sum([each["counts"] for each in seen], axis=0)
         answers.totals["necessary_units"] += int(counts.sum())
         answers.totals["necessary_edges"] += counts.size
         columns = [

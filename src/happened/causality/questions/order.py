@@ -5,7 +5,7 @@ epochs are done; the Spark room then gives them their names and paths, and judge
 computation (spark.by_epoch.steps).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from ..computation import Computation, Event, event_ids
 from ..delivery import check_delivery
-from ..epochs import Frontier, Stamped
+from ..epochs import Frontier, Stamped, own_columns
 from ..linearization import Ints
 from ..order import Channels, early_deliveries, faults_of_order, first_to_follow
 from ..total_order import total_order
 from ..verdict import Cycle, Disagreement, Witness
 from ..witness import causal_path
-from .question import Answers, EpochView, Question, Subject
+from .question import Answers, Arrays, EpochView, Question, Subject
 
 TOTAL_WITNESSES = 1000
 """Causal order leaves concurrent messages in any order, so disagreements can be as many as deliveries."""
@@ -102,31 +102,54 @@ class Order(Question):
         for name in FATES:
             totals[name] += getattr(fates, name)
 
-    def stamped(self, view: EpochView, stamped: Stamped, frontier: Frontier, answers: Answers) -> None:
+    def look(self, view: EpochView, stamped: Stamped, frontier: Frontier) -> Arrays:
         last = stamped.arranged.last
         here = view.slots[:, 3] <= last[view.slots[:, 2]]
         delivered = view.slots[here]
         if not len(delivered):
-            return
+            return {
+                "early": np.empty((0, len(EARLY)), np.int64),
+                "shown": np.empty((0, len(SHOWN)), np.int64),
+            }
         delivered = delivered[np.argsort(stamped.rows(frontier, delivered[:, 2], delivered[:, 3]))]
-        early = _early(stamped, frontier, delivered, view.slots[~here])
+        return {
+            "early": _early(stamped, frontier, delivered, view.slots[~here]),
+            "shown": _shown(stamped, frontier, delivered, view.lost),
+        }
+
+    def tell(self, view: EpochView, seen: Sequence[Arrays], answers: Answers) -> None:
+        early = _first_of_each(np.concatenate([each["early"] for each in seen]))
         answers.totals["causal_violations"] += len(early)
         answers.totals["fifo_violations"] += int(early[:, 7].sum())
         answers.keep("early", pa.table(list(early.T), names=EARLY))
-        shown = _shown(stamped, frontier, delivered, view.lost)
+        shown = np.concatenate([each["shown"] for each in seen])
         answers.keep("shown", pa.table(list(shown.T), names=SHOWN))
 
 
+def _first_of_each(early: Ints) -> Ints:
+    """Of the rows about one delivery, the one that shows that FIFO is violated too, else the first."""
+    order = np.lexsort((-early[:, 7], early[:, 3], early[:, 0]))
+    others = (np.diff(early[order][:, [0, 3]], axis=0, prepend=-1) != 0).any(axis=1)
+    first: Ints = early[np.sort(order[others])]
+    return first
+
+
 def _early(stamped: Stamped, frontier: Frontier, delivered: Ints, later: Ints) -> Ints:
-    """The early deliveries of the epoch, one row of EARLY each; `later` slots are delivered after it."""
+    """The early deliveries of the epoch, one row of EARLY each; `later` slots are delivered after it.
+
+    Only overtaken messages whose senders are among the columns are seen. A sender has a column in one block
+    alone, so that the first block that sees one sees the first of all.
+    """
     slots = np.concatenate([delivered, later])
     source, seq, dest = slots[:, 0], slots[:, 1], slots[:, 2]
     channels = Channels.of(dest, source, seq, stamped.epoch.processes)
     send = stamped.rows(frontier, source, seq)
+    column = own_columns(stamped.epoch.processes, stamped.columns)[channels.sender]
+    column[column == len(stamped.columns)] = -1
     found = [
         early_deliveries(
             len(delivered), send, dest, channels.of_slot, seq, stamped.vectors, channels.queue,
-            channels.ends, channels.sender, channels.of_dest, fifo,
+            channels.ends, column, channels.of_dest, fifo,
         )
         for fifo in (False, True)
     ]  # fmt: skip
@@ -140,10 +163,12 @@ def _early(stamped: Stamped, frontier: Frontier, delivered: Ints, later: Ints) -
 
 
 def _shown(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: Ints) -> Ints:
-    """The lost causes that deliveries of the epoch show, one row of SHOWN each.
+    """The lost causes that deliveries of the epoch show, one row of SHOWN each, of senders among the columns.
 
     A later epoch may show them again: the first delivery of all counts.
     """
+    column = own_columns(stamped.epoch.processes, stamped.columns)
+    lost = lost[column[lost[:, 0]] < len(stamped.columns)]
     lost = lost[np.isin(lost[:, 2], delivered[:, 2])]
     rows = [np.empty((0, len(SHOWN)), np.int64)]
     if len(lost):
@@ -151,7 +176,7 @@ def _shown(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: Ints) ->
         for fifo in (False, True):
             found = first_to_follow(
                 stamped.vectors, send, delivered[:, 2], delivered[:, 0], stamped.epoch.processes,
-                lost[:, 2], lost[:, 0], lost[:, 1], lost[:, 0], fifo,
+                lost[:, 2], lost[:, 0], lost[:, 1], column[lost[:, 0]], fifo,
             )  # fmt: skip
             at = np.flatnonzero(found >= 0)
             flag = np.full(at.size, int(fifo))

@@ -7,7 +7,7 @@ Spark, iterate over the questions asked and know none by name.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,11 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from ..computation import Computation, event_ids
-from ..epochs import Epoch, Frontier, Stamped, places
+from ..epochs import Arranged, Epoch, Frontier, Stamped, places
 from ..linearization import Ints
 from ..predecessors import computation_predecessors
 from ..skew import Times, times_of
 from ..stamps import stamp_computation
+
+Arrays = dict[str, Ints]
 
 EVENT = [
     pa.field("computation", pa.string(), nullable=False),
@@ -107,6 +109,11 @@ class EpochView:
     slots      (sender, seq, destination, seq of delivery) of what is in flight at some time in the epoch
     lost       (sender, seq, destination) of everything in the computation that was never delivered
     timestamps the form in which stamps are asked for
+    arranged   the epoch in topological order, if that is known already
+    counts     how many events each process has, in all epochs
+    logged     (process, seq, whether it names an unknown process) of its events with a logged clock, by
+               process and seq
+    clocks     (process, seq, another process, count) of the entries of those that are not zero
     """
 
     computation: str
@@ -120,6 +127,10 @@ class EpochView:
     slots: Ints
     lost: Ints
     timestamps: str = "full"
+    arranged: Arranged | None = None
+    counts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    logged: Ints = field(default_factory=lambda: np.empty((0, 3), np.int64))
+    clocks: Ints = field(default_factory=lambda: np.empty((0, 4), np.int64))
 
     @cached_property
     def relevant(self) -> Ints:
@@ -167,9 +178,41 @@ class Fold:
         return False
 
 
+class ColumnFold(Fold):
+    """A walk whose state falls into columns that need nothing of one another.
+
+    blocks   the same walk for some columns each, in the order of columns; they can be made side by side
+    look     what a block sees of the next epoch
+    tell     answers for an epoch, from what each block saw of it
+    """
+
+    def blocks(self) -> Sequence["ColumnFold"]:
+        return [self]
+
+    def look(self, view: EpochView) -> Arrays:
+        raise NotImplementedError
+
+    def tell(self, view: EpochView, seen: Sequence[Arrays], answers: Answers) -> None:
+        raise NotImplementedError
+
+    def step(self, view: EpochView, answers: Answers) -> None:
+        self.tell(view, [self.look(view)], answers)
+
+
+WIDTH = 256
+"""Columns of vectors or marks that a walk goes through at once: more would only need more memory."""
+
+
+def blocks_of(processes: int, width: int | None = None) -> list[range]:
+    """All columns, so many at a time; WIDTH if None."""
+    width = WIDTH if width is None else width
+    return [range(first, min(first + width, processes)) for first in range(0, processes, width)]
+
+
 class Question:
-    """Subclasses fill in the class variables and at least `whole`, and one of `stamped`, `fold` or a step of
-    the Spark room's own (spark.by_epoch.steps), so that computations cut into epochs are answered for too.
+    """Subclasses fill in the class variables and at least `whole`, and one of `look` with `tell`, `stamped`,
+    `fold` or a step of the Spark room's own (spark.by_epoch.steps), so that computations cut into epochs are
+    answered for too. With `stamped`, those of many processes are not: nobody there has whole vectors.
 
     name       of the command
     help       what it answers, in a line
@@ -189,10 +232,24 @@ class Question:
     @property
     def needs_stamps(self) -> bool:
         """Whether `stamped` is to be called for every epoch."""
-        return type(self).stamped is not Question.stamped
+        return self.sees_columns or type(self).stamped is not Question.stamped
+
+    @property
+    def sees_columns(self) -> bool:
+        """Whether it can answer from blocks of columns."""
+        return type(self).look is not Question.look
 
     def stamped(self, view: EpochView, stamped: Stamped, frontier: Frontier, answers: Answers) -> None:
         """Answer for one epoch that was stamped from its entering frontier; the order of epochs is any."""
+        self.tell(view, [self.look(view, stamped, frontier)], answers)
+
+    def look(self, view: EpochView, stamped: Stamped, frontier: Frontier) -> Arrays:
+        """What those columns show that an epoch was stamped with."""
+        raise NotImplementedError
+
+    def tell(self, view: EpochView, seen: Sequence[Arrays], answers: Answers) -> None:
+        """Answer for an epoch, from what each block of columns showed, in their order."""
+        raise NotImplementedError
 
     def fold(self, timestamps: str, processes: int) -> Fold | None:
         """A walk over the epochs of a computation of so many processes, if the question needs one."""

@@ -4,10 +4,14 @@ full          `clock`: one entry for each process of the event's computation, by
 sparse        `entries`: those that differ from the event before on the same process
 predecessors  `entries`: of each relevant event its immediate predecessors, which suffice to rebuild vectors
 
+Of a computation of very many processes that is cut into epochs it is always predecessors: nobody has whole
+vectors there.
+
 Processes are numbered by name within their computation; the table `processes` has the numbers. Names in every
 clock would cost more than the vectors (bench/stamps.py).
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +21,7 @@ import pyarrow.compute as pc
 from ..computation import Computation
 from ..epochs import Frontier, Stamped
 from ..linearization import Ints
-from .question import EVENT, Answers, EpochView, Fold, Question, Subject
+from .question import EVENT, Answers, Arrays, EpochView, Fold, Question, Subject
 from .reduction_fold import ReductionFold
 
 TIMESTAMPS = ("full", "sparse", "predecessors")
@@ -71,11 +75,17 @@ class Stamp(Question):
         answers.totals["concurrent_pairs"] += int((events * (events - 1) // 2).sum()) - ordered
 
     def stamped(self, view: EpochView, stamped: Stamped, frontier: Frontier, answers: Answers) -> None:
-        vectors = stamped.event_vectors()
         if view.timestamps != "predecessors":
-            answers.add("stamps", _epoch_stamps(view, frontier, vectors))
-        events, before = view.epoch.events, int(frontier.last.sum())
-        ordered = int(vectors.sum(dtype=np.int64)) - events
+            answers.add("stamps", _epoch_stamps(view, frontier, stamped.event_vectors()))
+        super().stamped(view, stamped, frontier, answers)
+
+    def look(self, view: EpochView, stamped: Stamped, frontier: Frontier) -> Arrays:
+        past = stamped.vectors[frontier.process.size :, : len(stamped.columns)].sum(dtype=np.int64)
+        return {"past": np.array([past]), "before": np.array([frontier.last.sum()])}
+
+    def tell(self, view: EpochView, seen: Sequence[Arrays], answers: Answers) -> None:
+        events, before = view.epoch.events, int(seen[0]["before"][0])
+        ordered = sum(int(each["past"][0]) for each in seen) - events
         answers.totals["ordered_pairs"] += ordered
         answers.totals["concurrent_pairs"] += events * (events - 1) // 2 + events * before - ordered
 
@@ -160,10 +170,8 @@ def _predecessor_stamps(subject: Subject) -> pa.Table:
 
 def _tell_stamps(view: EpochView, effects: Ints, process: Ints, seq: Ints, answers: Answers) -> None:
     events = np.flatnonzero(view.relevant)
-    # The effects come in topological order, the events by process: each keeps its own causes.
-    order = np.argsort(effects, kind="stable")
     counts = np.bincount(effects, minlength=view.epoch.events)[events]
-    entries = _entries(counts, process[order], seq[order])
+    entries = _entries(counts, process, seq)
     answers.add("stamps", _stamps(view.names_of(events), view.number, entries=entries))
 
 

@@ -31,6 +31,7 @@ FACTS = Facts(
     paper="Birman & Joseph, ACM TOCS 5(1), 1987",
     order=Order.CAUSAL,
     wire=WireFormat(31, "happened.wire.cbcast"),
+    carries_payloads=True,
 )
 
 
@@ -191,8 +192,8 @@ class CarryingMulticast(Process):
         self._stable.append(0)
         return effects
 
-    def leave(self, process: int) -> list[Effect]:
-        effects = super().leave(process)
+    def go_on_without(self, process: int) -> list[Effect]:
+        effects = super().go_on_without(process)
         left = {clock: missing & ~(1 << process) for clock, missing in self._unacknowledged.items()}
         self._unacknowledged = {clock: missing for clock, missing in left.items() if missing}
         self._stabilise()

@@ -98,10 +98,10 @@ class FloodingBroadcast(Process):
             effects.append(self.delivery(message))
         return effects
 
-    def leave(self, process: int) -> list[Effect]:
+    def note_departure(self, process: int) -> None:
         # Whoever is left gets every message by another way, since everybody puts it on all other links.
         _check_connected(self._overlay, self.n, self.gone | 1 << max(process, 0))
-        return super().leave(process)
+        super().note_departure(process)
 
     def save(self) -> State:
         return {"neighbours": self._neighbours, "delivered": sorted(self._delivered.items())}

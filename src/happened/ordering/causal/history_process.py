@@ -8,7 +8,7 @@ from ...core.errors import LocalProtocolError
 from ...core.places import Place
 from ..facts import Option
 from ..holding import HoldingProcess
-from ..machine import Effect, MessageKey
+from ..machine import MessageKey
 from ..parking import Want
 from ..process import State
 from .extended_history import Entry, History, size_of
@@ -89,10 +89,9 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
         self._history.skip(process)
         return (process,)
 
-    def leave(self, process: int) -> list[Effect]:
-        effects = super().leave(process)
+    def note_departure(self, process: int) -> None:
+        super().note_departure(process)
         self._history.leave(process)
-        return effects
 
     def save(self) -> State:
         return super().save() | {"history": self._history.state()}

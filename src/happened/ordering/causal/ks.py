@@ -142,7 +142,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
             type(message) is KsMessage
             and message.receiver == me
             and message.log.n == n
-            and not self.gone
+            and not self.excused
             and 0 <= message.sender < n
             and 0 < message.clock < CLOCK_LIMIT
             and message.dests >> me & 1
@@ -153,18 +153,18 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         message = super().checked(message)
         if message.receiver is None:
             message = message.localised(me)
-        return self._cleared(message) if self.gone else message
+        return self._cleared(message) if self.excused else message
 
     def _cleared(self, message: KsMessage) -> KsMessage:
         """A message as somebody sees it who knows who has left."""
         wait_for = message.wait_for
         for process in unpack(self.forgotten):
             wait_for = self._lanes.put(wait_for, process, 0)
-        log = dependency_log.without(message.log, self.gone, self.forgotten)
+        log = dependency_log.without(message.log, self.excused, self.forgotten)
         return message._replace(log=log, wait_for=wait_for)
 
-    def leave(self, process: int) -> list[Effect]:
-        effects = super().leave(process)
+    def go_on_without(self, process: int) -> list[Effect]:
+        effects = super().go_on_without(process)
         self._clear()
         return effects
 
@@ -175,7 +175,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
     def _clear(self) -> None:
         """Drop what nobody needs of those who have left: units to them, and their entries once forgotten."""
         self._merge_delivered()
-        self._log = dependency_log.without(self._log, self.gone, self.forgotten)
+        self._log = dependency_log.without(self._log, self.excused, self.forgotten)
         self._parking.replace(self._cleared)
 
     def told(self, message: KsMessage) -> int:

@@ -129,15 +129,15 @@ class Pruning(HoldingProcess[PruningMessage]):
         self._dlv[process] = CLOCK_LIMIT - 1
         return (process,)
 
-    def leave(self, process: int) -> list[Effect]:
-        effects = super().leave(process)
+    def go_on_without(self, process: int) -> list[Effect]:
+        effects = super().go_on_without(process)
         self._drop_gone()
         return effects
 
     def _drop_gone(self) -> None:
         """Nobody needs to know what was sent to those who have left."""
         for row in self._ci.values():
-            row.update({clock: dests & ~self.gone for clock, dests in row.items()})
+            row.update({clock: dests & ~self.excused for clock, dests in row.items()})
             _drop_empty(row)
 
     def join(self, process: int) -> list[Effect]:
@@ -191,7 +191,7 @@ class Pruning(HoldingProcess[PruningMessage]):
             self._count(theirs.get(s, {}), row, named_by_us)
             _drop_empty(row)  # R9
         self._ci = merged
-        if self.gone:
+        if self.excused:
             self._drop_gone()
 
     def _count(self, before: dict[int, int], after: dict[int, int], named_by_other: int) -> None:

@@ -213,16 +213,21 @@ class ZonedKs(PlacedProcess):
 
     def _gone_from(self, zone: _Zone) -> int:
         """The members of a zone, in its numbers, who have left."""
-        return pack(i for i, member in enumerate(zone.members) if self.gone >> member & 1) if self.gone else 0
+        if not self.excused:
+            return 0
+        return pack(i for i, member in enumerate(zone.members) if self.excused >> member & 1)
 
-    def leave(self, process: int) -> list[Effect]:
+    def note_departure(self, process: int) -> None:
         """A gateway's leaving would cut its zones off."""
         forwards = any(
             branch.towards == process and branch.behind != 1 << process for branch in self.place.branches
         )
         if forwards or (process == self.me and len(self._zones) > 1):
             raise LocalProtocolError(f"process {process} is a gateway and cannot leave")
-        effects = super().leave(process)
+        super().note_departure(process)
+
+    def go_on_without(self, process: int) -> list[Effect]:
+        effects = super().go_on_without(process)
         for zone, member in self._zones_with(process):
             zone.carrier.leave(member)
         return effects

@@ -164,8 +164,8 @@ class SequencerTotalOrder(Process):
             effects.append(Send(process, SequencerAnnouncement(self.me, self._epoch, self._coordinator)))
         return effects
 
-    def leave(self, process: int) -> list[Effect]:
-        effects = super().leave(process)
+    def go_on_without(self, process: int) -> list[Effect]:
+        effects = super().go_on_without(process)
         if process == self.me:
             return effects + self._bequeath() + self._pass_on_role()
         if self._office is not None:
@@ -178,7 +178,7 @@ class SequencerTotalOrder(Process):
         effects = super().close(process)
         self._ended |= 1 << process
         epoch = self._ended.bit_count() * ROUND
-        if self._epoch >= epoch or self.gone >> self.me & 1:
+        if self._epoch >= epoch or self.excused >> self.me & 1:
             return effects  # as a newcomer, we have heard who coordinates after that round
         self._epoch = epoch
         return effects + self._report()
@@ -261,7 +261,7 @@ class SequencerTotalOrder(Process):
 
     def _complete_round(self) -> list[Effect]:
         """If everybody present has told us what it knows, put that in order and go on as the coordinator."""
-        if self.gone & ~self._ended & ~(1 << self.me):
+        if self.excused & ~self._ended & ~(1 << self.me):
             return []  # of whom more may come; when it has ended, there is another round
         reports = {process: r for process, r in self._reports.items() if r.ended == self._ended}
         if self.me not in reports or any(process not in reports for process in unpack(self.present)):
@@ -292,7 +292,7 @@ class SequencerTotalOrder(Process):
         news = SequencerAnnouncement(self.me, self._epoch, self.me, office.place)
         effects = [*(Send(d, news) for d in unpack(self.present & ~(1 << self.me))), *effects]
         effects += self._resumed(self.events)
-        return effects + (self._pass_on_role() if self.gone >> self.me & 1 else [])
+        return effects + (self._pass_on_role() if self.excused >> self.me & 1 else [])
 
     # Messages.
 
@@ -327,11 +327,11 @@ class SequencerTotalOrder(Process):
         self._office = office = _Office(message.place)
         office.taken, office.tails = dict(message.taken), dict(message.tails)
         office.unsettled = list(message.unsettled)
-        for process in unpack(self.gone):
+        for process in unpack(self.excused):
             office.has_seen(process, CLOCK_LIMIT)
         effects = [effect for request in message.early for effect in self._handle(request, since)]
         effects += self._redirect() + self._resumed(since)
-        return effects + (self._pass_on_role() if self.gone >> self.me & 1 else [])
+        return effects + (self._pass_on_role() if self.excused >> self.me & 1 else [])
 
     def _resumed(self, since: int) -> list[Effect]:
         """What was kept until there is a coordinator goes to it."""
@@ -369,7 +369,7 @@ class SequencerTotalOrder(Process):
         if request.epoch > self._epoch:
             self._ahead[request.sender, request.clock] = request
         elif self._office is None:
-            if self._is_orphan or self.gone >> self._coordinator & 1:
+            if self._is_orphan or self.excused >> self._coordinator & 1:
                 self._ahead[request.sender, request.clock] = request  # somebody succeeds, and we shall hear
             else:
                 yield Send(self._coordinator, request._replace(epoch=self._epoch))
@@ -385,7 +385,7 @@ class SequencerTotalOrder(Process):
     def _order(self, office: _Office, request: SequencerRequest, since: int) -> Iterator[Effect]:
         office.taken[request.sender] = request.clock
         office.place += 1
-        due = [d for d in unpack(request.dests) if not self.gone >> d & 1 or d == self.me]
+        due = [d for d in unpack(request.dests) if not self.excused >> d & 1 or d == self.me]
         yield from self._put_in_order(office, request, office.place, due, since)
 
     def _put_in_order(
@@ -427,7 +427,7 @@ class SequencerTotalOrder(Process):
         if self._office is not None:
             self._office.has_seen(message.sender, message.place)
             return self._settle()
-        knows_whom = not self._is_orphan and not self.gone >> self._coordinator & 1
+        knows_whom = not self._is_orphan and not self.excused >> self._coordinator & 1
         return [Send(self._coordinator, message)] if knows_whom else []
 
     def _settle(self) -> list[Effect]:

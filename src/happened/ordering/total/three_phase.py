@@ -138,7 +138,7 @@ class ThreePhase(Process):
     def begin(self, clock: int, dests: int, payload: bytes) -> Iterator[Effect]:
         me = self.me
         self._timestamp += 1
-        present = dests & ~self.gone | dests & 1 << me
+        present = dests & ~self.excused | dests & 1 << me
         self._rounds[clock] = _Round(present, present, 0)
         for d in unpack(present):
             self._numbers[d] = number = self._numbers.get(d, 0) + 1
@@ -206,8 +206,8 @@ class ThreePhase(Process):
         missing &= ~(1 << proposal.by)
         yield from self._gathered(proposal.clock, _Round(dests, missing, max(highest, proposal.timestamp)))
 
-    def leave(self, process: int) -> list[Effect]:
-        effects, its_bit = super().leave(process), 1 << process
+    def go_on_without(self, process: int) -> list[Effect]:
+        effects, its_bit = super().go_on_without(process), 1 << process
         if process == self.me:
             return effects
         for clock, (dests, missing, highest) in list(self._rounds.items()):

@@ -10,5 +10,5 @@ epoch_layout    what each epoch's task needs, as arrays in files
 stamping        exact vectors of every epoch, in two passes, and what questions ask of stamped epochs
 walks           what questions ask of the epochs one after the other
 steps           what else a question needs, registered by its name
-  named_violations, total_at_scale, clock_faults, causal_paths, message_rows
+  named_violations, total_at_scale, clock_faults, causal_paths, message_rows, tracker_faults
 """

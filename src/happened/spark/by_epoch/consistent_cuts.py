@@ -13,6 +13,8 @@ import numpy as np
 
 from ...causality.linearization import Ints
 
+MOST_IN_16_BITS = 1 << 16
+
 
 def by_share(counts: Ints, epochs: int) -> Ints:
     """Cuts after the same fraction of each process's events."""
@@ -50,7 +52,10 @@ def _distinct(cuts: Ints) -> Ints:
 def epoch_of(cuts: Ints, process: Ints, seq: Ints) -> Ints:
     """The epoch of each event: the first whose cut includes it."""
     epoch = np.empty(len(process), np.int64)
-    order = np.argsort(process, kind="stable")
+    few = (
+        cuts.shape[1] <= MOST_IN_16_BITS
+    )  # numbers of 16 bits are sorted by their digits, several times faster
+    order = np.argsort(process.astype(np.uint16) if few else process, kind="stable")
     at = np.searchsorted(process[order], np.arange(cuts.shape[1] + 1))
     for p in range(cuts.shape[1]):
         of = order[at[p] : at[p + 1]]

@@ -61,11 +61,12 @@ class EdgeFile:
         source, target, sent, gap, timed, _ = self.messages
         return source[timed], target[timed], sent[timed] - origin, gap[timed]
 
-    def absent_causes(self, most: int) -> tuple[list[tuple[str, str]], int]:
-        """The names of events and their causes that are none, up to so many; how many there are."""
-        bad = np.flatnonzero(self._edges["cause"] & ~self._real)
-        ends = [(self._name(e, "target"), self._name(e, "source")) for e in bad[:most]]
-        return ends, int(bad.size)
+    def absent_causes(self) -> list[str]:
+        """Of every cause that is no event, the reason to quarantine it."""
+        return [
+            f"{self._name(e, 'target')} names the cause {self._name(e, 'source')}, which is not in the trace"
+            for e in np.flatnonzero(self._edges["cause"] & ~self._real).tolist()
+        ]
 
     def _name(self, e: int, end: str) -> str:
         process, seq = self._local[self._edges[end][e]], int(self._edges[f"{end}_seq"][e])

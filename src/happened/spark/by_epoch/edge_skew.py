@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from ...causality.linearization import Ints
-from ...causality.skew import Skew, correct, removed, solve_drifts, tightest, window_gaps, window_width
+from ...causality.skew import (
+    MOST_DRIFTS,
+    Skew,
+    correct,
+    removed,
+    solve_drifts,
+    tightest,
+    window_gaps,
+    window_width,
+)
 from .edge_files import EdgeFile
 
 Scan = Callable[[Callable[[EdgeFile], Any]], list[Any]]
@@ -41,7 +50,7 @@ def estimate(scan: Scan, least: tuple[Ints, Ints, Ints], n: int, origin: int, la
     """
     nobody = np.zeros(n, np.int64)
     clocks = Clocks(correct(nobody, *least), origin)
-    if clocks.skew.feasible.all():
+    if clocks.skew.feasible.all() or n > MOST_DRIFTS:
         return clocks
     width = window_width(last)
 

@@ -4,16 +4,17 @@ In    the files of edges that one pass over the rows left (see matching), and wh
       computation
 Out   store/epoch-K.npz: the edges into epoch K; the events before its end that are causes beyond it (`kept`);
       the slots that are in flight at some time in it; which of its events are relevant; times and logged
-      clocks, if there are any. store/summary-K.npz: epoch K stamped from names alone (see causality.epochs).
+      clocks, if there are any. store/arranged-K.npz: its topological order. store/summary-K.npz: epoch K
+      stamped from names alone (see causality.epochs), unless there are more than WIDE processes.
       store/lost-*.npz: the slots that were never delivered, which no epoch can forget.
       The events themselves need not be written: with the cuts, epoch K has those numbered
       cuts[K-1] + 1 … cuts[K] of each process.
 Cost  three scans of the edges by tasks, and one shuffle of them, as bytes; all computations in each together
 
-Everything the driver holds has size processes x epochs, or pairs of processes.
+Everything the driver holds has size processes x epochs, or (if there are times) pairs of processes that
+exchange messages.
 """
 
-import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from pyspark.sql import SparkSession
 
-from ...causality.epochs import Epoch, Frontier, event_keys, split_keys
+from ...causality.epochs import Arranged, Epoch, Frontier, arrange, event_keys, split_keys
 from ...causality.epochs import stamp as stamp_with
 from ...causality.linearization import Ints
 from ...causality.questions import EpochView
+from ...causality.questions.question import WIDTH
 from ...causality.skew import tightest
 from ...trace.store import AnyPath, matching
 from ..storage import read_arrays, write_arrays
@@ -33,17 +35,22 @@ from ..tasks import Emitted, Fault, exchange, on_tasks
 from .consistent_cuts import backward, by_share, by_time, epoch_of, settled
 from .edge_files import EdgeFile
 from .edge_skew import Clocks, estimate, merge_tightest
+from .matching import pack_names
+from .pair_traffic import Sums, leave_sums
 
 MOST_UNEVEN = 4
 """If an epoch cut by time is so many times larger than asked for, cuts by seq are tried."""
-
-MOST_NAMED = 1000
-"""Causes that are no events; more are only counted."""
 
 CELLS_PER_EPOCH = 20_000_000
 """Events x processes of an epoch: 80 MB of vectors in a task."""
 
 EPOCH_EVENTS = 200_000
+
+WIDE = 1024
+"""With more processes, frontiers would be larger than epochs: blocks of columns are stamped by themselves."""
+
+SUMMARY, FRONTIER = "summary", "frontier"
+"""The files of an epoch's summary, and of the exact frontier that enters it once epochs are stamped."""
 
 SHARES = {
     "edges": 5, "kept": 2, "entering": 2, "slots": 4, "addressed": 3, "relevant": 2, "times": 3,
@@ -98,18 +105,6 @@ class Found:
         return EdgeFile(path, self.names, self.counts)
 
 
-class Pair(NamedTuple):
-    """What passed from one process to another: corrected latencies are None where nothing has a time."""
-
-    source: int
-    target: int
-    messages: int
-    latency_min: int | None
-    latency_mean: float | None
-    before: int
-    after: int
-
-
 @dataclass(frozen=True)
 class Layout:
     """The directory that a computation is laid out in, and what of it is small enough for the driver."""
@@ -120,16 +115,13 @@ class Layout:
     cuts: Ints  # epochs x processes
     clocks: Clocks | None  # of a computation that has times
     totals: dict[str, int]
-    pairs: list[Pair]
+    pairs: list[Sums]  # of what passed between pairs of processes
     all_relevant: bool
     logged: int
     casts: bool  # whether any message has several destinations
-    quarantined: list[str] = field(default_factory=list)  # causes that are not in the trace, by name
+    wide: bool = False  # whether blocks of columns are stamped by themselves
+    absent: list[AnyPath] = field(default_factory=list)  # files of causes that are not in the trace, by name
     fates: list[AnyPath] = field(default_factory=list)  # files of what became of messages, if that is asked
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What tasks need: pairs stay with the driver, for there may be as many as processes squared."""
-        return self.__dict__ | {"pairs": []}
 
     @property
     def epochs(self) -> int:
@@ -165,16 +157,37 @@ class Layout:
         first = np.concatenate([[0], np.cumsum(counts)[:-1]])
         seq = np.arange(process.size) - np.repeat(first - start, counts) + 1
         place = first[edges[:, 2]] + edges[:, 3] - start[edges[:, 2]] - 1
-        order = np.argsort(place, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=process.size))])
-        edges = edges[order]
+        if (place[1:] < place[:-1]).any():
+            edges = edges[np.argsort(place, kind="stable")]
         return Epoch(n, process, seq, offsets.astype(np.int64), edges[:, 0], edges[:, 1], self.names), edges
 
-    def view(self, k: int, timestamps: str, share: dict[str, Ints] | None = None) -> EpochView:
-        """Epoch k as questions see it; `share` is its share, if it has been read already."""
+    def arranged(self, k: int) -> Arranged:
+        arrays = read_arrays(self.path("arranged", k))
+        entering = int(arrays.pop("entering")[0])
+        return Arranged(entering, **{name: array.astype(np.int64) for name, array in arrays.items()})
+
+    def logged_clocks(self, k: int, share: dict[str, Ints] | None = None) -> tuple[Ints, Ints]:
+        """The logged clocks of epoch k, as EpochView has them."""
+        share = self.share(k) if share is None else share
+        logged = share["logged"]
+        return logged[np.lexsort((logged[:, 1], logged[:, 0]))], share["clocks"]
+
+    def view(
+        self,
+        k: int,
+        timestamps: str = "full",
+        share: dict[str, Ints] | None = None,
+        lost: Ints | None = None,
+    ) -> EpochView:
+        """Epoch k as questions see it; `share` and `lost` if they have been read already.
+
+        Of a wide computation, nobody has whole vectors.
+        """
         share = self.share(k) if share is None else share
         epoch, edges = self.epoch(k, share["edges"])
         kept = share["kept"]
+        logged, clocks = self.logged_clocks(k, share)
         return EpochView(
             self.computation,
             self.names,
@@ -185,8 +198,12 @@ class Layout:
             chosen=None if self.all_relevant else share["relevant"],
             sent=share["addressed"],
             slots=share["slots"],
-            lost=self.lost(),
-            timestamps=timestamps,
+            lost=self.lost() if lost is None else lost,
+            timestamps="predecessors" if self.wide else timestamps,
+            arranged=self.arranged(k),
+            counts=self.counts,
+            logged=logged,
+            clocks=clocks,
         )
 
 
@@ -212,11 +229,11 @@ class _Plan:
     clocks: Clocks | None
     proposals: list[Ints]  # of cuts, the best first
     per_epoch: int
-    absent: list[str]
+    absent: list[AnyPath]
     absent_count: int
     cuts: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
     rounds: int = 0
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[Sums] = field(default_factory=list)
 
 
 def _prepare(
@@ -228,7 +245,11 @@ def _prepare(
         of, path = jobs[number]
         file = of.open(path)
         source, target, since, gap = file.timed(of.earliest or 0)
-        return tightest(source, target, gap), int(since.max(initial=0)), *file.absent_causes(MOST_NAMED)
+        absent = file.absent_causes()
+        left = of.store / "absent" / f"{number:06d}.npz"
+        if absent:
+            write_arrays(left, reasons=pack_names(absent))
+        return tightest(source, target, gap), int(since.max(initial=0)), left, len(absent)
 
     looked = on_tasks(spark, len(jobs), look)
     plans = []
@@ -239,15 +260,13 @@ def _prepare(
             least = merge_tightest([result[0] for result in mine])
             last = max((result[1] for result in mine), default=0)
             clocks = estimate(_scan(spark, of), least, len(of.names), of.earliest, last)
-        absent = [
-            f"{effect} names the cause {cause}, which is not in the trace"
-            for result in mine
-            for effect, cause in result[2]
-        ]
-        per_epoch = epoch_events or max(1000, min(EPOCH_EVENTS, CELLS_PER_EPOCH // max(len(of.names), 1)))
+        absent = [left for _, _, left, count in mine if count]
+        # Marks, which walks of wide computations hold, are twice as large as entries of vectors.
+        width = 2 * WIDTH if len(of.names) > WIDE else max(len(of.names), 1)
+        per_epoch = epoch_events or max(1000, min(EPOCH_EVENTS, CELLS_PER_EPOCH // width))
         proposals = _proposals(of, clocks, per_epoch)
         count = sum(result[3] for result in mine)
-        plans.append(_Plan(clocks, proposals, per_epoch, absent[:MOST_NAMED], count))
+        plans.append(_Plan(clocks, proposals, per_epoch, absent, count))
     return plans
 
 
@@ -257,7 +276,7 @@ def _scan(spark: SparkSession, of: Found) -> Callable[[Callable[[EdgeFile], Any]
 
 def _proposals(of: Found, clocks: Clocks | None, per_epoch: int) -> list[Ints]:
     """By corrected time, where every event has one; else by the share of each process."""
-    epochs = math.ceil(of.events / per_epoch)
+    epochs = max(1, round(of.events / per_epoch))  # one that is hardly too large is not cut for that
     proposals = [by_share(of.counts, epochs)]
     if epochs > 1 and clocks is not None and not of.untimed:
         corrected = of.samples.time - clocks.skew.offsets[of.samples.process]
@@ -290,7 +309,9 @@ def _make_consistent(
             file = of.open(path)
             bound = backward(cuts[of.number], *file.ends())
             at = np.nonzero(bound != cuts[of.number])
-            told = _pair_sums(file, plans[of.number].clocks, len(of.names)) if pairs else None
+            told = (
+                leave_sums(of.store, number, file, plans[of.number].clocks, len(of.names)) if pairs else None
+            )
             return (*at, bound[at]), told
 
         looked = on_tasks(spark, len(todo), look)
@@ -298,8 +319,7 @@ def _make_consistent(
         for i, proposed in attempts:
             plan = plans[i]
             mine = [result for (of, _), result in zip(todo, looked, strict=True) if of.number == i]
-            if pairs_wanted:
-                plan.pairs = _pairs([told for _, told in mine], len(found[i].names))
+            plan.pairs += [told for _, told in mine if told is not None]
             bound = proposed.copy()
             for (k, p, seq), _ in mine:
                 np.minimum.at(bound, (k, p), seq)
@@ -317,58 +337,14 @@ def _make_consistent(
         plan.cuts = min(results[i], key=largest)
 
 
-def _pair_sums(file: EdgeFile, clocks: Clocks | None, n: int) -> tuple[Ints, ...]:
-    """Per pair of processes: its key, messages, timed edges, least and sum of corrected gaps, backwards."""
-    source, target, sent, gap, timed, slot = file.messages
-    keys, of = np.unique(source * n + target, return_inverse=True)
-    size = keys.size
-    messages = np.bincount(of, slot, size).astype(np.int64)
-    if clocks is None:
-        nothing = np.zeros(size, np.int64)
-        return keys, messages, nothing, nothing, nothing, nothing, nothing
-    of, source, target, gap = of[timed], source[timed], target[timed], gap[timed]
-    corrected = clocks.corrected(source, target, sent[timed] - clocks.origin, gap)
-    least = np.full(size, np.iinfo(np.int64).max)
-    np.minimum.at(least, of, corrected)
-    total = np.zeros(size, np.int64)
-    np.add.at(total, of, corrected)
-    counts = (np.bincount(of, weights, size).astype(np.int64) for weights in (None, gap < 0, corrected < 0))
-    count, before, after = counts
-    return keys, messages, count, least, total, before, after
-
-
-def _pairs(sums: list[tuple[Ints, ...]], n: int) -> list[Pair]:
-    if not sums:
-        return []
-    every, *columns = (np.concatenate(column) for column in zip(*sums, strict=True))
-    keys, of = np.unique(every, return_inverse=True)
-    added = {}
-    for name, column in zip(("messages", "count", "least", "total", "before", "after"), columns, strict=True):
-        start = np.iinfo(np.int64).max if name == "least" else 0
-        added[name] = np.full(keys.size, start, np.int64)
-        (np.minimum if name == "least" else np.add).at(added[name], of, column)
-    return [
-        Pair(
-            int(key) // n,
-            int(key) % n,
-            int(added["messages"][i]),
-            int(added["least"][i]) if added["count"][i] else None,
-            float(added["total"][i] / added["count"][i]) if added["count"][i] else None,
-            int(added["before"][i]),
-            int(added["after"][i]),
-        )
-        for i, key in enumerate(keys)
-    ]
-
-
 def _layout(of: Found, plan: _Plan) -> Layout:
     totals = of.totals | {
         "events": int(of.counts.sum()),
         "processes": len(of.names),
         "rounds": plan.rounds,
         "quarantined": plan.absent_count,
-        "receives_before_sends": sum(pair.before for pair in plan.pairs),
-        "receives_before_sends_corrected": sum(pair.after for pair in plan.pairs),
+        "receives_before_sends": sum(each.before for each in plan.pairs),
+        "receives_before_sends_corrected": sum(each.after for each in plan.pairs),
     }
     return Layout(
         of.store,
@@ -381,6 +357,7 @@ def _layout(of: Found, plan: _Plan) -> Layout:
         not of.relevant,
         of.logged,
         of.casts,
+        len(of.names) > WIDE,
         plan.absent,
         of.fates,
     )
@@ -409,8 +386,9 @@ def _scatter(
             name: np.concatenate([np.empty((0, width), np.int64), *(p[name] for p in parts if name in p)])
             for name, width in SHARES.items()
         }
+        epoch, share["edges"] = layout.epoch(k, share["edges"])
         write_arrays(layout.path("epoch", k), **share)
-        _save(layout.path("summary", k), _summarise(layout, k, share))
+        _arrange(layout, k, epoch, share)
 
     emitted, results = exchange(spark, len(jobs), emit, int(base[-1]), settle)
     faults = {of.number: result for (of, _), result in zip(jobs, emitted, strict=True) if result is not None}
@@ -494,37 +472,33 @@ def _by_epoch(columns: dict[str, tuple[Ints, ...]]) -> dict[int, dict[str, Ints]
     return shares
 
 
-def _summarise(layout: Layout, k: int, share: dict[str, Ints]) -> Frontier:
-    epoch, _ = layout.epoch(k, share["edges"])
-    kept = share["kept"]
-    _, summary = stamp_with(epoch, _names(layout, k, share["entering"]), kept[:, 0], kept[:, 1])
-    return summary
+def _arrange(layout: Layout, k: int, epoch: Epoch, share: dict[str, Ints]) -> None:
+    """Leave the topological order of an epoch, and its summary."""
+    entering = _entering(layout, k, share["entering"])
+    a = arrange(epoch, entering)
+    arrays: dict[str, Any] = {
+        name: getattr(a, name).astype(np.int32) for name in ("order", "row_of", "edge_offsets", "edge_rows")
+    }
+    write_arrays(layout.path("arranged", k), entering=np.array([a.entering]), last=a.last, **arrays)
+    if not layout.wide:
+        kept = share["kept"]
+        _, summary = stamp_with(epoch, entering.names_only(), kept[:, 0], kept[:, 1], a)
+        save(layout.path(SUMMARY, k), summary)
 
 
-def _names(layout: Layout, k: int, entering: Ints) -> Frontier:
-    """The frontier that enters epoch k, every event of it knowing only itself."""
+def _entering(layout: Layout, k: int, kept: Ints) -> Frontier:
+    """The frontier that enters epoch k, without its vectors; those of a wide computation have no columns."""
     last = layout.starts(k)
     present = np.flatnonzero(last > 0)
     lasts = event_keys(present, last[present])
-    keys = np.unique(np.concatenate([lasts, event_keys(entering[:, 0], entering[:, 1])]))
-    process, seq = split_keys(keys)
-    vectors = np.zeros((keys.size, len(last)), np.int32)
-    return Frontier(last, process, seq, vectors).names_only()
+    process, seq = split_keys(np.unique(np.concatenate([lasts, event_keys(kept[:, 0], kept[:, 1])])))
+    return Frontier(last, process, seq, np.zeros((process.size, 0 if layout.wide else len(last)), np.int32))
 
 
-def _save(path: AnyPath, frontier: Frontier) -> None:
+def save(path: AnyPath, frontier: Frontier) -> None:
     arrays: dict[str, Any] = {name: getattr(frontier, name) for name in ("last", "process", "seq", "vectors")}
     write_arrays(path, **arrays)
 
 
-def save_frontier(layout: Layout, k: int, frontier: Frontier) -> None:
-    _save(layout.path("frontier", k), frontier)
-
-
-def load_frontier(layout: Layout, k: int) -> Frontier:
-    """The exact frontier that enters epoch k; there once it has been stamped."""
-    return Frontier(**read_arrays(layout.path("frontier", k)))
-
-
-def load_summary(layout: Layout, k: int) -> Frontier:
-    return Frontier(**read_arrays(layout.path("summary", k)))
+def load(path: AnyPath) -> Frontier:
+    return Frontier(**read_arrays(path))

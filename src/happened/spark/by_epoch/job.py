@@ -20,9 +20,10 @@ from ..announcing import Progress
 from ..phases import Phases
 from ..sizes import Large
 from ..splits import Split
-from ..storage import write_part
-from ..tasks import Fault
+from ..storage import read_arrays, write_part
+from ..tasks import Fault, on_tasks
 from .epoch_layout import Found, Layout, lay_out
+from .matching import unpack_names
 from .named_violations import Laid, Output
 from .stamping import stamp
 from .steps import STEPS
@@ -61,24 +62,35 @@ def analyse_large(
     layouts = [layout for _, layout in laid]
     for layout in layouts:
         totals += Counter(layout.totals) + Counter(computations=1)
-        _write_reasons(folder, layout.store.name, layout.computation, layout.quarantined)
+    _quarantine_absent_causes(spark, folder, layouts)
     steps = {q.name: STEPS[q.name] for q in questions if q.name in STEPS}
     of_epochs = {name: step.epoch for name, step in steps.items() if step.epoch is not None}
     of_stamps = [question for question in questions if question.needs_stamps]
-    told: list[dict[str, list[object]]] = [{} for _ in layouts]
+    narrow = [layout for layout in layouts if not layout.wide]
+    of_narrow: list[dict[str, list[object]]] = [{} for _ in narrow]
+    for layout in layouts:
+        if layout.wide:
+            progress(
+                f"{layout.computation!r} has {len(layout.names):,} processes: its stamps are predecessors"
+            )
     if of_stamps or of_epochs:
-        epochs = sum(layout.epochs for layout in layouts)
+        epochs = sum(layout.epochs for layout in narrow)
         progress(f"stamping {epochs:,} epochs")
 
         def tell(done: int) -> None:
             progress(f"stamped {done:,} of {epochs:,} epochs")
 
-        counted, told = phases.run(
-            "stamps", lambda: stamp(spark, layouts, folder, of_stamps, timestamps, of_epochs, tell)
+        counted, of_narrow = phases.run(
+            "stamps", lambda: stamp(spark, narrow, folder, of_stamps, timestamps, of_epochs, tell)
         )
         totals += counted
     progress("walks over the epochs")
-    totals += phases.run("walks", lambda: walk(spark, layouts, folder, questions, timestamps))
+    counted, told = phases.run(
+        "walks", lambda: walk(spark, layouts, folder, questions, timestamps, of_epochs)
+    )
+    totals += counted
+    stamped = iter(of_narrow)
+    told = [of if layout.wide else next(stamped) for layout, of in zip(layouts, told, strict=True)]
     places = [
         Laid(layout, [splits[number] for number in of.splits], Output(folder, layout.store.name))
         for of, layout in laid
@@ -94,6 +106,17 @@ def analyse_large(
 def _quarantine(folder: AnyPath, of: Large, fault: Fault) -> Counter[str]:
     _write_reasons(folder, f"large-{of.name.encode().hex()[:40]}", of.name, [fault.reason])
     return Counter(quarantined=of.events)
+
+
+def _quarantine_absent_causes(spark: SparkSession, folder: AnyPath, layouts: Sequence[Layout]) -> None:
+    files = [(layout.store.name, layout.computation, path) for layout in layouts for path in layout.absent]
+
+    def write(number: int) -> None:
+        name, computation, path = files[number]
+        reasons = unpack_names(read_arrays(path)["reasons"])
+        _write_reasons(folder, f"{name}-absent-{path.stem}", computation, reasons)
+
+    on_tasks(spark, len(files), write)
 
 
 def _write_reasons(folder: AnyPath, part: str, computation: str, reasons: Sequence[str]) -> None:

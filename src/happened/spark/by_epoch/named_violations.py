@@ -4,8 +4,10 @@ In    the early deliveries and lost causes that stamped epochs showed, as intege
       causality.questions.order); the cycles of total order
 Out   rows of VIOLATIONS and LOST_CAUSES. The first MOST_PATHS of each come with the causal path between the
       two sends
-Cost  where there are any: per MOST_NAMED_AT_ONCE of them a scan of the splits for the names of the messages,
-      and tasks that hold those names; see causal_paths
+Cost  where there are any: a scan of the splits for the names of the messages; see causal_paths
+
+Findings want the messages sent at some events, by the epochs of those; a split has events of few epochs, and
+findings of an epoch are about messages of few, so that a task looks at little of what is wanted or found.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,17 +26,21 @@ from ...causality.questions import Answers
 from ...causality.questions.order import LOST_CAUSES, MOST_PATHS, VIOLATIONS, total_row
 from ...trace.store import AnyPath, matching
 from ..splits import Split
-from ..storage import read_part, read_parts, write_part
+from ..storage import read_arrays, read_part, write_arrays, write_part
 from ..tasks import on_tasks
 from .causal_paths import Step, causal_paths
+from .consistent_cuts import epoch_of
 from .epoch_layout import Layout
 from .total_at_scale import Leg
 
-MOST_NAMED_AT_ONCE = 1_000_000
+WANTED, NAMED = "wanted", "named"
+"""In a layout's store, by epoch: the keys of events whose messages are wanted; keys and messages found."""
 
 Columns = dict[str, Ints]
 Row = tuple[int, ...]
-Build = Callable[[Layout, Columns, list[pa.Array], list[Any]], pa.Table]
+Told = tuple[int, Row]
+"""Whether a finding is one in FIFO order, and the finding."""
+Build = Callable[[Layout, Columns, list[pa.Array], pa.Array], pa.Table]
 
 
 @dataclass(frozen=True)
@@ -75,41 +81,61 @@ class Kind(NamedTuple):
     def columns(self) -> list[str]:
         return [*self.key, *(f"{role}_{what}" for role in self.ends for what in ("p", "sent"))]
 
-    def first(self, columns: Columns) -> list[Row]:
-        """The first findings, as rows of `columns`."""
-        rows = zip(*(columns[name].tolist() for name in self.columns), strict=True)
-        return sorted(rows)[:MOST_PATHS]
+    def first(self, columns: Columns) -> list[Told]:
+        """The first findings of all, and the first in FIFO order."""
+        order = np.lexsort([columns[name] for name in reversed(self.columns)])
+        of_fifo = order[columns["fifo"][order] == 1]
+        chosen = np.union1d(order[:MOST_PATHS], of_fifo[:MOST_PATHS])
+        rows = zip(*(columns[name][chosen].tolist() for name in self.columns), strict=True)
+        return [*zip(columns["fifo"][chosen].tolist(), rows, strict=True)]
 
 
 class Findings(NamedTuple):
-    """What was found of a kind in one computation: files and the findings in each; the first of all."""
+    """What was found of a kind in one computation: files that have some, and the first of all."""
 
     of: Laid
     kind: Kind
     files: list[AnyPath]
-    counts: list[int]
     first: list[Row]
 
 
-def first_early(answers: Answers) -> tuple[int, list[Row]]:
+def want(layout: Layout, kind: Kind, columns: Columns, part: str) -> None:
+    """Say whose messages are to be looked for, for these findings."""
+    process, seq = (
+        np.concatenate([columns[f"{role}_{what}"] for role in kind.ends]) for what in ("p", "sent")
+    )
+    keys = np.unique(event_keys(process, seq))
+    epoch = epoch_of(layout.cuts, *split_keys(keys))
+    for k in np.unique(epoch).tolist():
+        path = layout.store / WANTED / f"{k:06d}-{kind.kept}-{part}.npz"
+        write_arrays(path, keys=keys[epoch == k])
+
+
+def first_early(layout: Layout, epoch: int, answers: Answers) -> tuple[int, list[Told]]:
     """How many early deliveries an epoch keeps, and the first of them."""
     kept = answers.kept.get(EARLY.kept)
-    return (kept.num_rows, EARLY.first(_columns(kept))) if kept is not None else (0, [])
+    if kept is None:
+        return 0, []
+    columns = _columns(kept)
+    want(layout, EARLY, columns, f"{epoch:06d}")
+    return kept.num_rows, EARLY.first(columns)
 
 
-def early(of: Laid, told: list[tuple[int, list[Row]]]) -> Findings:
+def early(of: Laid, told: list[tuple[int, list[Told]]]) -> Findings:
     """The early deliveries of a computation, from what `first_early` told of its epochs."""
     files = [of.layout.store / EARLY.kept / f"{k:06d}.parquet" for k in range(len(told))]
-    some = [(file, count) for file, (count, _) in zip(files, told, strict=True) if count]
-    first = sorted(row for _, rows in told for row in rows)[:MOST_PATHS]
-    return Findings(of, EARLY, [file for file, _ in some], [count for _, count in some], first)
+    some = [file for file, (count, _) in zip(files, told, strict=True) if count]
+    first = sorted((row, fifo) for _, rows in told for fifo, row in rows)
+    of_fifo = [each for each in first if each[1]]
+    chosen = {row for row, _ in (*first[:MOST_PATHS], *of_fifo[:MOST_PATHS])}
+    return Findings(of, EARLY, some, sorted(chosen))
 
 
 def lost_causes(spark: SparkSession, laid: Sequence[Laid]) -> tuple[list[Findings], int, int]:
     """The lost causes, each with the first delivery that shows it; how many in causal and in FIFO order."""
     layouts = [of.layout for of in laid if of.layout.totals.get("lost")]
 
-    def first_of_all(number: int) -> tuple[int, int, list[Row]]:
+    def first_of_all(number: int) -> tuple[int, int, list[Told]]:
         files = matching(layouts[number].store / LOST.kept, "*.parquet")
         if not files:
             return 0, 0, []
@@ -119,6 +145,7 @@ def lost_causes(spark: SparkSession, laid: Sequence[Laid]) -> tuple[list[Finding
         first = order[np.flatnonzero((np.diff(keys, prepend=-1) != 0).any(axis=0))]
         rows = {name: column[first] for name, column in shown.items()}
         write_part(layouts[number].store / "first-shown", "all", pa.table(rows))
+        want(layouts[number], LOST, rows, "all")
         fifo = int(rows["fifo"].sum())
         return first.size - fifo, fifo, LOST.first(rows)
 
@@ -126,7 +153,7 @@ def lost_causes(spark: SparkSession, laid: Sequence[Laid]) -> tuple[list[Finding
         zip((each.store for each in layouts), on_tasks(spark, len(layouts), first_of_all), strict=True)
     )
     found = [
-        Findings(of, LOST, [of.layout.store / "first-shown" / "all.parquet"], [causal + fifo], first)
+        Findings(of, LOST, [of.layout.store / "first-shown" / "all.parquet"], [row for _, row in first])
         for of in laid
         for causal, fifo, first in [told.get(of.layout.store, (0, 0, []))]
         if causal + fifo
@@ -138,34 +165,7 @@ def name_all(
     spark: SparkSession, found: Sequence[Findings], cycles: Sequence[tuple[Laid, list[list[Leg]]]]
 ) -> None:
     """Write findings, and cycles of total order (disagreements of two processes among them), by name."""
-    for number, batch in enumerate(_batches(found)):
-        _name(spark, batch, cycles if number == 0 else (), number)
-
-
-def _batches(found: Sequence[Findings]) -> list[list[Findings]]:
-    """The findings, so many at once that their names fit a task; always one batch, be it empty."""
-    batches: list[list[Findings]] = [[]]
-    held = 0
-    for of in found:
-        for file, count in zip(of.files, of.counts, strict=True):
-            if held and held + count > MOST_NAMED_AT_ONCE:
-                batches.append([])
-                held = 0
-            held += count
-            same = batches[-1] and batches[-1][-1].kind is of.kind and batches[-1][-1].of is of.of
-            if same:
-                batches[-1][-1].files.append(file)
-            else:
-                batches[-1].append(of._replace(files=[file]))
-    return batches
-
-
-def _name(
-    spark: SparkSession,
-    found: list[Findings],
-    cycles: Sequence[tuple[Laid, list[list[Leg]]]],
-    batch: int,
-) -> None:
+    found = [of for of in found if of.files]
     if not found and not cycles:
         return
     paths = causal_paths(spark, [(of.of.layout, row[-4:]) for of in found for row in of.first])
@@ -176,7 +176,7 @@ def _name(
         steps[laid.layout.store] = laid, {step for each in legs for leg in each for step in leg}
     for of, its in zip(found, paths_of, strict=True):
         steps.setdefault(of.of.layout.store, (of.of, set()))[1].update(*its.values())
-    events = _look(spark, [*steps.values()], found, batch)
+    events = _look(spark, [*steps.values()])
     for laid, legs in cycles:
         at, layout = events[laid.layout.store], laid.layout
         rows = [total_row(layout.computation, [(at[a], at[b]) for a, b in each]) for each in legs]
@@ -185,51 +185,53 @@ def _name(
     for of, its in zip(found, paths_of, strict=True):
         at = events[of.of.layout.store]
         shown = {row[: len(of.kind.key)]: [_told(at[step]) for step in path] for row, path in its.items()}
-        jobs += [(of, file, shown) for file in of.files]
-    lists = [(of.of.layout, of.of.output, of.kind, file, shown) for of, file, shown in jobs]
+        jobs += [(of.of.layout, of.of.output, of.kind, file, shown) for file in of.files]
 
     def write(number: int) -> None:
-        layout, output, kind, file, shown = lists[number]
+        layout, output, kind, file, shown = jobs[number]
         columns = _read([file])
-        messages = [
-            _named(layout, batch, columns[f"{role}_p"], columns[f"{role}_sent"]) for role in kind.ends
-        ]
-        keys = zip(*(columns[name].tolist() for name in kind.key), strict=True)
-        rows = kind.build(layout, columns, messages, [shown.get(key) for key in keys])
+        messages = [_named(layout, columns[f"{role}_p"], columns[f"{role}_sent"]) for role in kind.ends]
+        rows = kind.build(layout, columns, messages, _paths(kind, columns, shown))
         output.write(kind.table, rows, f"-{kind.kept}-{file.stem}")
 
-    on_tasks(spark, len(lists), write)
+    on_tasks(spark, len(jobs), write)
+
+
+def _paths(kind: Kind, columns: Columns, shown: dict[Row, list[dict[str, Any]]]) -> pa.Array:
+    """The path of each finding that has one: few do, of very many."""
+    maybe = np.ones(len(columns[kind.key[0]]), bool)
+    for place, name in enumerate(kind.key):
+        maybe &= np.isin(columns[name], [key[place] for key in shown])
+    at = np.zeros(len(maybe), np.int64)
+    paths: list[Any] = [None]
+    for row in np.flatnonzero(maybe).tolist():
+        path = shown.get(tuple(int(columns[name][row]) for name in kind.key))
+        if path is not None:
+            at[row] = len(paths)
+            paths.append(path)
+    return pa.array(paths, VIOLATIONS.field("path").type).take(pa.array(at))
 
 
 def _told(event: Event) -> dict[str, Any]:
     return {"process": event.process, "seq": event.seq, "kind": event.kind, "message": event.message}
 
 
-def _look(
-    spark: SparkSession, steps: list[tuple[Laid, set[Step]]], found: list[Findings], batch: int
-) -> dict[AnyPath, dict[Step, Event]]:
-    """Look in the splits for the events at these steps, which come back; and for the messages sent at those
-    that findings name, which go to the layout's store."""
+def _look(spark: SparkSession, steps: list[tuple[Laid, set[Step]]]) -> dict[AnyPath, dict[Step, Event]]:
+    """Look in the splits for the events at these steps, which come back, and for the messages that are
+    wanted, which go to the layout's store."""
     wanted = []
     for laid, of in steps:
-        layout = laid.layout
-        files = [(each.kind.ends, each.files) for each in found if each.of is laid]
         every = np.array(sorted(of), np.int64).reshape(-1, 2)
-        wanted.append((layout, np.sort(event_keys(every[:, 0], every[:, 1])), files))
+        wanted.append((laid.layout, np.sort(event_keys(every[:, 0], every[:, 1]))))
     jobs = [
         (i, number, split) for i, (laid, _) in enumerate(steps) for number, split in enumerate(laid.splits)
     ]
 
     def look(job: int) -> list[tuple[int, str, str | None]]:
         i, number, split = jobs[job]
-        layout, at_steps, files = wanted[i]
-        named = [at_steps]
-        for ends, of in files:
-            columns = _read(of)
-            named += [event_keys(columns[f"{role}_p"], columns[f"{role}_sent"]) for role in ends]
-        keys, rows = _find(layout, split, np.unique(np.concatenate(named)))
-        table = pa.table({"key": keys, "message": rows["message"]})
-        write_part(layout.store / f"named-{batch:04d}", f"{number:06d}", table)
+        layout, at_steps = wanted[i]
+        keys, rows = _events(layout, split)
+        _find_wanted(layout, number, keys, rows)
         asked = np.flatnonzero(np.isin(keys, at_steps))
         kinds, messages = (rows[name].take(pa.array(asked)).to_pylist() for name in ("kind", "message"))
         return [*zip(keys[asked].tolist(), kinds, messages, strict=True)]
@@ -244,25 +246,45 @@ def _look(
     return events
 
 
-def _find(layout: Layout, split: Split, wanted: Ints) -> tuple[Ints, pa.Table]:
-    """Those of the wanted events, given by their keys, that a split holds: their keys, and their rows."""
-    table = split.read(["computation", "process", "seq", "kind", "message"]).events
-    table = table.filter(pc.equal(table["computation"], layout.computation))
+def _events(layout: Layout, split: Split) -> tuple[Ints, pa.Table]:
+    """The events of a computation that a split holds: their keys, and their rows."""
+    table = split.read_all(["computation", "process", "seq", "kind", "message"]).events
     names = pa.array(layout.names, pa.string())
-    process = pc.index_in(table["process"], value_set=names).to_numpy().astype(np.int64)
-    keys = event_keys(process, table["seq"].to_numpy())
-    at = np.minimum(np.searchsorted(wanted, keys), max(wanted.size - 1, 0))
-    found = np.flatnonzero(wanted[at] == keys) if wanted.size else np.empty(0, np.int64)
-    return keys[found], table.take(pa.array(found))
+    process = pc.index_in(table["process"], value_set=names)
+    # Rows that are no events have been put aside already, and none of theirs is looked for.
+    mine = pc.and_(pc.equal(table["computation"], layout.computation), pc.is_valid(process))
+    mine = pc.and_(mine, pc.fill_null(pc.greater(table["seq"], 0), False))
+    table, process = table.filter(mine), process.filter(mine)
+    return event_keys(process.to_numpy().astype(np.int64), table["seq"].to_numpy()), table
 
 
-def _named(layout: Layout, batch: int, process: Ints, seq: Ints) -> pa.Array:
+def _find_wanted(layout: Layout, number: int, keys: Ints, rows: pa.Table) -> None:
+    """Leave the messages that are wanted of a split's events, by the epochs these are in."""
+    sends = np.flatnonzero(pc.fill_null(pc.equal(rows["kind"], "send"), False).to_numpy())
+    epoch = epoch_of(layout.cuts, *split_keys(keys[sends]))
+    for k in np.unique(epoch).tolist():
+        files = matching(layout.store / WANTED, f"{k:06d}-*.npz")
+        if files:
+            wanted = np.unique(np.concatenate([read_arrays(path)["keys"] for path in files]))
+            here = sends[epoch == k]
+            here = here[np.isin(keys[here], wanted)]
+            table = pa.table({"key": keys[here], "message": rows["message"].take(pa.array(here))})
+            write_part(layout.store / NAMED, f"{k:06d}-{number:06d}", table)
+
+
+def _named(layout: Layout, process: Ints, seq: Ints) -> pa.Array:
     """The messages sent at these events."""
-    table = read_parts(layout.store / f"named-{batch:04d}").combine_chunks()
-    keys = table["key"].to_numpy()
-    order = np.argsort(keys)
-    at = order[np.searchsorted(keys[order], event_keys(process, seq))]
-    return table["message"].combine_chunks().take(pa.array(at))
+    epoch, keys = epoch_of(layout.cuts, process, seq), event_keys(process, seq)
+    places, messages = [], []
+    for k in np.unique(epoch).tolist():
+        files = matching(layout.store / NAMED, f"{k:06d}-*.parquet")
+        table = pa.concat_tables([read_part(file) for file in files]).combine_chunks()
+        here, known = np.flatnonzero(epoch == k), table["key"].to_numpy()
+        order = np.argsort(known)
+        at = order[np.searchsorted(known[order], keys[here])]
+        places.append(here)
+        messages.append(table["message"].combine_chunks().take(pa.array(at)))
+    return pa.concat_arrays(messages).take(pa.array(np.argsort(np.concatenate(places))))
 
 
 def _read(files: Sequence[AnyPath]) -> Columns:
@@ -273,7 +295,7 @@ def _columns(table: pa.Table) -> Columns:
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
-def _violations(layout: Layout, of: Columns, messages: list[pa.Array], paths: list[Any]) -> pa.Table:
+def _violations(layout: Layout, of: Columns, messages: list[pa.Array], paths: pa.Array) -> pa.Table:
     # A delivery that violates FIFO order violates causal order too, and is told of twice.
     rows = np.repeat(np.arange(len(paths)), 1 + of["fifo"])
     also = np.append(np.diff(rows), 1) == 0
@@ -291,13 +313,13 @@ def _violations(layout: Layout, of: Columns, messages: list[pa.Array], paths: li
             overtaken,
             overtaken_seq,
             event_ids(process, overtaken_seq),
-            pa.array([paths[row] for row in rows.tolist()], VIOLATIONS.field("path").type),
+            paths.take(pa.array(rows)),
         ],
         schema=VIOLATIONS,
     )
 
 
-def _lost_causes(layout: Layout, of: Columns, messages: list[pa.Array], paths: list[Any]) -> pa.Table:
+def _lost_causes(layout: Layout, of: Columns, messages: list[pa.Array], paths: pa.Array) -> pa.Table:
     process = pa.array(layout.names, pa.string()).take(pa.array(of["dest"]))
     seq = pa.array(of["delivered_seq"])
     lost, delivered = messages
@@ -310,7 +332,7 @@ def _lost_causes(layout: Layout, of: Columns, messages: list[pa.Array], paths: l
             delivered,
             seq,
             event_ids(process, seq),
-            pa.array(paths, LOST_CAUSES.field("path").type),
+            paths,
         ],
         schema=LOST_CAUSES,
     )

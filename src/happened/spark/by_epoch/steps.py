@@ -20,11 +20,13 @@ from ...causality.questions.epochs import EPOCHS, TIMES, skew_table
 from ...causality.questions.stamp import processes_table
 from ...core.errors import CausalityError
 from ..tasks import on_tasks
-from .clock_faults import verify_ends, verify_epoch
+from .clock_faults import regressions
 from .message_rows import write_messages
-from .named_violations import Laid, early, first_early, lost_causes, name_all
-from .stamping import EpochDone, EpochStep, write_answers
+from .named_violations import Laid, Told, early, first_early, lost_causes, name_all
+from .pair_traffic import parts_of, traffic_rows
+from .stamping import EpochDone, EpochStep
 from .total_at_scale import count_disagreements, keep_casts
+from .tracker_faults import verify_trackers
 
 
 class Step(NamedTuple):
@@ -43,9 +45,9 @@ def number_processes(spark: SparkSession, laid: Sequence[Laid], told: Sequence[A
     return Counter()
 
 
-def look_for_faults_of_order(of: EpochDone, answers: Answers) -> tuple[int, list[tuple[int, ...]]]:
+def look_for_faults_of_order(of: EpochDone, answers: Answers) -> tuple[int, list[Told]]:
     keep_casts(of)
-    return first_early(answers)
+    return first_early(of.layout, of.view.number, answers)
 
 
 def name_faults_of_order(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
@@ -58,15 +60,11 @@ def name_faults_of_order(spark: SparkSession, laid: Sequence[Laid], told: Sequen
 
 
 def finish_clocks(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
-    logged = [(of.layout, of.output.folder) for of in laid if of.layout.logged]
+    return regressions(spark, [(of.layout, of.output.folder) for of in laid if of.layout.logged])
 
-    def ends(number: int) -> Counter[str]:
-        layout, folder = logged[number]
-        answers = verify_ends(layout)
-        write_answers(layout, folder, answers, "ends")
-        return answers.totals
 
-    return sum(on_tasks(spark, len(logged), ends), Counter())
+def want_stamps(of: EpochDone, answers: Answers) -> None:
+    """Epochs are stamped for steps that look at them: this one needs no more than that."""
 
 
 class Backwards(NamedTuple):
@@ -127,22 +125,19 @@ def _cuts_and_clocks(of: Laid, told: list[Backwards]) -> Counter[str]:
 def measure_traffic(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     """Events per process and traffic per pair; the walk has written depth and width."""
     for of in laid:
-        _traffic(of)
+        counts, names = of.layout.counts, pa.array(of.layout.names, pa.string())
+        present = np.flatnonzero(counts)
+        rows = measure_rows(of.layout.computation, "events", counts[present], names.take(pa.array(present)))
+        of.output.write("measures", rows, "-events")
+    jobs = [(of.layout, of.output, part) for of in laid for part in range(parts_of(of.layout.pairs))]
+
+    def write(number: int) -> None:
+        layout, output, part = jobs[number]
+        rows = traffic_rows(layout.computation, layout.names, layout.pairs, part)
+        output.write("measures", rows, f"-pairs-{part:04d}")
+
+    on_tasks(spark, len(jobs), write)
     return Counter()
-
-
-def _traffic(of: Laid) -> None:
-    layout = of.layout
-    names = np.array(layout.names, dtype=object)
-    counts = layout.counts
-    rows = [measure_rows(layout.computation, "events", counts[counts > 0], names[counts > 0])]
-    for measure in ("messages", "latency_min", "latency_mean"):
-        pairs = [pair for pair in layout.pairs if measure != "messages" or pair.messages]
-        pairs = [pair for pair in pairs if getattr(pair, measure) is not None]
-        ends = (names[[getattr(pair, end) for pair in pairs]] for end in ("source", "target"))
-        values = np.array([getattr(pair, measure) for pair in pairs])
-        rows.append(measure_rows(layout.computation, measure, values, *ends))
-    of.output.write("measures", pa.concat_tables(rows))
 
 
 def tell_messages(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
@@ -165,7 +160,8 @@ def check_answerable(questions: Iterable[Question]) -> None:
 STEPS: dict[str, Step] = {
     "stamp": Step(number_processes),
     "order": Step(name_faults_of_order, look_for_faults_of_order),
-    "verify-clocks": Step(finish_clocks, verify_epoch),
+    "verify-clocks": Step(finish_clocks),
+    "verify-trackers": Step(verify_trackers, want_stamps),
     "epochs": Step(tell_cuts_and_clocks, tell_times),
     "measures": Step(measure_traffic),
     "messages": Step(tell_messages),

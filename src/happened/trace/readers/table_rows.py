@@ -76,20 +76,26 @@ def _check(row: Row) -> None:
 def _distinct(drafts: list[Draft], result: Assembly) -> list[Draft]:
     """Keep each event and each send once; an event's id is the name its source gave it."""
     kept: list[Draft] = []
-    lines: dict[str, int] = {}
-    sent: dict[str | None, int] = {}
+    events: dict[str, Draft] = {}
+    sent: dict[str | None, Draft] = {}
     position: dict[str, int] = {}
     for draft in drafts:
         position[draft.process] = position.get(draft.process, 0) + 1
         draft.seq = position[draft.process] if draft.seq is None else draft.seq
         draft.id = _id(draft.process, draft.seq)
-        first = lines.setdefault(draft.id, draft.line)
-        if first != draft.line:
-            reason = f"{draft.id} is on line {first} too: an event twice, or two processes of one name"
+        first = events.setdefault(draft.id, draft)
+        if first is not draft:
+            reason = (
+                f"{draft.id} is on {_line(first, draft)} too: an event twice, or two processes of one name"
+            )
             result.quarantined.append(draft.quarantined("seq", reason, imported=False))
-        elif draft.kind == "send" and sent.setdefault(draft.message, draft.line) != draft.line:
-            reason = f"{draft.message} is sent on line {sent[draft.message]} too; give each send its own"
+        elif draft.kind == "send" and (first := sent.setdefault(draft.message, draft)) is not draft:
+            reason = f"{draft.message} is sent on {_line(first, draft)} too; give each send its own"
             result.quarantined.append(draft.quarantined("message", reason, imported=False))
         else:
             kept.append(draft)
     return kept
+
+
+def _line(first: Draft, again: Draft) -> str:
+    return f"line {first.line}" + ("" if first.file == again.file else f" of {first.file}")

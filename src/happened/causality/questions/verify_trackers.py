@@ -1,0 +1,45 @@
+"""What trackers told of relevant events, against what follows from the events of the trace."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import pyarrow as pa
+
+from ..linearization import Ints
+from ..logged_clocks import processes_named
+from ..tracker_stamps import compare, is_numbered, numbered_events, read_attributes
+from .question import EVENT, Answers, Question, Subject
+
+TRACKERS = pa.schema([*EVENT, pa.field("fault", pa.string(), nullable=False)])
+
+
+class VerifyTrackers(Question):
+    """Of computations cut into epochs the Spark room answers (spark.by_epoch.tracker_faults)."""
+
+    name = "verify-trackers"
+    help = "what trackers told of relevant events, against what follows from the events of the trace"
+    tables: ClassVar = {"trackers": TRACKERS}
+    totals = ("tracker_stamps", "tracker_faults", "tracker_unjudged")
+
+    def whole(self, subject: Subject, answers: Answers) -> None:
+        c = subject.computation
+        attributes = subject.table["attributes"].take(pa.array(c.row[c.chain])).combine_chunks()
+        numbered = is_numbered(attributes)  # in the order of `chain`: by process and seq
+        if not numbered.any():
+            return
+        events = c.chain[numbered]
+        recorded = read_attributes(attributes.filter(pa.array(numbered)))
+        pasts = numbered_events(c.process[events], c.seq[events], c.first, subject.vectors[events])
+        found = compare(recorded, pasts, lambda row, names: processes_named(c, events[row], names))
+        answers.totals["tracker_stamps"] += recorded.rows
+        tell_faults(found, lambda rows: subject.names_of(events[rows]), answers)
+
+
+def tell_faults(found: dict[str, Ints], names_of: Callable[[Ints], list[pa.Array]], answers: Answers) -> None:
+    """A row for each fault of each event; `names_of` gives the columns EVENT of rows."""
+    for fault, rows in found.items():
+        answers.totals["tracker_faults"] += len(rows)
+        answers.add("trackers", pa.table([*names_of(rows), pa.repeat(fault, len(rows))], schema=TRACKERS))
+
+
+QUESTION = VerifyTrackers()

@@ -1,0 +1,27 @@
+"""`--topology FILE` of the commands that simulate, replay and explore."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .terminal import local_path
+
+if TYPE_CHECKING:
+    from ..sim.terrain import Terrain
+
+
+def add_topology(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--topology", type=local_path, metavar="FILE", help=what)
+
+
+def read_terrain(path: Path | None) -> "Terrain | None":
+    """The terrain of a topology file; None where none is given."""
+    if path is None:
+        return None
+    from ..sim.terrain import Terrain
+    from ..topology import derive, load
+
+    topology = load(path)
+    applications = topology.applications
+    names = (*applications, *(name for name in topology.graph if name in topology.routers))
+    return Terrain(str(path), names, len(applications), derive(topology, names=names).places)

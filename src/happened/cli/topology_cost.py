@@ -1,0 +1,126 @@
+"""`happened topology cost`: what protocols would carry, keep and delay on a network."""
+
+import argparse
+import secrets
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
+from .terminal import local_path, print_json, progress
+from .terrain_option import read_terrain
+
+if TYPE_CHECKING:
+    from ..experiments.network_cost import Cost
+    from ..sim.terrain import Terrain
+
+DESCRIPTION = """\
+Tell what sending directly with the optimal protocol, and relaying along the routes of a topology, would carry
+over links, keep at processes, and delay: on made-up traffic between its processes, or on a recorded trace.
+"""
+EPILOG = """\
+examples:
+  happened topology cost site.yaml
+  happened topology cost site.yaml --pattern fanout:2 --delay exp:0.02 --messages 20000
+  happened topology cost site.yaml --trace run         processes of the trace are found by their names
+
+With --trace, sends and arrivals are the recorded ones, and what a router gets arrives at once.
+"""
+
+
+def add_cost(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "cost",
+        help="what protocols would carry, keep and delay there",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("path", type=local_path, metavar="FILE", help="YAML or GraphML")
+    add("--trace", type=local_path, metavar="RUN", help="take the traffic from this trace")
+    add("--messages", type=int, default=5_000, metavar="M", help="of made-up traffic; default: %(default)s")
+    add("--pattern", default="fanout:2", help="who is sent to, as in simulate; default: %(default)s")
+    add("--interval", type=float, default=0.1, metavar="MEAN", help="seconds between sends; %(default)s")
+    add("--delay", default="exp:0.05", help="of one link, as in simulate; default: %(default)s")
+    add("--fifo", action="store_true", help="links keep the order of what is sent over them, as a node's do")
+    add("--seed", type=int, help="default: drawn, and printed")
+    add("--json", action="store_true", help="print one JSON document instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    terrain = read_terrain(arguments.path)
+    assert terrain is not None
+    if arguments.trace is not None:
+        traffic, costs = f"trace {arguments.trace}", _replayed(terrain, arguments)
+    else:
+        seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
+        links = "FIFO links" if arguments.fifo else "links that reorder"
+        traffic = f"pattern {arguments.pattern}, {links} of {arguments.delay} s, seed {seed}"
+        costs = _simulated(terrain, arguments, seed)
+    if not costs[0].messages:
+        raise LocalProtocolError(f"{arguments.trace}: nobody sends to anybody in this trace")
+    if arguments.json:
+        told = [cost._asdict() | {"bytes_per_message": cost.bytes_per_message} for cost in costs]
+        print_json({"path": str(arguments.path), "traffic": traffic, "protocols": told})
+    else:
+        print("\n".join(_report(terrain, traffic, costs)))
+    return ExitCode.HOLDS
+
+
+def _simulated(terrain: "Terrain", arguments: argparse.Namespace, seed: int) -> "list[Cost]":
+    from ..experiments.network_cost import candidates, simulated
+    from ..sim.network import Network, parse_delay
+    from ..sim.workload import Workload
+
+    try:
+        workload = Workload(arguments.pattern, arguments.interval)
+        network = Network(parse_delay(arguments.delay), arguments.fifo)
+    except ValueError as error:
+        raise LocalProtocolError(str(error)) from error
+    if arguments.messages < 1:
+        raise LocalProtocolError(f"--messages is at least 1, not {arguments.messages}")
+    names, messages = candidates(), arguments.messages
+    with progress("simulating", messages * len(names), "messages") as bar:
+        common = {"seed": seed, "workload": workload, "network": network, "progress": bar.update}
+        return [simulated(name, terrain, messages, **common) for name in names]
+
+
+def _replayed(terrain: "Terrain", arguments: argparse.Namespace) -> "list[Cost]":
+    from .. import trace
+    from ..experiments.network_cost import candidates, replayed
+    from ..experiments.recording import arrivals, recordings
+    from ..experiments.replay import numbered
+
+    found = [numbered(each, terrain) for each in recordings(arrivals(trace.read(arguments.trace))[0])]
+    return [replayed(name, terrain, found) for name in candidates()]
+
+
+COLUMNS = ("links/msg", "entries/link", "bytes/link", "bytes/msg", "kept", "kept routers", "delay ms")
+LEGEND = """\
+links/msg      links that a message crosses, all its copies together
+entries/link   dependency entries carried over each of them; bytes of control information as encoded
+bytes/msg      control information over all links of a message
+kept           units that a process with an application remembers, on average; routers, beside it
+delay ms       from the earliest possible arrival to the delivery, on average"""
+
+
+def _report(terrain: "Terrain", traffic: str, costs: "list[Cost]") -> Iterator[str]:
+    routers = len(terrain.names) - terrain.applications
+    yield f"{terrain.source}: {terrain.applications} processes, {routers} routers"
+    yield f"{costs[0].messages:,} messages, {costs[0].deliveries:,} deliveries; {traffic}"
+    yield ""
+    wide = max(len(cost.protocol) for cost in costs)
+    yield " ".join([" " * wide, *(f"{title:>12}" for title in COLUMNS)])
+    for cost in costs:
+        delay = None if cost.delay is None else cost.delay * 1e3
+        carried = (cost.crossings, cost.entries, cost.control_bytes, cost.bytes_per_message)
+        cells = (*carried, cost.kept, cost.kept_by_routers, delay)
+        yield " ".join([f"{cost.protocol:<{wide}}", *(f"{_cell(cell):>12}" for cell in cells)])
+    yield ""
+    yield LEGEND
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.2f}"

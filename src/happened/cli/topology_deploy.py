@@ -1,0 +1,74 @@
+"""`happened topology deploy`: a configuration for every process of a topology file."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ..core.exit_codes import ExitCode
+from ..ordering import Relays, protocols
+from .terminal import local_path, note, print_json
+
+DESCRIPTION = """\
+Write a configuration for every process of a topology file, routers included, with certificates or a key, so
+that `happened node --config DIR/NAME.toml` starts each. Nothing is overwritten.
+"""
+EPILOG = """\
+examples:
+  happened topology deploy site.yaml --out site                        all on this machine, from port 7001
+  happened topology deploy site.yaml --out site --host 10.0.0.5 --address po=10.1.0.1:7001
+
+DIR gets the file itself, NAME.toml for each process, and pki/ or shared.key. For another machine, copy
+NAME.toml, the topology file, and what its [security] names; never pki/ca.key.
+"""
+
+
+def add_deploy(commands: Any) -> None:
+    routing = [name for name, facts in protocols().items() if facts.relays is Relays.ROUTERS]
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "deploy",
+        help="write a configuration for every process",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("path", type=local_path, metavar="FILE", help="YAML or GraphML")
+    add("--out", type=local_path, required=True, metavar="DIR", help="where to write")
+    add("--protocol", choices=routing, default=routing[0], help="default: %(default)s")
+    add("--host", default="127.0.0.1", help="of those without an --address; default: %(default)s")
+    add("--first-port", type=int, default=7001, metavar="PORT", help="theirs count up; default: %(default)s")
+    add("--address", type=_address, action="append", default=[], metavar="NAME=HOST:PORT", help="may repeat")
+    add(
+        "--security",
+        choices=("certificates", "key", "plaintext"),
+        default="certificates",
+        help="a certificate each, one shared key, or nothing (loopback only); default: %(default)s",
+    )
+    add("--json", action="store_true", help="print one JSON document instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..net.deployment import Addresses, deploy
+
+    addresses = Addresses(arguments.host, arguments.first_port, dict(arguments.address))
+    written: list[Path] = deploy(
+        arguments.path,
+        arguments.out,
+        protocol=arguments.protocol,
+        security=arguments.security,
+        addresses=addresses,
+    )
+    if arguments.json:
+        print_json({"configurations": list(map(str, written))})
+    else:
+        print(*written, sep="\n")
+    note("start each with: happened node --config FILE; with --stay it goes on after the end of its stdin")
+    return ExitCode.HOLDS
+
+
+def _address(text: str) -> tuple[str, str]:
+    name, equals, address = text.partition("=")
+    if not name or not equals or ":" not in address:
+        raise argparse.ArgumentTypeError(f"an address is written NAME=HOST:PORT, not {text!r}")
+    return name, address

@@ -1,0 +1,161 @@
+"""What each way to send over a network would carry, keep and delay: on traffic made up, or on a trace.
+
+In    a terrain; a workload and delays, or recorded computations.
+Out   one Cost for the optimal protocol, which sends directly, and for each that relays.
+
+What is carried is counted on every link that it crosses: a message sent directly carries the same bytes over
+all links of its route, a relayed one what each hop needs. What is kept is what a process remembers of
+messages that may not have been delivered everywhere, seen after each of its events.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from ..core.errors import LocalProtocolError
+from ..ordering import DEFAULT, Effect, Machine, Multicast, protocols
+from ..sim.automaton import Factory
+from ..sim.ledger import Ledger, Transmission
+from ..sim.network import Network
+from ..sim.simulation import Simulation
+from ..sim.terrain import Terrain, relays
+from ..sim.workload import Workload
+from .recording import Recording
+from .replay import Replay
+
+
+class Cost(NamedTuple):
+    protocol: str
+    messages: int
+    deliveries: int
+    crossings: float  # links crossed per message, all its copies together
+    entries: float  # per link crossed
+    control_bytes: float  # per link crossed, as encoded
+    kept: (
+        float | None
+    )  # units, at a process with an application, after an event of its; None: it does not tell
+    kept_by_routers: float | None  # at a process without
+    delay: float | None  # seconds per delivery beyond the earliest possible; None where no times are known
+
+    @property
+    def bytes_per_message(self) -> float:
+        return self.control_bytes * self.crossings
+
+
+def candidates() -> tuple[str, ...]:
+    """The optimal protocol without relays, and those with."""
+    return (DEFAULT, *(name for name in protocols() if relays(name)))
+
+
+def simulated(
+    protocol: str,
+    terrain: Terrain,
+    messages: int,
+    *,
+    seed: int,
+    workload: Workload,
+    network: Network,
+    progress: Callable[[int], object] | None = None,
+) -> Cost:
+    keepers, ledger = _Keepers(terrain.factory(protocol)), _Crossings(terrain)
+    left = Simulation(
+        keepers,
+        terrain.processes(protocol),
+        messages,
+        seed=seed,
+        workload=workload,
+        network=network,
+        terrain=terrain,
+        ledger=ledger,
+        progress=progress,
+    ).run()
+    if left:
+        raise LocalProtocolError(f"{len(left)} messages were never delivered, the first of them {left[0]}")
+    totals = ledger.totals()
+    counted = ledger.crossed + Counter(messages=messages, deliveries=totals["deliveries"])
+    return _cost(protocol, terrain, counted, keepers, totals["late"]["mean"])
+
+
+def replayed(protocol: str, terrain: Terrain, recorded: Iterable[Recording]) -> Cost:
+    """On computations that are `numbered` as in the terrain."""
+    keepers, tally = _Keepers(terrain.factory(protocol)), Counter[str]()
+    for recording in recorded:
+        if recording.computation.slot_dest.size:
+            tally.update(Replay(protocol, recording, terrain, keepers).run())
+    delay = tally["late_ns"] / tally["timed"] / 1e9 if tally["timed"] else None
+    return _cost(protocol, terrain, tally, keepers, delay)
+
+
+def _cost(
+    protocol: str, terrain: Terrain, counted: Counter[str], keepers: "_Keepers", delay: float | None
+) -> Cost:
+    messages, crossings = max(counted["messages"], 1), max(counted["crossings"], 1)
+    return Cost(
+        protocol,
+        counted["messages"],
+        counted["deliveries"],
+        counted["crossings"] / messages,
+        counted["crossed_entries"] / crossings,
+        counted["crossed_bytes"] / crossings,
+        keepers.mean(lambda me: me < terrain.applications),
+        keepers.mean(lambda me: me >= terrain.applications),
+        delay,
+    )
+
+
+class _Crossings(Ledger):
+    """A ledger that counts what transmissions carry on each link."""
+
+    def __init__(self, terrain: Terrain) -> None:
+        super().__init__()
+        self._terrain = terrain
+        self.crossed: Counter[str] = Counter()
+
+    def transmission(self, made: Transmission) -> None:
+        super().transmission(made)
+        links = self._terrain.links(made.sender, made.to)
+        self.crossed["crossings"] += links
+        self.crossed["crossed_entries"] += links * made.entries
+        self.crossed["crossed_bytes"] += links * made.control_bytes
+
+
+class _Keepers:
+    """Makes machines of which it is known how much they keep."""
+
+    def __init__(self, make: Factory) -> None:
+        self._make = make
+        self._kept: Counter[int] = Counter()  # by process: units, summed over its events
+        self._events: Counter[int] = Counter()
+
+    def __call__(self, me: int, n: int) -> Any:
+        return _Keeper(self._make(me, n), me, self)
+
+    def look(self, me: int, machine: Machine) -> None:
+        size = machine.log_size()
+        if size is not None:
+            self._kept[me] += size[1]
+            self._events[me] += 1
+
+    def mean(self, wanted: Callable[[int], bool]) -> float | None:
+        events = sum(count for me, count in self._events.items() if wanted(me))
+        return sum(kept for me, kept in self._kept.items() if wanted(me)) / events if events else None
+
+
+class _Keeper:
+    def __init__(self, machine: Machine, me: int, keepers: _Keepers) -> None:
+        self._machine = machine
+        self._me = me
+        self._keepers = keepers
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._machine, name)
+
+    def multicast(self, to: Any, payload: bytes) -> Multicast:
+        made = self._machine.multicast(to, payload)
+        self._keepers.look(self._me, self._machine)
+        return made
+
+    def receive(self, message: Any) -> list[Effect]:
+        effects = self._machine.receive(message)
+        self._keepers.look(self._me, self._machine)
+        return effects

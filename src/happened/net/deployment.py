@@ -1,0 +1,116 @@
+"""From one topology file to a directory from which every process of it can be started.
+
+    DIR/FILE                   the topology, as it was given
+    DIR/NAME.toml              the configuration of each process (config.py), routers included
+    DIR/pki/, DIR/shared.key   certificates, or one key
+
+Journals and the trace are written beside them by the nodes. Nothing is overwritten.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from ..core.errors import CausalityError
+from ..ordering import protocols
+from . import identity
+from .errors import NodeError
+from .handshake import check_name
+from .site import check_relays
+
+CERTIFICATES, KEY, PLAINTEXT = "certificates", "key", "plaintext"
+SECURITY = (CERTIFICATES, KEY, PLAINTEXT)
+
+
+class Addresses(NamedTuple):
+    """Where processes listen: those not given at `host`, on ports from `first_port` in the file's order."""
+
+    host: str = "127.0.0.1"
+    first_port: int = 7001
+    given: Mapping[str, str] = {}
+
+    def of(self, names: Sequence[str]) -> dict[str, str]:
+        if unknown := sorted(self.given.keys() - set(names)):
+            raise NodeError(f"an address is given for {unknown[0]!r}, and the topology has no such process")
+        last = self.first_port + len(names) - 1
+        if not 0 < self.first_port <= last < 65_536:
+            raise NodeError(
+                f"{len(names)} processes need ports {self.first_port} to {last}; give a lower one"
+            )
+        at = (f"{self.host}:{port}" for port in range(self.first_port, last + 1))
+        return {name: self.given.get(name, where) for name, where in zip(names, at, strict=True)}
+
+
+def deploy(
+    file: Path, out: Path, *, protocol: str, security: str = CERTIFICATES, addresses: Addresses | None = None
+) -> list[Path]:
+    """Write the directory; returns the configurations, in the order of the file."""
+    from ..topology import derive, load  # which need networkx and PyYAML
+
+    check_relays(protocols()[protocol], file)
+    topology = load(file)
+    names = derive(topology).names
+    where = (addresses or Addresses()).of(names)
+    configurations = {check_name(name): out / f"{quote(name, safe=' @+')}.toml" for name in names}
+    _refuse_existing([out / file.name, *configurations.values()])
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / file.name).write_bytes(file.read_bytes())
+        secrets = _secrets(out, names, security)
+        for name, path in configurations.items():
+            peers = {peer: where[peer] for peer in names if topology.graph.has_edge(name, peer)}
+            head = _head(name, where[name], protocol, file.name)
+            path.write_text(head + _table("peers", peers) + _table("security", secrets[name]))
+    except OSError as error:
+        raise NodeError(f"{out}: cannot be written: {error.strerror or error}") from error
+    return list(configurations.values())
+
+
+def _refuse_existing(paths: Sequence[Path]) -> None:
+    for path in paths:
+        if path.exists():
+            raise NodeError(f"{path}: exists, and nothing is overwritten; give an empty directory")
+
+
+def _head(name: str, listen: str, protocol: str, topology: str) -> str:
+    said = {"name": name, "listen": listen, "protocol": protocol, "topology": topology}
+    stem = quote(name, safe=" @+")
+    return _lines(said | {"journal": f"{stem}.journal", "trace": "trace"})
+
+
+def _secrets(out: Path, names: Sequence[str], security: str) -> dict[str, dict[str, str]]:
+    """The table `security` of each process, once the files that it names are written."""
+    if security == PLAINTEXT:
+        return {name: {"plaintext": "loopback"} for name in names}
+    if security == KEY:
+        identity.make_key(out / "shared.key")
+        return {name: {"key": "shared.key"} for name in names}
+    if security != CERTIFICATES:
+        raise CausalityError(f"no security is called {security!r}; there are: {', '.join(SECURITY)}")
+    pki = out / "pki"
+    identity.make_authority(pki)
+    told = {}
+    for name in names:
+        identity.issue(pki, name)
+        keys = ("authority", "certificate", "private_key")
+        files = (path.relative_to(out).as_posix() for path in identity.paths(pki, name))
+        told[name] = dict(zip(keys, files, strict=True))
+    return told
+
+
+def _table(name: str, values: Mapping[str, str]) -> str:
+    return f"\n[{name}]\n{_lines(values)}"
+
+
+def _lines(values: Mapping[str, str]) -> str:
+    # A JSON string of printable characters is a basic string of TOML.
+    return "".join(
+        f"{_key(key)} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items()
+    )
+
+
+def _key(key: str) -> str:
+    is_bare = key.isascii() and key.replace("-", "").replace("_", "").isalnum()
+    return key if is_bare else json.dumps(key, ensure_ascii=False)

@@ -1,0 +1,83 @@
+"""A communication graph as the simulator sees it, and how long messages take over its links.
+
+Processes are indices, those with an application first. A protocol that relays has a machine for every
+process, and each hop is a transmission over one link. One that does not has machines for the applications
+alone; what it sends crosses the links of the same route, untouched.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from random import Random
+
+from ..core.errors import LocalProtocolError
+from ..core.places import Place
+from ..ordering import Machine, Relays, create, protocols
+from .automaton import Factory
+from .network import Delay
+
+
+@dataclass(frozen=True)
+class Terrain:
+    source: str  # the file
+    names: tuple[str, ...]  # applications first, then routers
+    applications: int
+    places: tuple[Place, ...]
+
+    def __post_init__(self) -> None:
+        if self.applications < 2:
+            raise LocalProtocolError(
+                f"{self.source} has fewer than two processes with an application: nobody can send"
+            )
+
+    def processes(self, protocol: str) -> int:
+        """How many machines a protocol has here."""
+        return len(self.names) if relays(protocol) else self.applications
+
+    def factory(self, protocol: str) -> Factory:
+        return partial(_placed, protocol, self.places) if relays(protocol) else partial(create, protocol)
+
+    def path(self, start: int, goal: int) -> list[int]:
+        """The way between two processes, both ends included: their link, or else their route."""
+        way = [start]
+        while start != goal:
+            place = self.places[start]
+            if place.neighbours >> goal & 1:
+                start = goal
+            else:
+                start = next(branch.towards for branch in place.branches if branch.behind >> goal & 1)
+            way.append(start)
+        return way
+
+    def links(self, start: int, goal: int) -> int:
+        """How many links a transmission crosses."""
+        return len(self.path(start, goal)) - 1
+
+
+def relays(protocol: str) -> bool:
+    """Whether messages of a protocol go from router to router."""
+    return protocols()[protocol].relays is Relays.ROUTERS
+
+
+def _placed(protocol: str, places: Sequence[Place], me: int, n: int) -> Machine:
+    return create(protocol, me, n, place=places[me])
+
+
+class Roads:
+    """Delays over the links of a terrain: a message takes the same time over a link under every protocol."""
+
+    def __init__(self, terrain: Terrain, delay: Delay, seed: int) -> None:
+        self._terrain = terrain
+        self._delay = delay
+        self._seed = seed
+
+    def delay(self, sender: int, nth: int, start: int, goal: int) -> int:
+        """Of the sender's nth message from one process to another, in ns."""
+        way = self._terrain.path(start, goal)
+        named = f"{self._seed}/{sender}/{nth}"
+        return sum(self._delay.draw(Random(f"{named}/{a}/{b}")) for a, b in pairwise(way))
+
+    def any_delay(self, dice: Random, start: int, goal: int) -> int:
+        """Of what no application sent."""
+        return sum(self._delay.draw(dice) for _ in range(self._terrain.links(start, goal)))

@@ -1,0 +1,78 @@
+"""More processes than whole vectors are kept for: the same answers, and nothing as large as their square."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from causality.traces import rows_of
+from happened.causality.analysis import TABLES, analyse
+from happened.causality.questions import QUESTIONS
+from happened.core.errors import CausalityError
+from happened.spark import pipeline
+from happened.spark.by_epoch.epoch_layout import WIDE
+from happened.spark.rebuild import rebuild
+from happened.trace import SCHEMA
+
+PROCESSES, MESSAGES = WIDE + 76, 3000
+MEGABYTE = 1 << 20
+
+
+def unicasts(seed):
+    """Some are delivered late, and so overtaken; some never. Clocks are apart, and one cannot be mended."""
+    dice = np.random.default_rng(seed)
+    sender = dice.integers(0, PROCESSES, MESSAGES)
+    receiver = (sender + dice.integers(1, 40, MESSAGES)) % PROCESSES
+    sent = np.arange(MESSAGES) * 100
+    given = sent + dice.exponential(200_000, MESSAGES).astype(np.int64)
+    rows = []
+    seqs = np.zeros(PROCESSES, np.int64)
+    happened = [(time, "send", m) for m, time in enumerate(sent)]
+    happened += [(time, "deliver", m) for m, time in enumerate(given) if m % 50]
+    for time, kind, m in sorted(happened):
+        process = sender[m] if kind == "send" else receiver[m]
+        seqs[process] += 1
+        row = {
+            "computation": "",
+            "process": f"p{process:04d}",
+            "seq": int(seqs[process]),
+            "kind": kind,
+            "message": f"m{m}",
+            "to": [f"p{receiver[m]:04d}"] if kind == "send" else None,
+            "time": int(time) + process % 7 * 1000 - (int(time) if process == 3 else 0),
+            "relevant": False,
+        }
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def test_a_computation_of_very_many_processes(spark, tmp_path, seed):
+    table = unicasts(seed)
+    (tmp_path / "trace").mkdir()
+    pq.write_table(table, tmp_path / "trace" / "part.parquet")
+    questions = [name for name in QUESTIONS if name != "necessary"]  # beyond its limit
+    sizes = []
+
+    def measure(*_):
+        """How large the intermediates are, while they are there."""
+        sizes.extend(path.stat().st_size for path in (tmp_path / "work").rglob("*") if path.is_file())
+
+    summary = pipeline.analyze_path(
+        spark,
+        tmp_path / "trace",
+        tmp_path / "out",
+        questions=questions,
+        whole_events=1000,
+        work=tmp_path / "work",
+        finish=measure,
+    )
+    assert sizes and max(sizes) < MEGABYTE < 4 * PROCESSES**2
+    expected = analyse(table, timestamps="predecessors", questions=questions)
+    for name in TABLES.keys() - {"necessary"}:
+        found = pq.read_table(tmp_path / "out" / name)
+        assert rows_of(found, name) == rows_of(expected.table(name), name), name
+    assert summary["causal_violations"] == expected.totals["causal_violations"] > 10
+    assert summary["lost_causes"] > 0
+    assert summary["ordered_pairs"] == expected.totals["ordered_pairs"]
+    with pytest.raises(CausalityError, match=rf"'' has 1,\d+ processes .* up to {WIDE:,} processes"):
+        rebuild(spark, tmp_path / "out", tmp_path / "rebuilt", whole_events=1000)
