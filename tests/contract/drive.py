@@ -399,9 +399,9 @@ class System:
             elif not any(p.serial <= change.serial for p in self.channels.get((gone, process), ())):
                 found.append(gone)
         number = max((self.changes.index(self.gone[p]) for p in expelled), default=-1) + 1
-        others = [p for p in self.present if p != process]
-        complete = all(self.heard[p] >= number for p in others) and not any(
-            packet.knew < number for p in others for packet in self.channels.get((p, process), ())
+        # Its own messages to itself too: what the expelled one sent to others may have told of them.
+        complete = all(self.heard[p] >= number for p in self.present) and not any(
+            packet.knew < number for p in self.present for packet in self.channels.get((p, process), ())
         )
         leaving = [p for p in self.closing(process) if p not in expelled and p not in found]
         return found + (expelled if complete and not leaving else [])

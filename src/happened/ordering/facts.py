@@ -76,6 +76,10 @@ class WireFormat:
     codec: str  # dotted name of a module with MESSAGES, encode and decode; see wire/__init__.py
 
 
+AT_JOIN = "gets an index, and is addressed by whoever has heard of it"
+FIXED = "its members are fixed from the start"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     name: str
@@ -99,7 +103,7 @@ class Facts:
     departures: bool = True  # processes may leave a running system
     expulsions: bool = True  # processes that are not there to agree may be expelled from it
     recycles: bool = False  # `forget` leaves nothing of a process behind, so its index may be given again
-    at_join: str = "gets an index, and is addressed by whoever has heard of it"
+    at_join: str = AT_JOIN
     at_leave: str = "is not addressed any more; all that it sent is delivered"
     at_expulsion: str = "is not addressed any more; what it sent to some only is not waited for elsewhere"
     fixed_groups: bool = False  # it sends to whole groups, which everybody is told alike (option `groups`)
@@ -110,8 +114,9 @@ class Facts:
 
     def changes(self) -> dict[str, str]:
         """What happens when a process joins, leaves or is expelled; where that is refused, why."""
+        at_join = FIXED if self.at_join == AT_JOIN and not self.joins else self.at_join
         said = {
-            "join": (self.joins, self.at_join),
+            "join": (self.joins, at_join),
             "leave": (self.departures, self.at_leave),
             "expel": (self.departures and self.expulsions, self.at_expulsion),
         }

@@ -125,7 +125,7 @@ class Machine(Protocol):
     def close(self, process: int) -> list[Effect]:
         """Nothing more comes from a process that has left: nobody waits for what has not come. Of what it
         sent us, the first so many messages have come; if it left by itself, all. If it was expelled, so has
-        everything that others sent us before they heard of it."""
+        everything that others, and we ourselves, sent us before they heard of it."""
 
     def forget(self, process: int) -> None:
         """Everybody present has closed with a process that has left, and holds nothing of it: whatever is

@@ -224,6 +224,14 @@ class PhasedMulticast(HoldingProcess[Any]):
         if isinstance(message, PhasedMessage):
             self._phases = list(map(max, self._phases, message.phases))
 
+    def close(self, process: int) -> list[Effect]:
+        effects = super().close(process)
+        for arrival, _ in self._parking:
+            if arrival.sender == process:
+                # Others may not have had it. They pass the phase before it when we pass its own.
+                effects += self._resynchronise(arrival.content.group, arrival.content.phase)
+        return effects
+
     def skip(self, process: int) -> Iterable[int]:
         groups = [group for group, members in enumerate(self._groups) if members >> process & 1]
         for group in groups:

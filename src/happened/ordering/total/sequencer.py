@@ -5,11 +5,9 @@ Assumes    reliable links, FIFO or not, that may duplicate; processes that join 
 Promises   one order of all messages, which every process follows and which contains causal order, for
            multicasts to arbitrary sets, oneself included; two hops until delivery.
            `hand_over` gives the role to a named successor at any time, whatever is in flight; a coordinator
-           that leaves does so by itself. When one is expelled, the first process present succeeds it, and
-           nothing is lost that was sent by those who stay.
-Leaves out the order in which an expelled process delivered what nobody else had yet. If that was the
-           coordinator, a message whose place only it knew may come after one that follows it: a request
-           does not say which deliveries came before it.
+           that leaves does so by itself. Who leaves delivers nothing from then on. When a coordinator is
+           expelled, the first process present succeeds it, and nothing is lost that those who stay have sent.
+Leaves out the order in which an expelled process delivered what nobody else had yet.
 Invariant  the coordinator takes the requests of each process in the order they were made (FIFO *in*: without
            it the order would be total and not causal), and each destination delivers what the coordinator
            orders in the order it was ordered (FIFO *out*: without it not even total). Links need not be
@@ -24,24 +22,24 @@ deliveries, and the coordinator, which keeps what it has ordered, says how far e
 more comes from a process that has left, be it the coordinator, one that was, or one that passed a request
 on, everybody reports what it keeps to the first process that has not ended, and drops what has not arrived.
 That one orders all of it anew and is the coordinator from then on: what was delivered anywhere has the place
-it had, the rest comes after. So each goes on with what it lacks, in the order that the others had it. Who
-leaves entrusts what it keeps to the others. A round is known by who has ended; its epochs begin at ROUND
-times the number of those.
+it had, and the rest gets one that contradicts neither that nor causal order (sequencer_office.py). So each
+goes on with what it lacks, in the order that the others had it. Who leaves entrusts what it keeps to the
+others. A round is known by who has ended; its epochs begin at ROUND times the number of those.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
-from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
 from ..facts import Facts, Names, Option, Relays, WireFormat
 from ..machine import Effect, Held, MessageKey, Multicast
 from ..process import Process, State, refusal
 from .sequencer_messages import (
     NOBODY,
+    Place,
     SequencerAnnouncement,
     SequencerHandover,
     SequencerOrder,
@@ -52,12 +50,10 @@ from .sequencer_messages import (
     SequencerTestament,
     Unsettled,
 )
+from .sequencer_office import EVERYWHERE, Office, succeed
 
 ROUND = 1 << 20
 """More than the hand-overs between two departures."""
-
-ROUND_PLACES = 1 << 24
-"""More than the messages between two departures; if not, the same place may be given twice."""
 
 SEEN_EVERY = 32
 """After so many deliveries a process says how far it is."""
@@ -69,43 +65,11 @@ FACTS = Facts(
     order=Order.CAUSAL_TOTAL,
     relays=Relays.COORDINATOR,
     at_join="gets an index, and hears who is the coordinator",
-    at_leave="is not addressed any more; a coordinator hands its role over. Then as if it were expelled",
+    at_leave="delivers nothing more; a coordinator hands its role over. What it sent is delivered",
     at_expulsion="is not addressed any more; the first one present puts in order what all others report",
     options=(Option("coordinator", "the first one, the same for everybody", Names.ONE),),
     wire=WireFormat(35, "happened.wire.sequencer"),
 )
-
-
-class _Office:
-    """What only the coordinator keeps, and hands over."""
-
-    def __init__(self, place: int = 0) -> None:
-        self.taken: dict[int, int] = {}  # per sender the clock of its last request in order
-        self.tails: dict[int, MessageKey] = {}  # per destination the last message ordered to it
-        self.early: dict[MessageKey, tuple[SequencerRequest, int]] = {}  # by (sender, previous clock)
-        self.place = place  # of the last message ordered
-        self.unsettled: list[Unsettled] = []  # in order
-        self.settled = (0, 0)  # up to which place everybody is, and up to which everybody was told so
-        self.settling: dict[int, int] = {}  # per sender the clock of its last message between those two
-
-    def has_seen(self, process: int, place: int) -> None:
-        others = ~(1 << process)
-        self.unsettled = [
-            each._replace(missing=each.missing & others) if each.place <= place else each
-            for each in self.unsettled
-        ]
-
-    def settle(self) -> dict[int, int]:
-        """Drop what everybody has; per sender the clock of the last of its messages among that."""
-        done: dict[int, int] = {}
-        for number, each in enumerate(self.unsettled):
-            if each.missing:
-                self.unsettled = self.unsettled[number:]
-                return done
-            done[each.request.sender] = each.request.clock
-            self.settled = each.place, self.settled[1]
-        self.unsettled = []
-        return done
 
 
 class _Held(NamedTuple):
@@ -122,7 +86,7 @@ class SequencerTotalOrder(Process):
             raise LocalProtocolError(f"the coordinator is one of {n} processes, not {coordinator}")
         self._epoch = 0
         self._coordinator = coordinator
-        self._office = _Office() if me == coordinator else None
+        self._office = Office() if me == coordinator else None
         self._requested = 0  # the clock of our last request
         self._last = NOBODY  # the message delivered last
         self._delivered: dict[int, int] = {}  # per sender the clock of its last message delivered here
@@ -130,9 +94,9 @@ class SequencerTotalOrder(Process):
         self._ahead: dict[MessageKey, SequencerRequest] = {}  # kept until we hear of a new coordinator
         self._kept: dict[int, SequencerRequest] = {}  # by clock, our requests that not everybody may have
         self._entrusted: dict[MessageKey, SequencerRequest] = {}  # the same of those who leave
-        self._entrusted_until = 0  # needed until everybody has delivered up to this place; 0: not known yet
-        self._recent: dict[MessageKey, int] = {}  # the places of deliveries that not everybody may have made
-        self._place = 0  # of our last delivery
+        self._entrusted_until: Place = ()  # needed until everybody is at this place; (): not known yet
+        self._recent: dict[MessageKey, Place] = {}  # the places of what not everybody may have delivered
+        self._place: Place = ()  # of our last delivery
         self._unsaid = 0  # deliveries since we said how far we are
         self._ended = 0  # bit set: those of whom nothing more comes
         self._is_orphan = False  # whether we have reported, and not heard who is the coordinator
@@ -152,7 +116,8 @@ class SequencerTotalOrder(Process):
         dests = self.destinations(to, payload)
         clock = self.next_clock()
         previous, self._requested = self._requested, clock
-        request = SequencerRequest(self.me, clock, self.n, dests, previous, self._epoch, payload)
+        told = previous, self._epoch, payload, self._place
+        request = SequencerRequest(self.me, clock, self.n, dests, *told)
         self._kept[clock] = request
         return Multicast(clock, list(self._handle(request, self.events)))
 
@@ -167,10 +132,11 @@ class SequencerTotalOrder(Process):
     def go_on_without(self, process: int) -> list[Effect]:
         effects = super().go_on_without(process)
         if process == self.me:
+            self._held = {}
             return effects + self._bequeath() + self._pass_on_role()
         if self._office is not None:
             self._office.tails.pop(process, None)
-            self._office.has_seen(process, CLOCK_LIMIT)
+            self._office.has_seen(process, EVERYWHERE)
             effects += self._settle()
         return effects + self._complete_round()
 
@@ -186,9 +152,9 @@ class SequencerTotalOrder(Process):
     def _bequeath(self) -> list[Effect]:
         testament = SequencerTestament(self.me, self._places(), tuple(self._kept.values()))
         others = self.present & ~(1 << self.me)
-        return [Send(d, testament) for d in unpack(others)] if self._kept else []
+        return [Send(d, testament) for d in unpack(others)] if self._kept or self._recent else []
 
-    def _places(self) -> tuple[tuple[int, int, int], ...]:
+    def _places(self) -> tuple[tuple[Place, int, int], ...]:
         return tuple(sorted((place, *name) for name, place in self._recent.items()))
 
     def _pass_on_role(self) -> list[Effect]:
@@ -220,7 +186,7 @@ class SequencerTotalOrder(Process):
 
     def _report(self) -> list[Effect]:
         """Tell the first process that has not ended what we know, and wait until it says who coordinates."""
-        office, self._office = self._office or _Office(), None
+        office, self._office = self._office or Office(), None
         self._is_orphan = True
         self._coordinator = successor = next(iter(unpack(((1 << self.n) - 1) & ~self._ended)))
         ordered = [
@@ -233,6 +199,7 @@ class SequencerTotalOrder(Process):
             self._ended,
             self._requested,
             self._last,
+            self._place,
             tuple(sorted(self._delivered.items())),
             self._places(),
             (*ordered, *(held.order for _, held in sorted(self._held.items()))),
@@ -261,38 +228,21 @@ class SequencerTotalOrder(Process):
 
     def _complete_round(self) -> list[Effect]:
         """If everybody present has told us what it knows, put that in order and go on as the coordinator."""
-        if self.excused & ~self._ended & ~(1 << self.me):
-            return []  # of whom more may come; when it has ended, there is another round
+        if self.excused & ~self._ended:
+            return []  # of whom more may come, and if we leave, from us: then there is another round
         reports = {process: r for process, r in self._reports.items() if r.ended == self._ended}
         if self.me not in reports or any(process not in reports for process in unpack(self.present)):
             return []
         self._reports, self._is_orphan = {}, False
-        order = _order_of(reports)
-        self._office = office = _Office(max((place for place, _ in order), default=0))
-        for process, report in reports.items():
-            office.taken[process] = report.requested
-            office.tails[process] = report.last
-            office.place = max(office.place, *(place for place, _, _ in report.recent), 0)
-        # Whoever has ended may have given more places than anybody here knows of.
-        office.place = max(office.place, self._ended.bit_count() * ROUND_PLACES)
+        office, lacking = succeed(reports, self._ended.bit_count())
+        self._office = office
         effects: list[Effect] = []
-        delivered = {process: dict(report.delivered) for process, report in reports.items()}
-        for place, request in order:
-            due = [
-                d
-                for d in unpack(request.dests & self.present)
-                if delivered[d].get(request.sender, 0) < request.clock
-            ]
-            if not place:
-                place = office.place = office.place + 1
-            taken = office.taken.get(request.sender, 0)
-            office.taken[request.sender] = max(taken, request.clock)
-            effects += self._put_in_order(office, request, place, due, self.events)
-        self._entrusted_until = office.place
-        news = SequencerAnnouncement(self.me, self._epoch, self.me, office.place)
+        for each in lacking:
+            effects += self._put_in_order(office, each, self.events)
+        self._entrusted_until = last = max((each.place for each in lacking), default=())
+        news = SequencerAnnouncement(self.me, self._epoch, self.me, last)
         effects = [*(Send(d, news) for d in unpack(self.present & ~(1 << self.me))), *effects]
-        effects += self._resumed(self.events)
-        return effects + (self._pass_on_role() if self.excused >> self.me & 1 else [])
+        return effects + self._resumed(self.events)
 
     # Messages.
 
@@ -310,7 +260,7 @@ class SequencerTotalOrder(Process):
                 self._settled(message.place, message.requested)
                 return []
             case SequencerTestament():
-                self._entrusted_until = 0  # they are not in order before the next round
+                self._entrusted_until = ()  # they are not in order before the next round
                 self._entrusted |= {(request.sender, request.clock): request for request in message.requests}
                 self._recent |= {(sender, clock): place for place, sender, clock in message.recent}
                 return []
@@ -321,14 +271,14 @@ class SequencerTotalOrder(Process):
         self._epoch, self._is_orphan, self._office = message.epoch, False, None
         if isinstance(message, SequencerAnnouncement):
             self._coordinator = message.coordinator
-            self._entrusted_until = message.place
+            self._entrusted_until = message.place or self._entrusted_until
             return self._redirect() + self._resumed(since)
         self._coordinator = self.me
-        self._office = office = _Office(message.place)
+        self._office = office = Office(message.place)
         office.taken, office.tails = dict(message.taken), dict(message.tails)
         office.unsettled = list(message.unsettled)
         for process in unpack(self.excused):
-            office.has_seen(process, CLOCK_LIMIT)
+            office.has_seen(process, EVERYWHERE)
         effects = [effect for request in message.early for effect in self._handle(request, since)]
         effects += self._redirect() + self._resumed(since)
         return effects + (self._pass_on_role() if self.excused >> self.me & 1 else [])
@@ -382,18 +332,16 @@ class SequencerTotalOrder(Process):
                 yield from self._order(self._office, request, since)
                 next_one = (request.sender, request.clock)
 
-    def _order(self, office: _Office, request: SequencerRequest, since: int) -> Iterator[Effect]:
+    def _order(self, office: Office, request: SequencerRequest, since: int) -> Iterator[Effect]:
         office.taken[request.sender] = request.clock
-        office.place += 1
-        due = [d for d in unpack(request.dests) if not self.excused >> d & 1 or d == self.me]
-        yield from self._put_in_order(office, request, office.place, due, since)
+        due = request.dests & ~(self.excused & ~(1 << self.me))
+        yield from self._put_in_order(office, Unsettled(office.next_place(), request, due), since)
 
-    def _put_in_order(
-        self, office: _Office, request: SequencerRequest, place: int, due: list[int], since: int
-    ) -> Iterator[Effect]:
-        sender, clock, n, dests, _, _, payload = request
-        office.unsettled.append(Unsettled(place, request, sum(1 << d for d in due)))
-        for d in due:
+    def _put_in_order(self, office: Office, ordered: Unsettled, since: int) -> Iterator[Effect]:
+        office.unsettled.append(ordered)
+        place, request, due = ordered
+        sender, clock, n, dests, _, _, payload, _ = request
+        for d in unpack(due):
             after = office.tails.get(d, NOBODY)
             order = SequencerOrder(sender, clock, n, dests, after, payload, place, self._epoch)
             office.tails[d] = (sender, clock)
@@ -405,6 +353,8 @@ class SequencerTotalOrder(Process):
     def _ordered(self, order: SequencerOrder, since: int) -> Iterator[Effect]:
         if order.epoch // ROUND < self._ended.bit_count():
             return  # it is ordered anew in the round that we have reported for
+        if self.excused >> self.me & 1:
+            return  # others have our testament: they could not know what place this has
         if order.clock <= self._delivered.get(order.sender, 0) or order.after in self._held:
             return  # a duplicate made by the network
         self._held[order.after] = _Held(order, since)
@@ -412,8 +362,9 @@ class SequencerTotalOrder(Process):
             order, _ = self._held.pop(self._last)
             self._last = (order.sender, order.clock)
             self._delivered[order.sender] = order.clock
-            self._recent[self._last] = self._place = order.place
-            self._unsaid += 1
+            if order.place:  # which versions up to 0.2.0 did not give
+                self._recent[self._last] = self._place = order.place
+                self._unsaid += 1
             yield self.delivery(order)
         if self._unsaid >= SEEN_EVERY:
             self._unsaid = 0
@@ -436,7 +387,7 @@ class SequencerTotalOrder(Process):
         assert office is not None
         office.settling |= office.settle()
         place, told = office.settled
-        if place - told < SEEN_EVERY:
+        if sum(place[:1]) - sum(told[:1]) < SEEN_EVERY:
             return []
         office.settled = place, place
         clocks, office.settling = office.settling, {}
@@ -444,9 +395,9 @@ class SequencerTotalOrder(Process):
         others = unpack(self.present & ~(1 << self.me))
         return [Send(d, SequencerSettled(self.me, place, clocks.get(d, 0))) for d in others]
 
-    def _settled(self, place: int, requested: int) -> None:
-        if 0 < self._entrusted_until <= place:
-            self._entrusted, self._entrusted_until = {}, 0
+    def _settled(self, place: Place, requested: int) -> None:
+        if self._entrusted_until and self._entrusted_until <= place:
+            self._entrusted, self._entrusted_until = {}, ()
         self._recent = {name: at for name, at in self._recent.items() if at > place}
         self._kept = {clock: request for clock, request in self._kept.items() if clock > requested}
 
@@ -465,7 +416,7 @@ class SequencerTotalOrder(Process):
             "delivered": sorted(self._delivered.items()),
             "held": [(order, since) for _, (order, since) in sorted(self._held.items())],
             "ahead": list(self._ahead.values()),
-            "office": None if self._office is None else _office_to(self._office),
+            "office": None if self._office is None else self._office.state(),
             "kept": list(self._kept.values()),
             "entrusted": list(self._entrusted.values()),
             "recent": sorted((*name, place) for name, place in self._recent.items()),
@@ -483,7 +434,7 @@ class SequencerTotalOrder(Process):
         epoch, coordinator, requested = state["role"]
         held = [_Held(SequencerOrder(*order), since) for order, since in state["held"]]
         ahead = [SequencerRequest(*fields) for fields in state["ahead"]]
-        office = None if state["office"] is None else _office_from(*state["office"])
+        office = None if state["office"] is None else Office.from_state(*state["office"])
         last, delivered = state["last"], dict(state["delivered"])
         kept = [SequencerRequest(*fields) for fields in state["kept"]]
         entrusted = [SequencerRequest(*fields) for fields in state["entrusted"]]
@@ -500,71 +451,14 @@ class SequencerTotalOrder(Process):
         self._reports = {report.sender: report for report in reports}
 
     def upgraded(self, state: State) -> State:
-        """Version 0.3.0 knew no succession: what it kept nothing of is not there to be reported."""
-        return {
-            "kept": (),
-            "entrusted": (),
-            "recent": (),
-            "succession": (0, 0, 0, 0, 0),
-            "reports": (),
-        } | state
+        """Versions up to 0.2.0 knew no succession: what they kept nothing of is not there to be reported."""
+        new = {"kept": (), "entrusted": (), "recent": (), "succession": (0, (), 0, 0, ()), "reports": ()}
+        return state if new.keys() & state.keys() else new | state
 
 
-def _order_of(reports: Mapping[int, SequencerReport]) -> list[tuple[int, SequencerRequest]]:
-    """What the successor must see to: each message that somebody may lack, with its place if it has one, in
-    the order in which they are to be delivered.
-
-    What has no place goes before the next message of the same sender that has one, or else to the end:
-    nobody has delivered it, and whoever delivered that next one was no destination of it.
-    """
-    requests: dict[MessageKey, SequencerRequest] = {}
-    places: dict[MessageKey, int] = {}
-    for report in reports.values():
-        places |= {(sender, clock): place for place, sender, clock in report.recent}
-        for order in report.held:
-            name = (order.sender, order.clock)
-            places[name] = order.place
-            requests[name] = SequencerRequest(*name, order.n, order.dests, 0, 0, order.payload)
-        requests |= {(request.sender, request.clock): request for request in report.requests}
-    for sender, clock in list(requests):
-        if sender in reports and clock > reports[sender].requested:
-            del requests[sender, clock]  # made after its sender's report: it comes when we coordinate
-    found, following = [], dict[int, int]()
-    for name in sorted(requests.keys() | places.keys(), reverse=True):
-        place = following[name[0]] = places.get(name) or following.get(name[0], 0)
-        if name in requests:
-            found.append((place or CLOCK_LIMIT, *name))
-    return [(place % CLOCK_LIMIT, requests[sender, clock]) for place, sender, clock in sorted(found)]
-
-
-def _office_to(office: _Office) -> tuple[Any, ...]:
-    old = sorted(office.taken.items()), sorted(office.tails.items()), list(office.early.values())
-    return *old, office.place, office.unsettled, office.settled, sorted(office.settling.items())
-
-
-def _office_from(
-    taken: Any,
-    tails: Any,
-    early: Any,
-    place: int = 0,
-    unsettled: Any = (),
-    settled: Any = (0, 0),
-    settling: Any = (),
-) -> _Office:
-    requests = [(SequencerRequest(*fields), since) for fields, since in early]
-    office = _Office(place)
-    office.taken, office.tails = dict(taken), dict(tails)
-    office.early = {(request.sender, request.previous): (request, s) for request, s in requests}
-    office.unsettled = [
-        Unsettled(place, SequencerRequest(*request), missing) for place, request, missing in unsettled
-    ]
-    office.settled, office.settling = settled, dict(settling)
-    return office
-
-
-def _report_from(
-    sender: int, ended: int, requested: int, last: Any, delivered: Any, recent: Any, held: Any, requests: Any
-) -> SequencerReport:
-    orders = tuple(SequencerOrder(*order) for order in held)
-    known = tuple(SequencerRequest(*request) for request in requests)
-    return SequencerReport(sender, ended, requested, last, delivered, recent, orders, known)
+def _report_from(*fields: Any) -> SequencerReport:
+    report = SequencerReport(*fields)
+    return report._replace(
+        held=tuple(SequencerOrder(*order) for order in report.held),
+        requests=tuple(SequencerRequest(*request) for request in report.requests),
+    )

@@ -8,6 +8,9 @@ from ..messages import Application, Control
 NOBODY: MessageKey = (0, 0)
 """Before the first message; no message has clock 0."""
 
+Place = tuple[int, ...]
+"""Where a message is in the order of all; see sequencer_office.py. (): before all, or not told."""
+
 
 class _ThroughCoordinator(Application):
     """Whoever is or was the coordinator may put it on a link."""
@@ -30,6 +33,7 @@ class _Request(NamedTuple):
     previous: int  # the clock of its sender's previous request, 0 if none
     epoch: int  # how many hand-overs whoever sends this has heard of
     payload: bytes
+    reached: Place = ()  # of the last message that its sender had delivered
 
 
 class SequencerRequest(_Request, _ThroughCoordinator):
@@ -48,7 +52,7 @@ class _Ordered(NamedTuple):
     dests: int  # bit set
     after: MessageKey  # what that destination delivers just before it; NOBODY if it is the first
     payload: bytes
-    place: int = 0  # its place among all messages; 0 in frames of versions that gave none
+    place: Place = ()
     epoch: int = 0  # that of the coordinator who sends it
 
 
@@ -61,7 +65,7 @@ class SequencerOrder(_Ordered, _ThroughCoordinator):
 class Unsettled(NamedTuple):
     """A message that was ordered, and whose delivery at `missing` the coordinator has not heard of."""
 
-    place: int
+    place: Place
     request: SequencerRequest
     missing: int  # bit set
 
@@ -72,7 +76,7 @@ class _Handover(NamedTuple):
     taken: tuple[MessageKey, ...]  # per sender the clock of its last request in order
     tails: tuple[tuple[int, MessageKey], ...]  # per destination the last message ordered to it
     early: tuple[SequencerRequest, ...]  # requests whose predecessors have not come
-    place: int = 0  # of the last message ordered
+    place: int = 0  # the first number of the last place given
     unsettled: tuple[Unsettled, ...] = ()
 
 
@@ -94,7 +98,7 @@ class _Announcement(NamedTuple):
     sender: int
     epoch: int
     coordinator: int
-    place: int = 0  # after a round, of the last message that it has put in order
+    place: Place = ()  # after a round, of the last message that it has put in order anew
 
 
 class SequencerAnnouncement(_Announcement, Control):
@@ -108,7 +112,7 @@ class SequencerAnnouncement(_Announcement, Control):
 
 class _Seen(NamedTuple):
     sender: int
-    place: int
+    place: Place
     epoch: int
 
 
@@ -127,7 +131,7 @@ class SequencerSeen(_Seen, Control):
 
 class _Settled(NamedTuple):
     sender: int
-    place: int
+    place: Place
     requested: int
 
 
@@ -146,8 +150,9 @@ class _Report(NamedTuple):
     ended: int  # bit set: whose end this is about
     requested: int  # the clock of its last request
     last: MessageKey  # the message it delivered last
+    place: Place  # of that message
     delivered: tuple[MessageKey, ...]  # per sender the clock of its last message delivered there
-    recent: tuple[tuple[int, int, int], ...]  # (place, sender, clock) of those that not everybody may have
+    recent: tuple[tuple[Place, int, int], ...]  # (place, sender, clock) of what not everybody may have
     held: tuple[SequencerOrder, ...]
     requests: tuple[SequencerRequest, ...]  # its own that not everybody may have
 
@@ -168,7 +173,7 @@ class SequencerReport(_Report, Control):
 
 class _Testament(NamedTuple):
     sender: int
-    recent: tuple[tuple[int, int, int], ...]  # as in a report
+    recent: tuple[tuple[Place, int, int], ...]  # as in a report
     requests: tuple[SequencerRequest, ...]
 
 
