@@ -88,6 +88,51 @@ def shown_effects(effects: Any) -> list[list[Any]]:
     ]
 
 
+PLACED = "sequencer"
+"""Since 0.3.0 its messages have places, without which a successor could not go on in order. What it read
+before is read; what it writes is compared without what is new."""
+
+
+def as_then(frame: str) -> str:
+    """A frame of `sequencer` as versions without places wrote it."""
+    message, _ = wire.decode(bytes.fromhex(frame))
+    match type(message).__name__:
+        case "SequencerOrder":
+            message = message._replace(place=(), epoch=0)
+        case "SequencerRequest":
+            message = message._replace(reached=())
+        case "SequencerHandover":
+            early = tuple(request._replace(reached=()) for request in message.early)
+            message = message._replace(place=0, unsettled=(), early=early)
+    return wire.encode(message).hex()
+
+
+def effects_as_then(effects: list[list[Any]]) -> list[list[Any]]:
+    return [
+        [kind, to, as_then(*rest)] if kind == "send" else [kind, to, *rest] for kind, to, *rest in effects
+    ]
+
+
+def node_as_then(shown: dict[str, Any]) -> dict[str, Any]:
+    """What `shown_node` gives, with the frames of `sequencer` as versions without places wrote them."""
+    for link in shown["links"].values():
+        link["frames"] = [[number, as_then(frame)] for number, frame in link["frames"]]
+    return shown
+
+
+def snapshot_as_then(snapshot: bytes) -> bytes:
+    """A snapshot of `sequencer` without what is new in it."""
+    state = json.loads(snapshot)
+    for key in ("kept", "entrusted", "recent", "succession", "reports"):
+        del state[key]
+    state["held"] = [[order[:6], since] for order, since in state["held"]]
+    state["ahead"] = [request[:7] for request in state["ahead"]]
+    if state["office"] is not None:
+        taken, tails, early, *_ = state["office"]
+        state["office"] = [taken, tails, [[request[:7], since] for request, since in early]]
+    return json.dumps(state, separators=(",", ":"), sort_keys=True).encode()
+
+
 def shown_pending(machine: Any) -> list[dict[str, Any]]:
     """What a machine holds, and why; in no order of its own, since a restored machine may have another."""
     held = sorted(machine.pending(), key=lambda each: (each.message.sender, each.message.clock, each.since))

@@ -11,7 +11,6 @@ import pytest
 from contract.drive import Dice, System, destinations, options
 from happened.net.engine import Engine
 from happened.ordering import protocols
-from happened.ordering.facts import Relays
 from oracles.history import History
 
 NAMES = ["alice", "bob", "carol", "dave"]
@@ -207,14 +206,7 @@ def survive(protocol, seed, steps):
     return world
 
 
-OPEN = pytest.mark.xfail(
-    strict=False,
-    reason="where a coordinator is expelled, a message whose place only it knew may come late",
-)
-EVERY = [
-    pytest.param(name, marks=OPEN if facts.relays is Relays.COORDINATOR else ())
-    for name, facts in protocols().items()
-]
+EVERY = list(protocols())
 
 
 @pytest.mark.parametrize("protocol", EVERY)
