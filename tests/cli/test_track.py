@@ -86,9 +86,11 @@ def test_the_entries_of_the_prototype_within_a_tenth(pattern, n, capsys):
         assert found[name, n]["entries"]["mean"] == pytest.approx(expected, rel=0.1), name
 
 
+@pytest.mark.sampled
 def test_the_null_events_of_the_prototype_within_a_tenth(capsys):
     names = ",".join(f"p2:{b}" for b in NULL_EVENTS)
-    found = track(capsys, "--protocols", names, "--processes", "30", "--messages", "50", "--seeds", "5")
+    seeds = "5" if effort.THOROUGH else "1"
+    found = track(capsys, "--protocols", names, "--processes", "30", "--messages", "50", "--seeds", seeds)
     for b, expected in NULL_EVENTS.items():
         row = found[f"p2:{b}", 30]
         assert row["null_events"]["mean"] == pytest.approx(expected, rel=0.1)

@@ -21,7 +21,7 @@ def rows(figure, seed, messages, **which):
     return list(study(chosen, messages=messages, seed=seed))
 
 
-@pytest.mark.parametrize("network", ["n = 6", "n = 10"])
+@pytest.mark.parametrize("network", ["n = 6", pytest.param("n = 10", marks=pytest.mark.slow)])
 def test_table_7_1_more_separators_give_smaller_timestamps(seed, network):
     found = rows("Table 7.1", seed, 2000, network=network)
     assert [len(row.case.filter_at) for row in found] == [0, 1, 3]

@@ -36,7 +36,7 @@ def survive(tmp_path, seed, site, protocol, messages, *, duration, every, pace, 
     return cluster, trace
 
 
-@pytest.mark.parametrize(("site", "protocol"), list(zip(SITES, [*ROUTING, *ROUTING], strict=False)))
+@pytest.mark.parametrize(("site", "protocol"), list(zip(SITES, ROUTING, strict=False)))
 def test_a_router_killed_and_restarted_loses_repeats_and_misorders_nothing(tmp_path, seed, site, protocol):
     survive(tmp_path, seed, site, protocol, 30, duration=0.1, every=1.0, pace=0.04, timeout=60)
 

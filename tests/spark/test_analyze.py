@@ -127,7 +127,7 @@ def as_if_wide(monkeypatch):
 @pytest.mark.parametrize(
     "epoch_events, skew, split_rows, arrange, timestamps",
     [
-        (40, 0, 1, None, "full"),
+        pytest.param(40, 0, 1, None, "full", marks=pytest.mark.slow),
         pytest.param(40, 300, 1, as_if_wide, "predecessors", marks=pytest.mark.slow),
         (5000, 20, 1000, in_blocks, "predecessors"),
         pytest.param(40, 0, 1000, as_if_wide, "predecessors", marks=pytest.mark.slow),

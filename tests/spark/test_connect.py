@@ -26,6 +26,8 @@ from spark.test_analyze import wild_rows, write
 pytest.importorskip("grpc")
 pytest.importorskip("grpc_status")
 
+pytestmark = pytest.mark.slow  # a second JVM
+
 SPARK_HOME = Path(pyspark.__file__).parent
 TESTS = Path(__file__).parents[1]
 CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -162,7 +164,6 @@ def test_the_library_says_what_the_kernels_say_from_a_client_without_java(server
     assert "laying down the frame" in [what for what, _ in told["progress"]]
 
 
-@pytest.mark.slow
 def test_cut_computations_too(server, tmp_path, seed):
     rows, cut = wild_rows(seed, 3, computation="c", skew=30), wild_rows(seed, 12, prefix="w", skew=40)
     told = client(server, tmp_path, rows, cut)
@@ -176,7 +177,6 @@ def test_cut_computations_too(server, tmp_path, seed):
     assert tables["stamps"].sort_by(in_order).select(kept).equals(expected.sort_by(in_order).select(kept))
 
 
-@pytest.mark.slow
 def test_happened_analyze_on_a_spark_connect_master(server, tmp_path, seed):
     table = write(wild_rows(seed, 40, computation="c", skew=30), tmp_path / "trace")
     options = ["--out", tmp_path / "out", "--master", server, "--json"]

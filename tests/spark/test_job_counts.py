@@ -41,20 +41,28 @@ def test_a_trace_that_fits_a_task_is_one_job(spark, tmp_path, seed, name):
     assert jobs == [1]
 
 
+def jobs_of(spark, tmp_path, count):
+    """Of an analysis of so many computations that are all cut."""
+    rows = []
+    for number in range(count):
+        chains = traces.causal(random.Random(number), messages=6)
+        rows += traces.number(chains, f"c{number}")
+    write(rows, tmp_path / f"trace{count}")
+    with counted(spark, f"{count} large") as jobs:
+        summary = analyze_path(
+            spark, tmp_path / f"trace{count}", tmp_path / f"out{count}", whole_events=1, epoch_events=20
+        )
+    assert summary["computations"] == count
+    return jobs[0]
+
+
+def test_large_computations_take_few_jobs(spark, tmp_path):
+    assert jobs_of(spark, tmp_path, 2) < 27
+
+
+@pytest.mark.slow
 def test_several_large_computations_take_no_more_jobs_than_one(spark, tmp_path):
     """Five above the limit go through every phase together."""
-    found = {}
-    for count in (1, 5):
-        rows = []
-        for number in range(count):
-            chains = traces.causal(random.Random(number), messages=6)
-            rows += traces.number(chains, f"c{number}")
-        write(rows, tmp_path / f"trace{count}")
-        with counted(spark, f"{count} large") as jobs:
-            summary = analyze_path(
-                spark, tmp_path / f"trace{count}", tmp_path / f"out{count}", whole_events=1, epoch_events=20
-            )
-        assert summary["computations"] == count
-        found[count] = jobs[0]
-    assert found[1] <= found[5] <= found[1] + 2, found  # a round more for cuts that are hard to place
-    assert found[1] < 25, found
+    one, five = jobs_of(spark, tmp_path, 1), jobs_of(spark, tmp_path, 5)
+    assert one <= five <= one + 2, (one, five)  # a round more for cuts that are hard to place
+    assert one < 25, one

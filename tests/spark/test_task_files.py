@@ -108,7 +108,7 @@ def test_a_computation_too_wide_for_a_task_is_large(spark, tmp_path):
 
 def test_many_small_files_are_opened_once_and_say_the_same(spark, tmp_path, seed, monkeypatch):
     """The second reader finds their rows in one file; what is no event is told of once."""
-    rows = wild_rows(seed, 5, prefix="w", skew=20)
+    rows = wild_rows(seed, 8, prefix="w", skew=20)
     table = pa.Table.from_pylist(
         [{"computation": "", "relevant": False} | row for row in rows], schema=trace.SCHEMA
     )
@@ -117,12 +117,17 @@ def test_many_small_files_are_opened_once_and_say_the_same(spark, tmp_path, seed
     for number in range(table.num_rows):
         pq.write_table(table.slice(number, 1), tmp_path / "trace" / f"{number:04d}.parquet")
     pq.write_table(bad, tmp_path / "trace" / "bad.parquet")
-    splits = splits_of(locate(tmp_path / "trace"), rows=100)
+    splits = splits_of(locate(tmp_path / "trace"), rows=MOST_FILES + 4)
     assert min(len(split.pieces) for split in splits[:-1]) > MOST_FILES
     found = survey(spark, splits, tmp_path / "store", tmp_path / "quarantine", 1)
     assert [len(split.pieces) for split in found.splits[:-1]] == [1] * (len(splits) - 1)
     summary = analyze_path(
-        spark, tmp_path / "trace", tmp_path / "out", whole_events=1, epoch_events=40, split_rows=100
+        spark,
+        tmp_path / "trace",
+        tmp_path / "out",
+        whole_events=1,
+        epoch_events=40,
+        split_rows=MOST_FILES + 4,
     )
     expected = analyse(table)
     assert summary["quarantined"] == 1 + expected.totals["quarantined"]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import effort
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.core.lanes import lanes
 from happened.tracking import create, protocols
@@ -50,7 +51,8 @@ def test_a_few_entries_of_many_are_listed(seed):
 
 
 @pytest.mark.long
-@settings(max_examples=1500)
+@pytest.mark.sampled
+@settings(max_examples=effort.samples(1500))
 @given(st.binary(max_size=60), st.integers(1, 80), st.booleans())
 def test_arbitrary_bytes_are_refused_or_are_a_piggyback(data, n, columns):
     try:
@@ -67,7 +69,8 @@ GENUINE = {
 
 
 @pytest.mark.long
-@settings(max_examples=1500)
+@pytest.mark.sampled
+@settings(max_examples=effort.samples(1500))
 @given(st.sampled_from(TRACKERS), st.data())
 def test_a_damaged_piggyback_is_refused_with_nothing_changed_or_survived(name, data):
     damaged = bytearray(data.draw(st.sampled_from(GENUINE[name])))

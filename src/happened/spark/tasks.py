@@ -10,7 +10,9 @@ A task may run several times, also at once, on different machines: what it does 
 Where storage fails or memory lacks, it is tried again as often as Spark allows, and then told in a sentence.
 """
 
+import gc
 import pickle
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -167,6 +169,22 @@ def _attempts(spark: SparkSession) -> int:
     return 1 if is_local(spark) else int(spark.conf.get("spark.task.maxFailures", "4") or 4)
 
 
+_modules_spared = 0
+
+
+def _spare_modules() -> None:
+    """Keep the garbage collector from looking at what this process has imported, which is never garbage.
+
+    After every task Spark collects garbage in the worker (pyspark/daemon.py). With numpy, pyarrow and numba
+    imported that takes longer than most tasks do.
+    """
+    global _modules_spared
+    if len(sys.modules) > _modules_spared:
+        _modules_spared = len(sys.modules)
+        gc.collect()  # so that no garbage is spared
+        gc.freeze()
+
+
 def _attempt(work: Callable[[int], Any], number: int, attempts: int) -> Any:
     try:
         return work(number)
@@ -179,6 +197,8 @@ def _attempt(work: Callable[[int], Any], number: int, attempts: int) -> Any:
         return Trouble(_reason(error))
     except pa.ArrowException as error:
         return Fault(f"a part of the trace cannot be read: {error}")
+    finally:
+        _spare_modules()
 
 
 MORE_MEMORY = (
