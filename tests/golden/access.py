@@ -13,6 +13,7 @@ from happened.cli import main
 from happened.core.effects import Send
 from happened.core.places import restored as place_from
 from happened.net import Limits, Node, Plaintext, records
+from happened.net.engine import Engine
 from happened.net.handshake import Handshake, Mode
 from happened.ordering.causal.incomplete import Labelled, Priorities
 
@@ -74,6 +75,14 @@ def perform(machine: Any, step: dict[str, Any]) -> list[list[Any]] | None:
             machine.join(step["process"])
         case "leave":
             machine.note_departure(step["process"])  # all that `leave` did then
+        case "joins":
+            return shown_effects(machine.join(step["process"]))
+        case "leaves":
+            return shown_effects(machine.leave(step["process"]))
+        case "is closed":
+            return shown_effects(machine.close(step["process"]))
+        case "is forgotten":
+            machine.forget(step["process"])
         case other:
             raise ValueError(f"no recorded input is called {other!r}")
     return None
@@ -211,6 +220,28 @@ def shown_node(node: Any) -> dict[str, Any]:
                 "frames": [[number, frame.hex()] for number, frame in node.outbox(peer).after(0, 1 << 30)],
             }
             for peer in links
+        },
+    }
+
+
+def engine(recorded: dict[str, Any]) -> Engine:
+    """p1 of four, after the inputs of its recorded journal."""
+    made = Engine("p1", ["p0", "p1", "p2", "p3"], recorded["protocol"])
+    for entries in recorded["journal"]:
+        made.replay(bytes.fromhex(entries), 0)
+    return made
+
+
+def shown_engine(engine: Engine) -> dict[str, Any]:
+    roster = engine.roster
+    return {
+        "members": [roster.name(index) for index in range(len(roster))],
+        "present": list(roster),
+        "sent": engine.sent,
+        "delivered": engine.delivered,
+        "outboxes": {
+            str(link): [[number, frame.hex()] for number, frame in outbox.after(outbox.acknowledged, 1 << 30)]
+            for link, outbox in engine.outboxes.items()
         },
     }
 
