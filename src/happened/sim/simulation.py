@@ -115,7 +115,8 @@ class Simulation:
         self.machines: list[Machine] = []
         self._members: list[int] = []  # the present ones, in increasing order
         self._seq: list[int] = []
-        self._last_arrival: dict[tuple[int, int], int] = {}  # per link, of what was put on it
+        # Per link, of what was put on it: needed if somebody leaves.
+        self._last_arrival: dict[tuple[int, int], int] | None = {} if changes else None
         self._due: list[dict[tuple[int, int], _Due]] = []  # sent to a process, not delivered to it
         self._waiting: list[dict[tuple[int, int], int]] = []  # of these, what has arrived: since when
         for _ in range(processes):
@@ -174,13 +175,17 @@ class Simulation:
             if change.process not in self._members:
                 raise LocalProtocolError(f"process {change.process} is not present and cannot leave")
             self._members.remove(change.process)
-            # All hear of it at once, and what is on its way still arrives, as if it had left by itself.
-            self._react(change.process, self.machines[change.process].leave(change.process))
-            for process, machine in enumerate(self.machines):
-                if process != change.process:
-                    self._react(process, machine.leave(change.process))
-                    last = self._last_arrival.get((change.process, process), self._now)
-                    self._at(max(last, self._now) + 1, self._close, process, change.process)
+            self._depart(change.process)
+
+    def _depart(self, gone: int) -> None:
+        """All hear of it at once, and what is on its way still arrives, as if it had left by itself."""
+        assert self._last_arrival is not None
+        self._react(gone, self.machines[gone].leave(gone))
+        for process, machine in enumerate(self.machines):
+            if process != gone:
+                self._react(process, machine.leave(gone))
+                last = self._last_arrival.get((gone, process), self._now)
+                self._at(max(last, self._now) + 1, self._close, process, gone)
 
     def _close(self, process: int, gone: int) -> None:
         self._react(process, self.machines[process].close(gone))
@@ -249,8 +254,9 @@ class Simulation:
         name = (message.sender, message.clock)
         delay = due.delay if due is not None and first_hand else self._travel(name, process, to, self._added)
         arrivals = self._links.arrivals(process, to, self._now, delay)
-        last = self._last_arrival.get((process, to), 0)
-        self._last_arrival[process, to] = max(last, *arrivals)
+        if self._last_arrival is not None:
+            last = self._last_arrival.get((process, to), 0)
+            self._last_arrival[process, to] = max(last, *arrivals)
         for arrival in arrivals:
             self._at(arrival, self._arrive, to, message, entries, size)
         sent = process, message.clock, to, self._now, min(arrivals), len(arrivals)
