@@ -81,22 +81,10 @@ class Histories(HistoryProcess[HistoryMessage]):
         if message.sender == self.me:
             raise refusal(message, "is ours, and we have it")
         check_entries(message, message.entries, (message.sender, message.clock), self)
-        return self._cleared(message) if self.forgotten else message
+        return self.cleared(message) if self.forgotten else message
 
-    def _cleared(self, message: HistoryMessage) -> HistoryMessage:
+    def cleared(self, message: HistoryMessage) -> HistoryMessage:
         return message._replace(entries=without(message.entries, self.forgotten))
-
-    def forget(self, process: int) -> None:
-        super().forget(process)
-        self._history.forget(process)
-        self._parking.replace(self._cleared)
-
-    def join(self, process: int) -> list[Effect]:
-        if process < self.n:
-            effects = super().join(process)
-            self._history.meet(process)
-            return effects
-        return super().join(process)
 
     def read(self, fields: tuple[Any, ...]) -> HistoryMessage:
         message = HistoryMessage(*fields)
