@@ -75,6 +75,8 @@ def machine_story(name, facts):
             system.multicast(dice)
         system.settle(dice)
         if number == STEPS // 3:
+            if facts.waits_at_sender:
+                system.drain(dice)  # nobody leaves before it has sent everything
             system.leave(3)
         if number == STEPS // 2:
             middle = len(system.machines[1].steps), system.machines[1].snapshot().decode()
