@@ -14,6 +14,7 @@ Members    A frame is a message of the ordering protocol or a change of members 
            forwards each change on all its links before anything that presumes it, so members are numbered
            alike everywhere as long as one process at a time admits them: of those present the first to have
            joined, which is called the *registrar*. What follows from a departure is in departures.py.
+Site       Where a topology says who takes part, it changes as a whole: site_changes.py.
 """
 
 import json
@@ -30,6 +31,7 @@ from ..ordering import Held, Machine, Multicast, create, protocols
 from ..tracking import Stamp
 from ..wire import decode, encode_multicast
 from ..wire import membership as changes
+from ..wire import site_changes as site_news
 from ..wire.membership import (
     LAST_STAGE,
     DepartureStage,
@@ -40,11 +42,13 @@ from ..wire.membership import (
     MemberLeft,
     MemberRanked,
 )
-from .departures import Departure, Departures
+from .departures import FREE, Departure, Departures
 from .errors import EngineFault
 from .handshake import check_name
 from .inputs import HEAD, Input, read_entries
 from .link import Inbox, Outbox
+from .site import Site
+from .site_changes import SiteChanges
 from .tracked import MARK as TRACKED_MARK
 from .tracked import Tracking, refuse_piggybacks
 
@@ -84,7 +88,7 @@ class Batch(NamedTuple):
 
 class Engine:
     """The durable state of the process `name`; `journaled=False` keeps no entries. `tracker` is a tracking
-    protocol's name, None for none."""
+    protocol's name, None for none; `site` is where the process stands, if a topology says so."""
 
     def __init__(
         self,
@@ -95,6 +99,7 @@ class Engine:
         recorder: Recorder | None = None,
         journaled: bool = True,
         tracker: str | None = None,
+        site: Site | None = None,
     ) -> None:
         self.name = name
         self.protocol = protocol
@@ -108,10 +113,11 @@ class Engine:
         self.addresses: dict[str, str] = {}  # of those who joined at run time
         self.seniority = list(range(len(members)))  # indices in the order of joining
         self.joined = 0  # how many that were, since this object was made
-        place = (options or {}).get("place")
+        self.sites = None if site is None else SiteChanges(site, self._put, self._go_on)
+        placed = dict(options or {}) | ({} if site is None else {"place": site.place})
         # Per link, the set of processes whose messages are routed over it; None: everybody sends directly.
-        self._senders = senders_by_link(place) if place is not None else None
-        self.machine: Machine = create(protocol, self.me, len(members), **dict(options or {}))
+        self._senders = senders_by_link(placed["place"]) if "place" in placed else None
+        self.machine: Machine = create(protocol, self.me, len(members), **placed)
         self.tracking = None if tracker is None else Tracking(tracker, self.me, len(members), facts)
         self.outboxes = {p: Outbox() for p in range(len(members)) if p != self.me}
         self.inboxes = {p: Inbox() for p in self.outboxes}
@@ -139,6 +145,8 @@ class Engine:
         self._fresh: list[Delivery] = []  # deliveries since the last cut
         self._out: set[int] = set()  # links on which we have sent since the last cut
         self._in: set[int] = set()  # links on which frames have come since then
+        if site is not None:
+            self._without(site.departed)
 
     # Inputs.
 
@@ -146,6 +154,8 @@ class Engine:
         """Multicast a payload of the application; returns the clock that names the message."""
         if self.has_left:
             raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
+        if self.sites is not None and self.sites.change is not None:
+            raise LocalProtocolError("the topology is changing; wait until there is room")
         if self.tracking is None:
             clock, effects = self.machine.multicast(to, payload)
         else:
@@ -195,7 +205,10 @@ class Engine:
         if link in self.gone and self.departures[link].expelled:
             pass  # it may not have heard that nobody listens
         elif frame and frame[0] == CHANGE_MARK:
-            self._change_members(link, frame)
+            if self.sites is not None and frame.startswith(site_news.HEAD):
+                self.sites.hear(link, frame)
+            else:
+                self._change_members(link, frame)
         else:
             tracking, inner = self.tracking, frame
             if tracking is not None:
@@ -224,6 +237,8 @@ class Engine:
                 self._perform(effects)
         if self._under_way:
             self._advance()
+        if self.sites is not None and self.sites.change is not None:
+            self.sites.advance(is_idle=not self.machine.pending_count)
         self._stage(FRAME_RECEIVED, link, frame)
         self.inboxes[link].received_through += 1
         self._in.add(link)
@@ -299,12 +314,49 @@ class Engine:
                 return index
         return self.roster.index(name)
 
+    def propose_site(self, text: str) -> None:
+        """Change the topology, as soon as everything sent so far has arrived everywhere."""
+        if self.sites is None:
+            raise LocalProtocolError(f"{self.name!r} has no topology that could change")
+        self.sites.propose(text)
+        self.sites.advance(is_idle=not self.machine.pending_count)
+        self._stage(Input.SITE_PROPOSED, 0, text.encode())
+
     def meet(self, link: int, incarnation: bytes) -> None:
         """Remember which journal a peer has, so that it is refused if it comes back with another."""
         self.incarnations[link] = incarnation
         self._stage(Input.PEER_MET, link, incarnation)
 
     # What follows from the inputs.
+
+    def _go_on(self, site: Site) -> None:
+        """Stand in another site: everything that anybody sent in the last one has been delivered."""
+        for index in range(len(self.roster), len(site.members)):
+            self.machine.join(index)
+            self.roster.join(site.members[index])
+            if self.tracking is not None:
+                self.tracking.join(index)
+            self.outboxes[index], self.inboxes[index], self.held_on_link[index] = Outbox(), Inbox(), 0
+            self.seniority.append(index)
+        self.machine.resume_at(site.place)
+        self._senders = senders_by_link(site.place)
+        self.addresses.update(site.addresses)
+        self.addresses.pop(self.name, None)
+        self._without(site.departed)
+        self.joined += 1
+
+    def _without(self, departed: int) -> None:
+        """Go on without those who are not in our site any more, of whom nothing is on its way."""
+        for index in unpack(departed & ~pack(self.gone)):
+            if index == self.me:
+                self.has_left = True
+                continue
+            self._perform(self.machine.leave(index))
+            self._perform(self.machine.close(index))
+            self.roster.leave(self.roster.name(index))
+            self.gone.add(index)
+            self.departures[index] = departure = Departure()
+            departure.closed, departure.parted, departure.stage = True, True, FREE
 
     @property
     def registrar(self) -> int:
@@ -650,6 +702,8 @@ class Engine:
                 self.meet(number, data)
             case Input.RELEVANT_EVENT:
                 self.relevant(data.decode())
+            case Input.SITE_PROPOSED:
+                self.propose_site(data.decode())
             case _:
                 raise ValueError(f"no input is of kind {kind}")
 
@@ -687,6 +741,8 @@ class Engine:
             head["seniority"] = self.seniority
         if self.roster.former:
             head["former"] = sorted(self.roster.former)
+        if self.sites is not None and (self.sites.text or self.sites.change is not None):
+            head["site"] = self.sites.state()
         if self.tracking is not None:
             blobs.append(self.tracking.snapshot())
             head["tracker"] = len(blobs[-1])
@@ -720,6 +776,9 @@ class Engine:
         self.addresses = head["addresses"]
         self.incarnations = {int(k): bytes.fromhex(each) for k, each in head["incarnations"].items()}
         self.events, self.sent, self.delivered = head["events"], head["sent"], head["delivered"]
+        if self.sites is not None and "site" in head:
+            self.sites.restore(head["site"])
+            self._senders = senders_by_link(self.sites.site.place)
         self.machine.restore(take(head["machine"]))
         self.outboxes, self.inboxes = {}, {}
         for key, (acknowledged, lengths, received) in head["links"].items():

@@ -12,6 +12,7 @@ number and the data mean:
     MEMBER_ADMITTED  0                  name, NUL, address
     MEMBER_DEPARTED  index              nothing: this process leaves
     MEMBER_EXPELLED  index              nothing: another process is declared gone
+    SITE_PROPOSED    0                  the text of a topology that is to follow the present one
 
 Versions up to 0.2.0 knew no steps of a departure. What they wrote has the effects that it had then:
 
@@ -40,6 +41,7 @@ class Input(IntEnum):
     MEMBER_ADMITTED = 9
     MEMBER_DEPARTED = 10
     MEMBER_EXPELLED = 11
+    SITE_PROPOSED = 12
 
 
 def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:

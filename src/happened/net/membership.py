@@ -66,14 +66,11 @@ class Membership:
     `index` and `names` are for every message: the index of a name, and the names by index.
     """
 
-    def __init__(
-        self, initial: InitialMembers, engine: Engine, protocol: str, incarnation: bytes, topology: str = ""
-    ) -> None:
+    def __init__(self, initial: InitialMembers, engine: Engine, protocol: str, incarnation: bytes) -> None:
         self._initial = initial
         self._engine = engine
         self._protocol = protocol
         self._incarnation = incarnation
-        self._topology = topology  # its digest
         self.index: dict[str, int] = {}
         self.names: list[str] = []
         self._number_members()
@@ -93,14 +90,25 @@ class Membership:
         found = []
         for name, address in {**self._initial.peers, **engine.addresses}.items():
             link = self.index.get(name)
-            if link is not None and not self.is_done_with(link):
+            if link is not None and not self.is_done_with(link) and self._is_linked(name, link):
                 found.append(Peer(name, address, joined=name in engine.addresses))
         return found
 
+    def _is_linked(self, name: str, link: int) -> bool:
+        """Whether our site links us with a process, or did when we last had something to tell it."""
+        sites = self._engine.sites
+        return sites is None or name in sites.site.links or bool(self._engine.outboxes[link])
+
     def newly_admitted(self) -> list[Peer]:
-        """The members that others have admitted since the last call."""
+        """The members that others have admitted since the last call; after a change of the topology, all
+        those it links us with whose address a change has told."""
         known, engine = set(self.names), self._engine
         self._number_members()
+        if engine.sites is not None:
+            links = engine.sites.site.links
+            return [
+                Peer(name, engine.addresses[name], joined=True) for name in links if name in engine.addresses
+            ]
         return [Peer(name, engine.addresses[name], joined=True) for name in self.names if name not in known]
 
     def replaced(self, before: Sequence[str]) -> list[str]:
@@ -157,8 +165,9 @@ class Membership:
         knows = self._engine.incarnations.get(self.index[peer], b"")
         tracking = self._engine.tracking
         tracker = tracking.facts.name if tracking is not None else ""
-        names = tuple(self.names)
-        return Hello(self._incarnation, knows, self._protocol, names, tracker, self._topology)
+        sites = self._engine.sites
+        topology = sites.site.digest if sites is not None else ""
+        return Hello(self._incarnation, knows, self._protocol, tuple(self.names), tracker, topology)
 
     def check_hello(self, peer: str, theirs: Hello) -> bool:
         """Raise PeerRefused if we cannot work with a peer that says this. True: it is the first time that we
@@ -173,7 +182,8 @@ class Membership:
                 f"{peer!r} tracks causality by {theirs.tracker or 'nothing'} and {me!r} by "
                 f"{ours.tracker or 'nothing'}: give all nodes the same `tracker`"
             )
-        if theirs.topology != ours.topology:
+        sites = self._engine.sites
+        if theirs.topology not in (sites.digests(peer) if sites is not None else {""}):
             raise PeerRefused(
                 f"{peer!r} has {_topology(theirs)}, and {me!r} has {_topology(ours)}: give every process the "
                 "same topology file"

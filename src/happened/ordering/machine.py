@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ..core.effects import Deliver, Send
+from ..core.places import Place
 from .facts import Facts
 
 Effect = Send[Any] | Deliver
@@ -130,6 +131,10 @@ class Machine(Protocol):
     def forget(self, process: int) -> None:
         """Everybody present has closed with a process that has left, and holds nothing of it: whatever is
         kept about its messages is needed no more."""
+
+    def resume_at(self, place: Place) -> None:
+        """Stand at a place of another graph, once everything that anybody sent has been delivered
+        everywhere. LocalProtocolError where the protocol does not relay."""
 
     def log_size(self) -> tuple[int, int] | None:
         """How many entries and units the next message would draw on; None where no log is kept."""

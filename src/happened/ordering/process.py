@@ -12,6 +12,7 @@ from ..core.destinations import pack, unpack
 from ..core.effects import Deliver
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
+from ..core.places import Place
 from .facts import Facts
 from .machine import Effect, Held, Unit
 from .snapshots import opened, seal
@@ -107,6 +108,9 @@ class Process:
     def _check_departed(self, process: int) -> None:
         if not 0 <= process < self.n or not self.gone >> process & 1:
             raise LocalProtocolError(f"process {process} has not left")
+
+    def resume_at(self, place: Place) -> None:
+        raise LocalProtocolError(f"{self.facts.name} does not relay: its processes stand at no place")
 
     # Events.
 

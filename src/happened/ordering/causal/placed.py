@@ -35,6 +35,11 @@ class PlacedProcess(Process):
         check(place, self.me, self.n)
         self.stand(place)
 
+    def resume_at(self, place: Place) -> None:
+        """Stand at a place of any other graph. Everything that anybody sent must have been delivered
+        everywhere, so that nothing depends on the way it took."""
+        self.move(place)
+
     def stand(self, place: Place | None) -> None:
         """Take a place that has been checked, or None: next to everybody. A refusal changes nothing."""
         self._has_topology = place is not None

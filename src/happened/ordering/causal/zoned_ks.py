@@ -34,7 +34,7 @@ from ...core.destinations import pack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError, RemoteProtocolError
 from ...core.orders import Order
-from ...core.places import Place, alone, reach, restored
+from ...core.places import Place, alone, check, reach, restored
 from ..facts import MANY_PROCESSES, Facts, Relays, WireFormat
 from ..machine import Effect, Held, Multicast
 from ..process import State, refusal
@@ -175,6 +175,11 @@ class ZonedKs(PlacedProcess):
         """The entries and units in the logs of all zones."""
         sizes = [zone.carrier.log_size() for zone in self._zones]
         return sum(entries for entries, _ in sizes), sum(units for _, units in sizes)
+
+    def resume_at(self, place: Place) -> None:
+        check(place, self.me, self.n)
+        self._zones = ()  # no hop is in flight that numbers their members
+        self.stand(place)
 
     def stand(self, place: Place | None) -> None:
         self._stand(place, self._carriers(place))
