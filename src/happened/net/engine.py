@@ -736,7 +736,7 @@ class Engine:
         if self.awaited:
             head["awaited"] = sorted(self.awaited)
         if self.gone:
-            head["departures"] = {index: each.state() for index, each in self.departures.items()}
+            head["departures"] = {index: each.state() for index, each in sorted(self.departures.items())}
         if self.seniority != list(range(len(self.roster))):
             head["seniority"] = self.seniority
         if self.roster.former:
