@@ -24,6 +24,7 @@ class World(System):
         self.engines, self.started_with, self.journals = {}, {}, {}
         self.history, self.payloads = History(), {}
         self.leaving, self.departed, self.lost = set(), set(), set()
+        self.expelled_by = {}
         self.ever = len(NAMES)
         self.faults = dict.fromkeys(("kill", "join", "leave", "expel"), 0)
         self.uids = Self()
@@ -136,6 +137,7 @@ class World(System):
                 del self.engines[name]
                 self.departed.add(name)
                 self.lost.add(name)
+                self.expelled_by[name] = by
                 self.give(by, lambda engine: engine.leave(name), lethal=0)
                 self.faults["expel"] += 1
 
@@ -175,6 +177,15 @@ class World(System):
                 assert missing not in self.engines and self.faults["expel"]
                 self.give(name, lambda engine, missing=missing: engine.leave(missing), lethal=0)
         self.drain_links()
+        self.expel_again()
+
+    def expel_again(self):
+        """Who expelled a process may have been expelled before anybody heard: somebody does it again."""
+        for name, engine in self.engines.items():
+            for missing in [each for each in engine.roster if each not in self.engines]:
+                assert self.expelled_by[missing] in self.lost
+                self.give(name, lambda engine, missing=missing: engine.leave(missing), lethal=0)
+            self.drain_links()
 
     def drain_links(self):
         while self.waiting():
