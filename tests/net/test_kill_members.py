@@ -171,6 +171,7 @@ class World(System):
                 self.change()
             self.part()
         self.drain_links()
+        self.drop_strangers()
         for name, engine in self.engines.items():
             # A leaver who never heard of a newcomer, as the registrar was expelled, says no farewell to it.
             for missing in [engine.roster.name(index) for index in engine.awaited]:
@@ -179,9 +180,19 @@ class World(System):
         self.drain_links()
         self.expel_again()
 
+    def drop_strangers(self):
+        """Who was admitted by a registrar that was expelled before anybody else heard is nobody's member."""
+        for name in sorted(self.engines):
+            others = [engine for other, engine in self.engines.items() if other != name]
+            if not any(name in engine.roster.ever() for engine in others):
+                assert name not in NAMES and self.faults["expel"]
+                del self.engines[name]
+                self.departed.add(name)
+                self.lost.add(name)
+
     def expel_again(self):
         """Who expelled a process may have been expelled before anybody heard: somebody does it again."""
-        for name, engine in self.engines.items():
+        for name, engine in list(self.engines.items()):
             for missing in [each for each in engine.roster if each not in self.engines]:
                 assert self.expelled_by[missing] in self.lost
                 self.give(name, lambda engine, missing=missing: engine.leave(missing), lethal=0)

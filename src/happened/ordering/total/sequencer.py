@@ -215,16 +215,20 @@ class SequencerTotalOrder(Process):
         return self._redirect() or self._complete_round()
 
     def _redirect(self) -> list[Effect]:
-        """Tell those who report to us although their round is over."""
+        """Tell those who report to us although their round is over, and see to what they have requested: as
+        newcomers, they may have sent it to a coordinator who was gone."""
         if self._is_orphan:
             return []
-        astray = [process for process, report in self._reports.items() if not report.ended & ~self._ended]
-        for process in astray:
-            del self._reports[process]
-        return [
-            Send(process, SequencerAnnouncement(self.me, self._epoch, self._coordinator))
-            for process in sorted(astray)
-        ]
+        effects: list[Effect] = []
+        for process, report in sorted(self._reports.items()):
+            if not report.ended & ~self._ended:
+                del self._reports[process]
+                news = SequencerAnnouncement(self.me, self._epoch, self._coordinator)
+                effects.append(Send(process, news))
+                for request in report.requests:
+                    if request.sender == process:
+                        effects += self._handle(request, self.events)
+        return effects
 
     def _complete_round(self) -> list[Effect]:
         """If everybody present has told us what it knows, put that in order and go on as the coordinator."""
