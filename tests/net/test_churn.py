@@ -1,6 +1,7 @@
 """What messages carry does not grow with the changes that a system has been through."""
 
 import pytest
+
 from churn import Churning
 
 CHURNING = ("ks", "histories", "topological", "zoned-ks")

@@ -173,9 +173,8 @@ class SequencerTotalOrder(Process):
         self._coordinator = successor
         early = tuple(request for request, _ in office.early.values())
         taken, tails = tuple(sorted(office.taken.items())), tuple(sorted(office.tails.items()))
-        role = SequencerHandover(
-            self.me, self._epoch, taken, tails, early, office.place, tuple(office.unsettled)
-        )
+        unsettled = tuple(each._replace(missing=office.missing(each)) for each in office.unsettled)
+        role = SequencerHandover(self.me, self._epoch, taken, tails, early, office.place, unsettled)
         others = self.present & ~(1 << self.me | 1 << successor)
         return [
             Send(successor, role),
