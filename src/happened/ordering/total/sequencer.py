@@ -271,6 +271,9 @@ class SequencerTotalOrder(Process):
                 return self._reported(message)
         if message.epoch < self._epoch or (message.epoch == self._epoch and not self._is_orphan):
             return []  # a duplicate made by the network, or old news
+        if message.epoch // ROUND > self._epoch // ROUND:
+            # As a newcomer we have not reported in that round, and may have asked one who was gone.
+            self._ahead = {(self.me, clock): request for clock, request in self._kept.items()} | self._ahead
         self._epoch, self._is_orphan, self._office = message.epoch, False, None
         if isinstance(message, SequencerAnnouncement):
             self._coordinator = message.coordinator
