@@ -147,7 +147,7 @@ class AnyInterleaving(RuleBasedStateMachine):
 
 @pytest.mark.parametrize(
     ("examples", "steps"),
-    [pytest.param(15, 30, marks=pytest.mark.long), pytest.param(200, 50, marks=pytest.mark.slow)],
+    [pytest.param(5, 30, marks=pytest.mark.long), pytest.param(200, 50, marks=pytest.mark.slow)],
 )
 @every_protocol
 def test_any_interleaving_with_duplicates_restarts_joins_and_departures(name, examples, steps):

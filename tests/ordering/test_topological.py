@@ -118,7 +118,7 @@ def test_random_walks_are_in_order_hop_by_hop_and_end_to_end(name, options, dice
         wander(Walk(machines), dice, dice.choice((6, 40)))
 
 
-@pytest.mark.parametrize("extra", [0, 2, 5])
+@pytest.mark.parametrize("extra", [0, 2, pytest.param(5, marks=pytest.mark.slow)])
 def test_random_walks_on_random_graphs_are_in_order_hop_by_hop_and_end_to_end(extra, dice):
     for _ in range(60):
         n = dice.randint(4, 9)

@@ -352,7 +352,7 @@ def growing_walk(dice, levels, changes, kind=ZonedKs):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("levels", [1, 2])
+@pytest.mark.parametrize("levels", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_walks_through_nested_zones_that_grow_are_in_order(levels, seed):
     """With two levels of gateways below the top, a message takes up to five hops."""
     hops = [growing_walk(random.Random(f"{seed}.{i}"), levels, 4) for i in range(25)]

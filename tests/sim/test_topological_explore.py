@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from effort import samples
 from happened.core.destinations import pack
 from happened.ordering.causal.histories import Histories
 from oracles.misrouted import BeforeDelivering, OutOfDeliveryOrder, Routed, Split, gateways, shortest_paths
@@ -88,12 +89,13 @@ def test_two_messages_are_in_order_end_to_end_in_every_program(name):
 
 
 # Programs drawn at random, each explored in every interleaving: how many of two and of three messages.
-DRAWN = {"tree": (0, 60), "grid": (150, 15), "two gateways": (40, 0), "three gateways": (10, 0)}
+DRAWN = {"tree": (0, 120), "grid": (300, 30), "two gateways": (80, 0), "three gateways": (24, 0)}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [*WORLDS])
 def test_drawn_programs_are_in_order_end_to_end_in_every_interleaving(name, dice):
-    world, (two, three) = WORLDS[name], DRAWN.get(name, (0, 60))
+    world, (two, three) = WORLDS[name], map(samples, DRAWN.get(name, (0, 120)))
     exploring, n = explorer(world.places()), world.graph.n
     drawn = [draw(dice, n, 2) for _ in range(two)] + [draw(dice, n, 3) for _ in range(three)]
     count, states, violations = explored(exploring, drawn)

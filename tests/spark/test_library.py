@@ -138,6 +138,7 @@ def test_violations_of_one_order_and_stamps_of_one_form(rows, events):
         hs.stamp(events, timestamps="all")
 
 
+@pytest.mark.slow  # frames are laid down in files, and these are cut as any
 def test_a_frame_cut_into_epochs(spark, seed):
     rows = wild_rows(seed, 6, prefix="w", skew=40)
     with hs.analyze(frame_of(spark, rows), whole_events=1, epoch_events=40) as analysis:

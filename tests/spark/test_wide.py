@@ -24,11 +24,11 @@ def unicasts(seed):
     sender = dice.integers(0, PROCESSES, MESSAGES)
     receiver = (sender + dice.integers(1, 40, MESSAGES)) % PROCESSES
     sent = np.arange(MESSAGES) * 100
-    given = sent + dice.exponential(200_000, MESSAGES).astype(np.int64)
+    given = sent + dice.exponential(400_000, MESSAGES).astype(np.int64)
     rows = []
     seqs = np.zeros(PROCESSES, np.int64)
     happened = [(time, "send", m) for m, time in enumerate(sent)]
-    happened += [(time, "deliver", m) for m, time in enumerate(given) if m % 50]
+    happened += [(time, "deliver", m) for m, time in enumerate(given) if m % 10]
     for time, kind, m in sorted(happened):
         process = sender[m] if kind == "send" else receiver[m]
         seqs[process] += 1
