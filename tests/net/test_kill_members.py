@@ -133,13 +133,21 @@ class World(System):
         elif kind == "expel" and self.facts.departures and self.facts.expulsions and len(staying) > 3:
             name = self.dice.one(staying)
             by = self.dice.one([other for other in staying if other != name])
-            if all(each in self.engines[other].roster for each in staying for other in staying):
+            known = all(each in self.engines[other].roster for each in staying for other in staying)
+            if known and (self.facts.order.is_total or self.is_closed(staying)):
                 del self.engines[name]
                 self.departed.add(name)
                 self.lost.add(name)
                 self.expelled_by[name] = by
                 self.give(by, lambda engine: engine.leave(name), lethal=0)
                 self.faults["expel"] += 1
+
+    def is_closed(self, staying):
+        """Whether all have closed with everybody who was expelled: causal order survives one at a time."""
+        engines = [self.engines[name] for name in staying]
+        return not any(name in engine.roster for name in self.lost for engine in engines) and all(
+            each.closed for engine in engines for each in engine.departures.values() if each.expelled
+        )
 
     def calm(self):
         """Whether one process is known to be the registrar, and it is no process that leaves."""
