@@ -1,5 +1,5 @@
 """Bytes of a message in a system of ten processes whose members have changed a thousand times, against one
-whose members never did: python bench/churn.py [--changes 1000] [--protocols ks histories]"""
+whose members never did: python bench/churn.py [--changes 1000] [--protocols ks histories …]"""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ from churn import Churning
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--changes", type=int, default=1000)
-    parser.add_argument("--protocols", nargs="+", default=["ks", "histories"])
+    parser.add_argument("--protocols", nargs="+", default=["ks", "histories", "topological", "zoned-ks"])
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     print(f"{'protocol':12} {'steady':>8} {'churned':>8} {'ratio':>6} {'indices':>8} {'seconds':>8}")

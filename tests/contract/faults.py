@@ -197,7 +197,7 @@ class SendsToTheDeparted(WholePast):
 class WaitsForTheExpelled(WholePast):
     """it waits for messages of those who were expelled, which nobody brings"""
 
-    def skip(self, process):
+    def skip(self, process, clock):
         return ()
 
 

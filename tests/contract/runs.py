@@ -171,6 +171,8 @@ def check_expulsions(facts, seed):
                 while system.in_flight and dice.random() < 0.6:
                     system.arrive(dice)
                     system.settle(dice)
+            if not system.may_expel:
+                system.drain(dice)
             system.expel(dice, dice.one(system.active))
         system.drain(dice)
 

@@ -73,7 +73,7 @@ def check_snapshots(facts, seed):
                 system.hand_over(dice)
             if n == 5 and may_depart(system) and dice.random() < 0.05:
                 system.leave(dice.one(system.active))
-            elif n == 5 and may_depart(system) and facts.expulsions and dice.random() < 0.05:
+            elif n == 5 and system.may_expel and dice.random() < 0.05:
                 system.expel(dice, dice.one(system.active))
             system.settle(dice)
         system.drain(dice)

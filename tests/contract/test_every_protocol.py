@@ -113,7 +113,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     def a_process_leaves(self, data):
         self.system.leave(Drawn(data).one(self.system.active))
 
-    @precondition(lambda self: may_depart(self.system) and self.system.facts.expulsions)
+    @precondition(lambda self: self.system.may_expel)
     @rule(data=st.data())
     def a_process_is_expelled(self, data):
         self.system.expel(Drawn(data), Drawn(data).one(self.system.active))

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from happened.core.destinations import unpack
 from happened.core.effects import Send
-from happened.core.lanes import CLOCK_LIMIT
 from happened.core.orders import Order
 from happened.ordering.facts import Facts, WireFormat
 from happened.ordering.holding import HoldingProcess
@@ -75,8 +74,8 @@ class WholePast(HoldingProcess):
         to_us = ((s, t) for s, t, dests in message.past if dests >> self.me & 1)
         return ((s, t) for s, t in to_us if t > self.delivered(s))
 
-    def skip(self, process):
-        self._delivered[process] = CLOCK_LIMIT - 1
+    def skip(self, process, clock):
+        self._delivered[process] = max(clock, self.delivered(process))
         return (process,)
 
     def learn(self, message):

@@ -4,7 +4,7 @@ import pytest
 
 from churn import Churning
 
-CHURNING = ("ks", "histories")
+CHURNING = ("ks", "histories", "topological", "zoned-ks")
 
 
 @pytest.mark.parametrize("protocol", CHURNING)

@@ -24,6 +24,7 @@ class World(System):
         self.engines, self.started_with, self.journals = {}, {}, {}
         self.history, self.payloads = History(), {}
         self.leaving, self.departed, self.lost = set(), set(), set()
+        self.expelled_by = {}
         self.ever = len(NAMES)
         self.faults = dict.fromkeys(("kill", "join", "leave", "expel"), 0)
         self.uids = Self()
@@ -132,12 +133,21 @@ class World(System):
         elif kind == "expel" and self.facts.departures and self.facts.expulsions and len(staying) > 3:
             name = self.dice.one(staying)
             by = self.dice.one([other for other in staying if other != name])
-            if all(each in self.engines[other].roster for each in staying for other in staying):
+            known = all(each in self.engines[other].roster for each in staying for other in staying)
+            if known and (self.facts.order.is_total or self.is_closed(staying)):
                 del self.engines[name]
                 self.departed.add(name)
                 self.lost.add(name)
+                self.expelled_by[name] = by
                 self.give(by, lambda engine: engine.leave(name), lethal=0)
                 self.faults["expel"] += 1
+
+    def is_closed(self, staying):
+        """Whether all have closed with everybody who was expelled: causal order survives one at a time."""
+        engines = [self.engines[name] for name in staying]
+        return not any(name in engine.roster for name in self.lost for engine in engines) and all(
+            each.closed for engine in engines for each in engine.departures.values() if each.expelled
+        )
 
     def calm(self):
         """Whether one process is known to be the registrar, and it is no process that leaves."""
@@ -169,12 +179,32 @@ class World(System):
                 self.change()
             self.part()
         self.drain_links()
+        self.drop_strangers()
         for name, engine in self.engines.items():
             # A leaver who never heard of a newcomer, as the registrar was expelled, says no farewell to it.
             for missing in [engine.roster.name(index) for index in engine.awaited]:
                 assert missing not in self.engines and self.faults["expel"]
                 self.give(name, lambda engine, missing=missing: engine.leave(missing), lethal=0)
         self.drain_links()
+        self.expel_again()
+
+    def drop_strangers(self):
+        """Who was admitted by a registrar that was expelled before anybody else heard is nobody's member."""
+        for name in sorted(self.engines):
+            others = [engine for other, engine in self.engines.items() if other != name]
+            if not any(name in engine.roster.ever() for engine in others):
+                assert name not in NAMES and self.faults["expel"]
+                del self.engines[name]
+                self.departed.add(name)
+                self.lost.add(name)
+
+    def expel_again(self):
+        """Who expelled a process may have been expelled before anybody heard: somebody does it again."""
+        for name, engine in list(self.engines.items()):
+            for missing in [each for each in engine.roster if each not in self.engines]:
+                assert self.expelled_by[missing] in self.lost
+                self.give(name, lambda engine, missing=missing: engine.leave(missing), lethal=0)
+            self.drain_links()
 
     def drain_links(self):
         while self.waiting():

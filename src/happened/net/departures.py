@@ -76,6 +76,13 @@ class Departures(dict[int, Departure]):
         ready = [index for index in waiting if index not in old and (complete or index not in expelled)]
         return old + ready if ready else []
 
+    def give_again(self, index: int) -> None:
+        """Forget whoever had this index: as a process that has gone, and as one that told us of others."""
+        del self[index]
+        for departure in self.values():
+            departure.heard.discard(index)
+            departure.said.pop(index, None)
+
     def free(self, present: Iterable[int]) -> int | None:
         """An index that may be given again: whoever has joined meanwhile has come as far too."""
         members = list(present)

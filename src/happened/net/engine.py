@@ -582,7 +582,8 @@ class Engine:
             self.tracking.join(index)
         if index in self.gone:
             self.gone.discard(index)
-            del self.departures[index]
+            self.farewells.discard(index)
+            self.departures.give_again(index)
             self._under_way = self.departures.under_way()
         for link in self._listeners():
             if link != index:

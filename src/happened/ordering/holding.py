@@ -136,18 +136,24 @@ class HoldingProcess(Process, Generic[M]):
         while ready := self._closing & ~pack({self.origin(message) for message, _ in self._parking}):
             self._closing &= ~ready
             for process in unpack(ready):
-                for lane in self.skip(process):
-                    self._parking.reached(lane, CLOCK_LIMIT)
-            for held in self.released():
-                effects += self.take(held)
+                # One level after another: what follows only a lost message comes after what that followed,
+                # and this in turn waits for an earlier message of the same process.
+                while (level := self._parking.lowest(self.skip(process, 0))) is not None:
+                    effects += self._skip_to(process, level)
+                effects += self._skip_to(process, CLOCK_LIMIT - 1)
         return effects
+
+    def _skip_to(self, process: int, clock: int) -> list[Effect]:
+        for lane in self.skip(process, clock):
+            self._parking.reached(lane, clock)
+        return [effect for held in self.released() for effect in self.take(held)]
 
     def origin(self, message: M) -> int:
         """The process from whose link a held message came."""
         return int(message.sender)
 
-    def skip(self, process: int) -> Iterable[int]:
-        """Take everything that this process could have sent us for delivered; returns the lanes it moves."""
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        """Take what this process could have sent us up to this clock for delivered; returns its lanes."""
         return ()  # nothing is missing of a process that left by itself; from others, none may be expelled
 
     def written(self, message: M) -> tuple[Any, ...]:

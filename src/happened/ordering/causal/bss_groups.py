@@ -140,9 +140,9 @@ class GroupVectors(HoldingProcess[GroupsMessage]):
         for group, vector in self._ours.items():
             yield from vector.missing(message.pasts[group])
 
-    def skip(self, process: int) -> Iterable[int]:
+    def skip(self, process: int, clock: int) -> Iterable[int]:
         for vector in self._ours.values():
-            vector.skip(process)
+            vector.skip(process, clock)
         return [self._lane(group, process) for group in self._ours]
 
     def learn(self, message: GroupsMessage) -> None:

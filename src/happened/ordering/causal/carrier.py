@@ -97,6 +97,11 @@ class Carrier:
         self._ks.join(self.n)
         self._last.append(0)
 
+    def join_again(self, process: int) -> None:
+        """A new process has the number of one that everybody has forgotten."""
+        self._ks.join(process)
+        self._last[process] = 0
+
     def leave(self, process: int) -> None:
         self._ks.leave(process)
 

@@ -152,9 +152,9 @@ class History:
         self._gone |= 1 << process
         self._sweep()
 
-    def skip(self, process: int) -> None:
-        """Take whatever this process has sent us for delivered."""
-        self._delivered[process] = CLOCK_LIMIT - 1
+    def skip(self, process: int, clock: int) -> None:
+        """Take what this process has sent us up to this clock for delivered."""
+        self._delivered[process] = max(clock, self.last(process))
 
     def forget(self, process: int) -> None:
         """Drop what is known of this process's messages, and of it as a destination."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from ...core.lanes import CLOCK_LIMIT, lanes
+from ...core.lanes import lanes
 from ..holding import HoldingProcess
 from ..machine import MessageKey
 from ..parking import Want
@@ -44,9 +44,9 @@ class GroupVector:
             self.known = self._lanes.put(self.known, sender, clock)
             self.reached = self._lanes.put(self.reached, sender, clock)
 
-    def skip(self, sender: int) -> None:
-        """Take whatever this sender has broadcast for delivered."""
-        self.reached = self._lanes.put(self.reached, sender, CLOCK_LIMIT - 1)
+    def skip(self, sender: int, clock: int) -> None:
+        """Take what this sender has broadcast up to this clock for delivered."""
+        self.reached = self._lanes.put(self.reached, sender, max(clock, self.progress(sender)))
 
     def progress(self, sender: int) -> int:
         return self._lanes.get(self.reached, sender)
@@ -125,8 +125,8 @@ class GroupProcess(HoldingProcess[M]):
     def missing(self, message: M) -> Iterable[MessageKey]:
         return self._vector.missing(self.past(message))
 
-    def skip(self, process: int) -> Iterable[int]:
-        self._vector.skip(process)
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        self._vector.skip(process, clock)
         return (process,)
 
     def learn(self, message: M) -> None:

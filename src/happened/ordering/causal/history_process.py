@@ -86,8 +86,8 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
         """To be called when a time Δ in which every message is delivered has passed since the last call."""
         self._history.expire()
 
-    def skip(self, process: int) -> Iterable[int]:
-        self._history.skip(process)
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        self._history.skip(process, clock)
         return (process,)
 
     @abstractmethod

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from ...core.effects import Deliver
-from ...core.lanes import CLOCK_LIMIT, lanes
+from ...core.lanes import lanes
 from ..holding import HoldingProcess
 from ..machine import Effect, MessageKey
 from ..parking import Want
@@ -66,8 +66,9 @@ class LaneProcess(HoldingProcess[M]):
     def missing(self, message: M) -> Iterable[MessageKey]:
         return self._lanes.items(self._lanes.newer(self.wanted(message), self._delivered))
 
-    def skip(self, process: int) -> Iterable[int]:
-        self._delivered = self._lanes.put(self._delivered, process, CLOCK_LIMIT - 1)
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        reached = max(clock, self._lanes.get(self._delivered, process))
+        self._delivered = self._lanes.put(self._delivered, process, reached)
         return (process,)
 
     def join(self, process: int) -> list[Effect]:

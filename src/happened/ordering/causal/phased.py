@@ -232,10 +232,10 @@ class PhasedMulticast(HoldingProcess[Any]):
                 effects += self._resynchronise(arrival.content.group, arrival.content.phase)
         return effects
 
-    def skip(self, process: int) -> Iterable[int]:
+    def skip(self, process: int, clock: int) -> Iterable[int]:
         groups = [group for group, members in enumerate(self._groups) if members >> process & 1]
         for group in groups:
-            self._passed[group, process] = CLOCK_LIMIT - 1
+            self._passed[group, process] = max(clock, self._passed.get((group, process), 0))
         return [self._lane(group, process) for group in groups]
 
     def _lane(self, group: int, member: int) -> int:

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Send
-from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
 from ..facts import Facts, WireFormat
 from ..holding import HoldingProcess
@@ -125,8 +124,8 @@ class Pruning(HoldingProcess[PruningMessage]):
         self._dlv[message.sender] = message.clock  # R3
         self._merge(message)
 
-    def skip(self, process: int) -> Iterable[int]:
-        self._dlv[process] = CLOCK_LIMIT - 1
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        self._dlv[process] = max(clock, self._dlv[process])
         return (process,)
 
     def go_on_without(self, process: int) -> list[Effect]:

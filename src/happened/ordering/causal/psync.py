@@ -94,8 +94,8 @@ class ContextGraph(HoldingProcess[PsyncMessage]):
     def missing(self, message: PsyncMessage) -> Iterable[MessageKey]:
         return (key for key in message.context if key[1] > self._view.get(key[0], 0))
 
-    def skip(self, process: int) -> Iterable[int]:
-        self._view[process] = CLOCK_LIMIT - 1
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        self._view[process] = max(clock, self._view.get(process, 0))
         return (process,)
 
     def learn(self, message: PsyncMessage) -> None:

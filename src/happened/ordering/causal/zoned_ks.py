@@ -50,6 +50,7 @@ FACTS = Facts(
     order=Order.CAUSAL,
     relays=Relays.ROUTERS,
     names_missing=False,  # but the hops that bring them
+    recycles=True,
     most_processes=MANY_PROCESSES,
     options=(PLACE,),
     wire=WireFormat(70, "happened.wire.zoned_ks"),
@@ -248,6 +249,14 @@ class ZonedKs(PlacedProcess):
         super().forget(process)
         for zone, member in self._zones_with(process):
             zone.carrier.forget(member)
+
+    def join(self, process: int) -> list[Effect]:
+        is_known = process < self.n
+        effects = super().join(process)
+        if is_known:
+            for zone, member in self._zones_with(process):
+                zone.carrier.join_again(member)
+        return effects
 
     def _zones_with(self, process: int) -> list[tuple[_Zone, int]]:
         """The zones that we share with a process, and its number there."""

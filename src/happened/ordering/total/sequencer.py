@@ -173,9 +173,8 @@ class SequencerTotalOrder(Process):
         self._coordinator = successor
         early = tuple(request for request, _ in office.early.values())
         taken, tails = tuple(sorted(office.taken.items())), tuple(sorted(office.tails.items()))
-        role = SequencerHandover(
-            self.me, self._epoch, taken, tails, early, office.place, tuple(office.unsettled)
-        )
+        unsettled = tuple(each._replace(missing=office.missing(each)) for each in office.unsettled)
+        role = SequencerHandover(self.me, self._epoch, taken, tails, early, office.place, unsettled)
         others = self.present & ~(1 << self.me | 1 << successor)
         return [
             Send(successor, role),
@@ -215,16 +214,20 @@ class SequencerTotalOrder(Process):
         return self._redirect() or self._complete_round()
 
     def _redirect(self) -> list[Effect]:
-        """Tell those who report to us although their round is over."""
+        """Tell those who report to us although their round is over, and see to what they have requested: as
+        newcomers, they may have sent it to a coordinator who was gone."""
         if self._is_orphan:
             return []
-        astray = [process for process, report in self._reports.items() if not report.ended & ~self._ended]
-        for process in astray:
-            del self._reports[process]
-        return [
-            Send(process, SequencerAnnouncement(self.me, self._epoch, self._coordinator))
-            for process in sorted(astray)
-        ]
+        effects: list[Effect] = []
+        for process, report in sorted(self._reports.items()):
+            if not report.ended & ~self._ended:
+                del self._reports[process]
+                news = SequencerAnnouncement(self.me, self._epoch, self._coordinator)
+                effects.append(Send(process, news))
+                for request in report.requests:
+                    if request.sender == process:
+                        effects += self._handle(request, self.events)
+        return effects
 
     def _complete_round(self) -> list[Effect]:
         """If everybody present has told us what it knows, put that in order and go on as the coordinator."""
@@ -268,6 +271,9 @@ class SequencerTotalOrder(Process):
                 return self._reported(message)
         if message.epoch < self._epoch or (message.epoch == self._epoch and not self._is_orphan):
             return []  # a duplicate made by the network, or old news
+        if message.epoch // ROUND > self._epoch // ROUND:
+            # As a newcomer we have not reported in that round, and may have asked one who was gone.
+            self._ahead = {(self.me, clock): request for clock, request in self._kept.items()} | self._ahead
         self._epoch, self._is_orphan, self._office = message.epoch, False, None
         if isinstance(message, SequencerAnnouncement):
             self._coordinator = message.coordinator

@@ -16,7 +16,7 @@ place of u, unless both have the same sender.
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.destinations import unpack
+from ...core.destinations import pack, unpack
 from ...core.lanes import CLOCK_LIMIT
 from ..machine import MessageKey
 from .sequencer_messages import Place, SequencerReport, SequencerRequest, Unsettled
@@ -41,6 +41,7 @@ class Office:
         self.early: dict[MessageKey, tuple[SequencerRequest, int]] = {}  # by (sender, previous clock)
         self.place = place  # the first number of the last place given
         self.unsettled: list[Unsettled] = []  # in order
+        self.seen: dict[int, Place] = {}  # per process how far it has said it is
         self.settled: tuple[Place, Place] = (), ()  # how far everybody is, and how far everybody was told so
         self.settling: dict[int, int] = {}  # per sender the clock of its last message between those two
 
@@ -49,27 +50,31 @@ class Office:
         return (self.place,)
 
     def has_seen(self, process: int, place: Place) -> None:
-        others = ~(1 << process)
-        self.unsettled = [
-            each._replace(missing=each.missing & others) if each.place <= place else each
-            for each in self.unsettled
-        ]
+        self.seen[process] = max(place, self.seen.get(process, ()))
+
+    def missing(self, ordered: Unsettled) -> int:
+        """The set of those whose delivery of a message we have not heard of."""
+        place, _, missing = ordered
+        return pack(d for d in unpack(missing) if self.seen.get(d, ()) < place)
 
     def settle(self) -> dict[int, int]:
         """Drop what everybody has; per sender the clock of the last of its messages among that."""
         done: dict[int, int] = {}
-        for number, each in enumerate(self.unsettled):
-            if each.missing:
-                self.unsettled = self.unsettled[number:]
-                return done
+        count = 0
+        for each in self.unsettled:
+            if self.missing(each):
+                break
+            count += 1
             done[each.request.sender] = each.request.clock
             self.settled = each.place, self.settled[1]
-        self.unsettled = []
+        if count:
+            self.unsettled = self.unsettled[count:]
         return done
 
     def state(self) -> tuple[Any, ...]:
         old = sorted(self.taken.items()), sorted(self.tails.items()), list(self.early.values())
-        return *old, self.place, self.unsettled, self.settled, sorted(self.settling.items())
+        said = sorted(self.settling.items()), sorted(self.seen.items())
+        return *old, self.place, self.unsettled, self.settled, *said
 
     @classmethod
     def from_state(
@@ -81,6 +86,7 @@ class Office:
         unsettled: Any = (),
         settled: Any = ((), ()),
         settling: Any = (),
+        seen: Any = (),
     ) -> "Office":
         """The office of a snapshot; versions up to 0.2.0 gave no places."""
         requests = [(SequencerRequest(*fields), since) for fields, since in early]
@@ -90,7 +96,7 @@ class Office:
         office.unsettled = [
             Unsettled(place, SequencerRequest(*request), missing) for place, request, missing in unsettled
         ]
-        office.settled, office.settling = settled, dict(settling)
+        office.settled, office.settling, office.seen = settled, dict(settling), dict(seen)
         return office
 
 
