@@ -110,10 +110,14 @@ def test_a_process_that_sent_past_the_routes_would_violate_and_is_refused():
     machines[0].multicast([1], b"")
 
 
+class NobodyIsFit(Exception):
+    """There is no process or link for a change that was drawn."""
+
+
 class Rerouted:
     """A graph with cycles whose routes are derived anew with each change, while messages are on their way.
 
-    Only what the contract of `succession` asks for is flushed: messages between two processes whose way
+    Only what the contract of `succession` asks for is flushed: messages of which the way to some destination
     changes, and what a router that fails sent or was sent.
     """
 
@@ -130,14 +134,12 @@ class Rerouted:
 
     def link(self):
         missing = list(nx.non_edges(self.graph))
-        self.graph.add_edge(*sorted(self.dice.choice(missing)))
+        self.graph.add_edge(*sorted(self.pick(missing)))
         self.change(lambda machines, places: succession.admit(machines, places))
 
     def unlink(self):
         bridges = set(map(frozenset, nx.bridges(self.graph)))
-        self.graph.remove_edge(
-            *self.dice.choice([e for e in self.graph.edges if frozenset(e) not in bridges])
-        )
+        self.graph.remove_edge(*self.pick([e for e in self.graph.edges if frozenset(e) not in bridges]))
         self.change(lambda machines, places: succession.admit(machines, places))
 
     def join(self):
@@ -154,7 +156,7 @@ class Rerouted:
     def retire(self):
         """Of a process at the edge of the routes. What it was sent has arrived, so that nothing is lost."""
         edge = [i for i, place in self.places() if len({b.block for b in place.branches}) == 1]
-        dead = self.dice.choice([i for i in edge if self.can_do_without(i)])
+        dead = self.pick([i for i in edge if self.can_do_without(i)])
         self.walk.kill(dead)
         self.graph.remove_node(self.names[dead])
         self.change(lambda machines, places: succession.retire(machines, dead, places))
@@ -173,17 +175,23 @@ class Rerouted:
         self.fail(dead, self.walk.machines[self.dice.choice(near)])
 
     def fail(self, dead, successor, **source):
-        self.walk.flush(self.dice, lambda s, d: dead in (s, d))
-        self.walk.kill(dead)
+        """Until somebody succeeds it, the router's journal takes what arrives, and what it sent goes on."""
         self.graph.remove_node(self.names[dead])
 
         def succeed(machines, places):
+            self.walk.flush(self.dice, lambda s, d: dead in (s, d))
             if successor is self.walk.unplaced:
                 machines.pop(successor.me, None)
             effects = succession.succeed(machines, dead, places, successor, **source)
+            self.walk.kill(dead)
             self.walk.perform(successor.me, effects)
 
         self.change(succeed, {dead: successor.me})
+
+    def pick(self, fit):
+        if not fit:
+            raise NobodyIsFit
+        return self.dice.choice(fit)
 
     def new_name(self):
         self.names.append(f"v{len(self.names)}")
@@ -198,12 +206,12 @@ class Rerouted:
 
     def router(self, wanted):
         inner = [i for i, place in self.places() if len({b.block for b in place.branches}) > 1]
-        return self.dice.choice([i for i in inner if wanted(i)])
+        return self.pick([i for i in inner if wanted(i)])
 
     def change(self, act, heirs=None):
         before, self.at = self.at, self.routes()
         moved = self.moved(before, self.at, heirs or {})
-        self.flush_messages(lambda s, d: (s, d) in moved)
+        self.flush_messages(moved)
         while True:
             try:
                 act(self.walk.living(), self.walk.after())
@@ -216,7 +224,7 @@ class Rerouted:
 
     def moved(self, before, after, heirs):
         """(sender, destination) of all that may be on its way and would be followed by another way."""
-        gone, n = self.walk.gone, len(before.names)
+        gone, n = self.walk.gone | heirs.keys(), len(before.names)
         moved = {(s, d) for s in range(n) for d in range(n) if s in gone}
         for s, d in combinations([i for i in range(n) if i not in gone], 2):
             old = [before.names.index(name) for name in before.path(before.names[s], before.names[d])]
@@ -225,17 +233,19 @@ class Rerouted:
                 moved |= {(s, d), (d, s)}
         return moved
 
-    def flush_messages(self, wanted):
-        """All application messages from s to d where wanted(s, d) arrive."""
+    def flush_messages(self, moved):
+        """Every message of which one destination's way changes arrives at all of them.
+
+        Otherwise a router that has yet to send it to one whose way stays would send it the new way too.
+        """
         while affected := {
             name
             for name, d in self.walk.application.undelivered()
-            if d not in self.walk.gone and wanted(name[0], d)
+            if d not in self.walk.gone
+            and any((name[0], other) in moved for other in self.walk.application.dests[name])
         }:
-            first = [i for i, (_, _, m) in self.enumerated() if (m.sender, m.clock) in affected] or range(
-                len(self.walk.in_flight)
-            )
-            self.walk.arrive(self.dice.choice(list(first)))
+            first = [i for i, (_, _, m) in self.enumerated() if (m.sender, m.clock) in affected]
+            self.walk.arrive(self.dice.choice(first or range(len(self.walk.in_flight))))
 
     def enumerated(self):
         return list(enumerate(self.walk.in_flight))
@@ -246,8 +256,8 @@ class Rerouted:
             change = self.dice.choice(choices)
             try:
                 change(self)
-            except IndexError:
-                continue  # nobody is fit for it
+            except NobodyIsFit:
+                continue
             self.log.append(change.__name__)
             self.walk.stroll(self.dice, self.dice.randint(0, 30))
         self.walk.finish(self.dice)

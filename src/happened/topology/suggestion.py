@@ -51,10 +51,10 @@ def suggest(volumes: Volumes, processes: Iterable[str] = ()) -> dict[str, Any]:
 
 def kept_inside(document: Mapping[str, Any], volumes: Volumes) -> float:
     """The share of copies that stay in one zone of a document of `suggest`."""
-    home = {}
+    home: dict[str, str] = {}
     for name, zone in document.get("zones", {}).items():
         home |= dict.fromkeys((*zone["processes"], *zone["gateways"]), name)
-    inside = sum(n for (a, b), n in volumes.items() if home.get(a) == home.get(b) is not None)
+    inside = sum(n for (a, b), n in volumes.items() if a in home and home[a] == home.get(b))
     return inside / max(sum(volumes.values()), 1)
 
 
