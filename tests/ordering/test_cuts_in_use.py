@@ -11,7 +11,7 @@ from happened.core.errors import LocalProtocolError
 from happened.ordering.causal import succession
 from happened.ordering.causal.histories import Histories
 from happened.topology import Topology, derive
-from oracles.places import links_in_use, random_graph, ring, routed_places
+from oracles.places import Graph, links_in_use, random_graph, ring, routed_places
 from oracles.walks import ChangingWalk, Observed, Overtaken, Walk, wander
 from oracles.worlds import WORLDS, explored, explorer, links, routed_programs
 
@@ -305,3 +305,25 @@ def test_who_gets_a_link_that_was_not_in_use_must_learn(monkeypatch):
     monkeypatch.setattr(succession, "_with_new_links", lambda *arguments: [])
     with pytest.raises(Overtaken):
         changing(0, 20_000, 8, {})
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_a_multicast_arrives_everywhere_before_the_way_to_one_of_its_destinations_changes(flushed):
+    """0 - 1 - 2 - 4 and 1 - 3; then 3 is reached by 4. From 0 to 2 and 3: what 1 sent to 2 is slow."""
+    graph = Graph(5, [(0, 1), (1, 2), (2, 4), (1, 3), (4, 3)])
+    before, after = [(0, 1), (1, 2), (2, 4), (1, 3)], [(0, 1), (1, 2), (2, 4), (4, 3)]
+    places = routed_places(graph, before, in_use=True)
+    walk = Walk(Observed(p, 5, place=place) for p, place in enumerate(places))
+    walk.multicast(0, [2, 3])
+    walk.arrive(0)
+    walk.arrive(next(i for i, (_, d, _) in enumerate(walk.in_flight) if d == (2 if flushed else 3)))
+    if flushed:
+        walk.arrive(0)
+    succession.admit(
+        dict(enumerate(walk.machines)), dict(enumerate(routed_places(graph, after, in_use=True)))
+    )
+    if flushed:
+        walk.finish(random.Random(1))
+    else:
+        with pytest.raises(AssertionError, match="twice at 3"):
+            walk.finish(random.Random(1))

@@ -24,7 +24,8 @@ longer in use: whoever leaves something out at them does so after the change, so
 sent after it too, over links in use now. What needs care are the old ones, and that is (iii).
 
 Where the way between two processes leads past others than before, a successor in a router's place aside, what
-they sent each other must have arrived: on the new way, later messages do not follow it.
+they sent each other must have arrived: on the new way, later messages do not follow it. If it was for others
+as well, it must have arrived at all of them: a router that has yet to send it on would take the new way too.
 
 Whoever leaves may have sent what is still on its way. So in the places of those who stay it remains, as one
 more process behind the branch that it was behind (`_move`): what it sent came from there.
