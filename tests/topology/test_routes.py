@@ -120,7 +120,10 @@ def links_in_use(routes):
 
 @given(topologies(), st.booleans())
 def test_routers_filter_at_the_cuts_of_the_links_in_use_and_at_known_separators(topology, report):
-    routes = derive(topology, report=report)
+    assert_filters(topology, derive(topology, report=report))
+
+
+def assert_filters(topology, routes):
     used = links_in_use(routes)
     groups = [(name, *routes.witnesses.get(name, ())) for name in routes.names]
     wanted = {frozenset(s) for s in (*groups, *shared(topology)) if is_separator(used, s)}
@@ -201,6 +204,20 @@ def test_a_witness_can_watch_two_forwarders_and_forwards_for_nobody():
     routes = derive(from_document(document))
     assert routes.witnesses == {"a": ("b",), "c": ("b",)}
     assert len(routes.places[1].watches) == 2 and not routes.unwitnessed
+    assert_filters(from_document(document), routes)
+
+
+def test_a_witness_of_two_forwarders_connects_what_a_router_between_them_parts():
+    """a and c forward on either side of m, and b is a witness of both: without m, b still leads across."""
+    links = [["a", "b"], ["c", "b"], ["m", "a"], ["m", "b"], ["m", "c"]]
+    links += [["x", "a"], ["x", "b"], ["y", "c"], ["y", "b"]]
+    document = {"processes": list("abcmxy"), "links": links, "separators": [["a", "b"], ["c", "b"]]}
+    topology = from_document(document)
+    routes = derive(topology)
+    assert routes.witnesses == {"a": ("b",), "c": ("b",)}
+    assert routes.path("x", "y") == ["x", "a", "m", "c", "y"]
+    assert_filters(topology, routes)
+    assert ("m",) not in {separator.members for separator in routes.filters}
 
 
 def test_a_broadcast_network_stays_whole():
