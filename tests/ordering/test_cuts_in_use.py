@@ -273,17 +273,17 @@ CHANGES = [
 ]
 
 
-def changing(seed, count, changes, options):
+def changing(seed, count, changes, options, choices=CHANGES):
     made = set()
     for i in range(count):
         system = Rerouted(random.Random(f"{seed}.{i}"), **options)
         try:
-            system.run(changes, CHANGES)
+            system.run(changes, choices)
         except Exception as error:
             error.add_note(f"walk {i} of seed {seed}: {system.log}")
             raise
         made.update(system.log)
-    assert made == {change.__name__ for change in CHANGES}
+    assert made == {change.__name__ for change in choices}
 
 
 @pytest.mark.long
@@ -300,11 +300,22 @@ def test_more_changes_in_a_row_with_routes_that_change(options, seed):
 
 
 @pytest.mark.long
-def test_who_gets_a_link_that_was_not_in_use_must_learn(monkeypatch):
-    """Without it, the changes of routes that follow departures and failures violate the order."""
+@pytest.mark.parametrize(
+    "choices",
+    [
+        [Rerouted.link, Rerouted.join],
+        [Rerouted.unlink],
+        pytest.param([Rerouted.retire], marks=pytest.mark.slow),
+        pytest.param([Rerouted.succeed_from_a_journal], marks=pytest.mark.slow),
+        [Rerouted.succeed_by_another_way],
+    ],
+    ids=["links and joins", "unlink", "retire", "journal", "another way"],
+)
+def test_who_gets_a_link_that_was_not_in_use_must_learn(monkeypatch, choices):
+    """Whatever changes the routes: without it, messages overtake."""
     monkeypatch.setattr(succession, "_with_new_links", lambda *arguments: [])
     with pytest.raises(Overtaken):
-        changing(0, 20_000, 8, {})
+        changing(0, 20_000, 6, {}, choices)
 
 
 @pytest.mark.parametrize("flushed", [True, False])

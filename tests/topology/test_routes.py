@@ -142,7 +142,10 @@ def assert_filters(topology, routes):
 
 @given(topologies())
 def test_the_links_in_use_follow_from_each_place_by_itself(topology):
-    routes = derive(topology)
+    assert_links(derive(topology))
+
+
+def assert_links(routes):
     used = links_in_use(routes)
     for name, place in zip(routes.names, routes.places, strict=True):
         assert called(routes.names, in_use(place)) == set(used[name])
@@ -160,6 +163,7 @@ def test_two_gateways():
     routes = derive(from_document(TWO_GATEWAYS))
     assert routes.path("p1", "p6") == ["p1", "n1", "d1", "d3", "n3", "p6"]
     assert routes.witnesses == {"d1": ("d2",)} and not routes.unwitnessed
+    assert_links(routes)
 
 
 def test_the_first_gateway_forwards():
@@ -217,6 +221,7 @@ def test_a_witness_of_two_forwarders_connects_what_a_router_between_them_parts()
     assert routes.witnesses == {"a": ("b",), "c": ("b",)}
     assert routes.path("x", "y") == ["x", "a", "m", "c", "y"]
     assert_filters(topology, routes)
+    assert_links(routes)
     assert ("m",) not in {separator.members for separator in routes.filters}
 
 
