@@ -1,7 +1,8 @@
 """Causal order with extended causal histories, after Rodrigues & Veríssimo (ICDCS 1995), R1 to R9.
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index. Everybody
-           has heard of a departure before the next message. With a `place`, only neighbours are addressed.
+           has heard of a departure before the next message. With a `place`, only neighbours are addressed,
+           and of these, where the place has routes, those that the routes use: its cuts are cuts of these.
 Promises   causal order for multicasts to arbitrary sets; what one sends to oneself is delivered at once.
 Leaves out routes: to reach others than neighbours, use `topological`.
 Invariant  that of `extended_history`.
@@ -20,6 +21,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
+from ...core.places import in_use
 from ..facts import MANY_PROCESSES, Facts, WireFormat
 from ..machine import Effect
 from ..process import refusal
@@ -62,7 +64,7 @@ class Histories(HistoryProcess[HistoryMessage]):
 
     def address(self, to: Iterable[int], payload: bytes) -> int:
         dests = self.destinations(to, payload)
-        strangers = dests & ~self.place.neighbours & ~(1 << self.me) if self._has_topology else 0
+        strangers = dests & ~in_use(self.place) & ~(1 << self.me) if self._has_topology else 0
         if strangers:
             names = ", ".join(map(str, unpack(strangers)))
             raise LocalProtocolError(f"{names} is no neighbour of process {self.me}: use topological")

@@ -2,7 +2,7 @@
 
 Assumes    reliable links between neighbours, FIFO or not, that may duplicate; that the multicast of one step
            reaches all its neighbours or none; places that are those of one hypertree (see core/places), the
-           same for everybody, with separators of the whole graph. Places change atomically (`succession`).
+           same for everybody, with cuts of the links in use. Places change atomically (`succession`).
 Promises   causal order between application messages, from anybody to any set, whatever the graph; a router's
            timestamps leave out what was sent on the other sides of its separators.
 Leaves out application messages that reached a router which fails with neither witness nor journal.
@@ -193,6 +193,12 @@ class Topological(HistoryProcess[Any]):
                 effects.append(self.delivery(carried))
             effects += self._pass_on(carried)
         return effects
+
+    def inherit(self, predecessor: "Topological") -> None:
+        """Take over what a process knew whose place we are to take, and what it kept as a witness."""
+        self.adopt(predecessor.history())
+        for forwarder, left in predecessor._unforwarded.items():
+            self._unforwarded.setdefault(forwarder, {}).update(left)
 
     def move(self, place: Place) -> None:
         """Stand at this place of the communication graph from now on."""
