@@ -84,6 +84,9 @@ class Departures(dict[int, Departure]):
             departure.said.pop(index, None)
 
     def free(self, present: Iterable[int]) -> int | None:
-        """An index that may be given again: whoever has joined meanwhile has come as far too."""
+        """An index that may be given again: whoever has joined meanwhile has come as far too, and everybody
+        has closed with those who left meanwhile, so that nothing of theirs on its way names it."""
+        if any(departure.stage < 2 for departure in self.values()):
+            return None
         members = list(present)
         return min((index for index, each in self.items() if each.is_free(members)), default=None)
