@@ -399,7 +399,10 @@ class System:
     def may_close(self, process):
         """The processes that this one may close with now; those who were expelled all together."""
         found, expelled = [], []
-        for gone in self.closing(process):
+        closing = self.closing(process)
+        if not closing:
+            return []
+        for gone in closing:
             change = self.gone[gone]
             if change.kind == "expel":
                 expelled.append(gone)
@@ -407,10 +410,11 @@ class System:
                 found.append(gone)
         number = max((self.changes.index(self.gone[p]) for p in expelled), default=-1) + 1
         # Its own messages to itself too: what the expelled one sent to others may have told of them.
-        complete = all(self.heard[p] >= number for p in self.present) and not any(
-            packet.knew < number for p in self.present for packet in self.channels.get((p, process), ())
+        present = self.present
+        complete = all(self.heard[p] >= number for p in present) and not any(
+            packet.knew < number for p in present for packet in self.channels.get((p, process), ())
         )
-        leaving = [p for p in self.closing(process) if p not in expelled and p not in found]
+        leaving = [p for p in closing if p not in expelled and p not in found]
         return found + (expelled if complete and not leaving else [])
 
     def close(self, process, gone):
@@ -421,12 +425,13 @@ class System:
 
     def may_forget(self, process):
         """Whom a process may forget: everybody has closed with it, and holds nothing of it."""
+        due = [gone for gone in self.gone if gone not in self.forgotten[process]]
+        present = self.present if due else []
         return [
             gone
-            for gone in self.gone
-            if gone not in self.forgotten[process]
-            and all(gone in self.closed[p] for p in self.present)
-            and not any(h.message.sender == gone for p in self.present for h in self.machines[p].pending())
+            for gone in due
+            if all(gone in self.closed[p] for p in present)
+            and not any(h.message.sender == gone for p in present for h in self.machines[p].pending())
         ]
 
     def forget(self, process, gone):
@@ -449,16 +454,22 @@ class System:
 
     def settle(self, choose, *, all_of_it=False):
         """Something that follows from a change happens at some process; with `all_of_it`, everything does."""
-        while True:
-            steps = [(self.hear, (p,)) for p in self.present if self.heard[p] < len(self.changes)]
-            steps += [(self.close, (p, gone)) for p in self.present for gone in self.may_close(p)]
-            steps += [(self.forget, (p, gone)) for p in self.present for gone in self.may_forget(p)]
-            if not steps:
-                return
-            act, arguments = choose.one(steps)
-            act(*arguments)
-            if not all_of_it:
-                return
+        while self.changes and self._settle_somewhere(choose) and all_of_it:
+            pass
+
+    def _settle_somewhere(self, choose):
+        """One thing happens, at the first process from some on where anything can; whether it does."""
+        present = self.present
+        start = choose.one(range(len(present)))
+        for process in present[start:] + present[:start]:
+            steps = [(self.hear, (process,))] if self.heard[process] < len(self.changes) else []
+            steps += [(self.close, (process, gone)) for gone in self.may_close(process)]
+            steps += [(self.forget, (process, gone)) for gone in self.may_forget(process)]
+            if steps:
+                act, arguments = choose.one(steps)
+                act(*arguments)
+                return True
+        return False
 
     def restart(self, process):
         old = self.machines[process]

@@ -15,7 +15,7 @@ from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.net.engine import Engine
 from happened.net.site import site_of
 from happened.ordering import Relays, protocols
-from happened.wire import site_changes as wire
+from happened.wire import site_news as wire
 
 ROUTING = sorted(name for name, facts in protocols().items() if facts.relays is Relays.ROUTERS)
 

@@ -29,9 +29,8 @@ from ..core.places import senders_by_link
 from ..core.roster import Roster
 from ..ordering import Held, Machine, Multicast, create, protocols
 from ..tracking import Stamp
-from ..wire import decode, encode_multicast
+from ..wire import decode, encode_multicast, site_news
 from ..wire import membership as changes
-from ..wire import site_changes as site_news
 from ..wire.membership import (
     LAST_STAGE,
     DepartureStage,

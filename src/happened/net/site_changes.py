@@ -26,8 +26,8 @@ from typing import Any
 from ..core.destinations import unpack
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
 from ..core.places import onward_by_link
-from ..wire import site_changes as wire
-from ..wire.site_changes import LinkDrained, ProcessFinished, SiteProposed
+from ..wire import site_news as wire
+from ..wire.site_news import LinkDrained, ProcessFinished, SiteProposed
 from .site import Site, site_of
 
 
