@@ -1,6 +1,7 @@
 """How control information grows with the number of processes, in zones of ten with 90 % local traffic.
 
     python bench/growth.py [--sizes 10 100 1000] [--per-process 50] [--protocols …] [--svg FILE] [--seed 1]
+                           [--cuts-of-the-graph]
 
 Prints a line for each protocol and size, and what it comes to at a million. `ks` at 1,000 processes takes
 most of the time, minutes; `rst` is its formula. Numbers and what they mean: docs/large-systems.md.
@@ -27,12 +28,24 @@ def main() -> None:
     parser.add_argument("--protocols", nargs="+", default=["rst", "ks", "topological", "zoned-ks"])
     parser.add_argument("--svg", type=Path, help="draw the curves into this file")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--cuts-of-the-graph",
+        action="store_true",
+        help="as if links that no route uses led past all gateways, and only cuts of the whole graph counted",
+    )
     options = parser.parse_args()
     rows: dict[str, list[Growth]] = {}
     print("protocol     processes  messages  entries/hop  units/hop    largest   hops  entries/message")
     for protocol in options.protocols:
         for n in options.sizes:
-            row = measure(protocol, n, options.per_process * n, size=ZONE, seed=options.seed)
+            row = measure(
+                protocol,
+                n,
+                options.per_process * n,
+                size=ZONE,
+                seed=options.seed,
+                filtering=not options.cuts_of_the_graph,
+            )
             rows.setdefault(protocol, []).append(row)
             messages = f"{row.messages:,}" if row.messages else "formula"
             print(

@@ -1,6 +1,7 @@
 """Whole runs of `ks` up to fifty processes, judged from their traces alone: nothing early, nothing lost,
 nothing twice, and every message carrying exactly what was necessary."""
 
+import math
 import random
 from functools import partial
 
@@ -12,23 +13,39 @@ from happened.ordering import create
 from happened.ordering.machine import Multicast
 from happened.sim.network import Network, parse_delay
 from happened.sim.recorder import Recorder
-from happened.sim.simulation import Change, Simulation
+from happened.sim.simulation import SECOND, Change, Simulation
 from happened.sim.workload import Workload
 from happened.trace import TraceWriter
 from happened.wire import control_sizes
 from oracles.unordered import Unordered
 
 
-def judge(directory, *, transmissions):
+def judge(directory, *, transmissions, departures=None):
+    """`departures`: when each process left, in ns."""
     table = trace.read(directory)
     verdict = causality.check_order(table, "causal")
     assert verdict.holds, verdict.witness
     fates = causality.check_delivery(table)
     assert (fates.lost, fates.duplicated, fates.misdelivered, fates.never_sent) == (0, 0, 0, 0)
-    audit = causality.audit_units(table)
-    assert audit.holds, audit
-    assert audit.recorded == audit.equal >= transmissions
+    audit = causality.audit_units(table, examples=1_000_000)
+    assert audit.redundant == 0 and audit.recorded >= transmissions
+    lacking = {(lacks.receive.message, lacks.unit.destination) for lacks in audit.missing_examples}
+    assert len(audit.missing_examples) == audit.missing
+    judge_departures(table, lacking, departures or {})
     return fates
+
+
+def judge_departures(table, lacking, departures):
+    """A message lacks exactly the units to processes that its sender knew to be gone; here all hear of a
+    departure when it happens. `lacking` has a message and the destination of a unit each."""
+    rows = table.select(["kind", "message", "time", "attributes"]).to_pylist()
+    sent_at = {row["message"]: row["time"] for row in rows if row["kind"] == "send"}
+    for message, destination in lacking:
+        assert departures.get(destination, math.inf) <= sent_at[message], f"{message} lacks {destination}"
+    for row in rows:
+        for unit in dict(row["attributes"] or ()).get("units", "").split():
+            gone_at = departures.get(unit.rpartition(">")[2], math.inf)
+            assert row["kind"] != "receive" or sent_at[row["message"]] <= gone_at, f"{row} names {unit}"
 
 
 def run(
@@ -79,7 +96,8 @@ def test_processes_that_join_and_leave(tmp_path, dice, seed):
             changes.append(Change(0.02 * (i + 1), "join", 60 + i // 2))
     left = run(tmp_path, seed, processes=60, messages=messages, pattern="fanout:8", changes=changes)
     assert not left
-    judge(tmp_path, transmissions=messages * 8)
+    departures = {f"p{c.process}": int(c.time * SECOND) for c in changes if c.what == "leave"}
+    judge(tmp_path, transmissions=messages * 8, departures=departures)
 
 
 class Restarting:

@@ -6,7 +6,7 @@ import pytest
 
 from happened.core.orders import Order
 from happened.ordering import protocols
-from happened.ordering.facts import BROADCAST, UNICAST, Relays
+from happened.ordering.facts import BROADCAST, UNICAST, Facts, Relays
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 HEAD = "| name | what it is | order | assumes | bytes | paper |"
@@ -58,3 +58,20 @@ def must_say(facts):
         " ": facts.relays is Relays.ROUTERS,  # where they stand, in the protocol's own words
     }
     return [word for word, says in words.items() if says]
+
+
+USUAL = Facts(name="usual", description="", paper="", order=Order.CAUSAL).changes()
+"""What happens when members change, unless a protocol says something else."""
+
+
+def said_of_changes():
+    lines = (README.parent / "docs" / "runtime.md").read_text().splitlines()
+    start = lines.index("| protocol | who joins | who leaves | who is expelled |") + 2
+    table = [line.strip("| ").split(" | ") for line in lines[start : lines.index("", start)]]
+    return {name.strip("`"): dict(zip(USUAL, cells, strict=True)) for name, *cells in table}
+
+
+def test_the_page_on_nodes_says_what_happens_when_members_change():
+    said = said_of_changes()
+    assert said.pop("all others") == USUAL
+    assert said == {name: facts.changes() for name, facts in protocols().items() if facts.changes() != USUAL}

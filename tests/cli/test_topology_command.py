@@ -250,3 +250,47 @@ def test_check_points_out_single_points_of_failure(topology, file):
     assert code == 0 and "4 single points of failure" in out and "works: {" in out
     _, out, _ = topology("check", file("processes: [a, b, c]\n"))
     assert "single point" not in out
+
+
+@pytest.fixture(scope="module")
+def clustered(tmp_path_factory):
+    """The trace of three clusters of four processes that mostly send among themselves."""
+    run = tmp_path_factory.mktemp("clustered") / "run"
+    words = ["--protocol", "ks", "--processes", "12", "--pattern", "clusters:3", "--messages", "900"]
+    assert main(["simulate", *words, "--seed", "1", "--out", str(run)]) == 0
+    return run
+
+
+def test_suggest_finds_the_zones_of_a_trace_and_tells_what_they_save(topology, clustered, tmp_path):
+    out = tmp_path / "zones.yaml"
+    code, told, err = topology("suggest", clustered, "--out", out, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(told)
+    zones = found["topology"]["zones"].values()
+    assert {frozenset((*zone["processes"], *zone["gateways"])) for zone in zones} == {
+        frozenset(f"p{i}" for i in range(first, first + 4)) for first in (0, 4, 8)
+    }
+    assert 0.8 < found["inside"] < 1
+    assert topology("check", out)[0] == 0
+    cost = json.loads(topology("cost", out, "--trace", clustered, "--json")[1])["protocols"]
+    assert cost == found["protocols"]
+    carried = {each["protocol"]: each["entries"] for each in cost}
+    assert carried["topological"] < carried["ks"] and carried["zoned-ks"] < carried["ks"]
+
+
+def test_suggest_says_so_in_words_and_does_not_write_over_a_file(topology, clustered, tmp_path):
+    out = tmp_path / "zones.yaml"
+    code, told, _ = topology("suggest", clustered, "--out", out)
+    assert code == 0 and told.startswith("3 zones; ") and "zoned-ks" in told and "\nks " in told
+    before = out.read_text()
+    code, _, err = topology("suggest", clustered, "--out", out)
+    assert code == 2 and "is there already" in err and out.read_text() == before
+
+
+def test_suggest_refuses_what_has_no_zones(topology, tmp_path):
+    run = tmp_path / "run"
+    words = ["--protocol", "ks", "--processes", "3", "--messages", "200", "--seed", "1", "--out", str(run)]
+    assert main(["simulate", *words]) == 0
+    code, _, err = topology("suggest", run, "--out", tmp_path / "zones.yaml")
+    assert code == 2 and "no zones to propose" in err and not (tmp_path / "zones.yaml").exists()
+    assert topology("suggest", run, "--out", tmp_path / "zones.txt")[0] == 2

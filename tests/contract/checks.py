@@ -16,6 +16,8 @@ CHECKS: tuple[Callable[[Facts, Any], None], ...] = (
     runs.check_duplicates,
     runs.check_joins,
     runs.check_departures,
+    runs.check_expulsions,
+    runs.check_failures,
     runs.check_optimality,
     runs.check_explored,
     states.check_snapshots,

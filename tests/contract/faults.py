@@ -182,6 +182,7 @@ class JoinsAllTheSame(WholePast):
 
     def join(self, process):
         self.n += 1
+        return []
 
 
 @planted(runs.check_departures, runs.check_interleavings)
@@ -189,7 +190,15 @@ class SendsToTheDeparted(WholePast):
     """it sends to those who have left"""
 
     def leave(self, process):
-        pass
+        return []
+
+
+@planted(runs.check_expulsions, runs.check_failures)
+class WaitsForTheExpelled(WholePast):
+    """it waits for messages of those who were expelled, which nobody brings"""
+
+    def skip(self, process, clock):
+        return ()
 
 
 @planted(runs.check_departures, departures=False)
@@ -198,6 +207,7 @@ class LeavesAllTheSame(WholePast):
 
     def leave(self, process):
         self.gone |= 1 << process
+        return []
 
 
 @planted(runs.check_safety, runs.check_explored, order=Order.CAUSAL_TOTAL)

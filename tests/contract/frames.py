@@ -24,10 +24,24 @@ def codec_of(facts):
 def check_codec(facts, seed):
     """The codec knows exactly the kinds of message that a busy system sends, under a number of its own."""
     dice = Dice(seed)
-    sent = {type(message) for _ in range(3) for message in busy(facts, 5, dice, sends=60).made}
+    systems = [busy(facts, 5, dice, sends=60) for _ in range(3)]
+    if facts.departures:
+        systems.append(depleted(facts, dice))
+    sent = {type(message) for system in systems for message in system.made}
     assert sent == set(codec_of(facts).MESSAGES)
     for other in protocols().values():
         assert (other.wire.number == facts.wire.number) == (other.wire.codec == facts.wire.codec)
+
+
+def depleted(facts, dice):
+    """A system that has worked for long, and that two have left."""
+    system = busy(facts, 4, dice, sends=120)
+    system.drain(dice)
+    for _ in range(2):
+        system.multicast(dice)
+        system.leave(system.active[0])
+        system.drain(dice)
+    return system
 
 
 def check_frames(facts, seed):

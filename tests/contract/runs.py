@@ -2,6 +2,7 @@
 every interleaving of small programs. A check takes Facts and a seed, and raises where a promise is broken.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -57,7 +58,8 @@ def check_liveness(facts, seed):
         system.check_held()
         while system.in_flight:
             channel = max(channel for channel, packets in system.channels.items() if packets)
-            system.receive(channel[1], system.channels[channel].pop(0 if facts.fifo_links else -1))
+            packet = system.channels[channel].pop(0 if facts.fifo_links else -1)
+            system.receive(channel[1], packet.message)
             system.check_held()
         system.drain(dice)
 
@@ -67,7 +69,8 @@ def check_messages_to_oneself(facts, seed):
     alone = System(facts, 1)
     for _ in range(3):
         alone.send(0, {0})
-    packets = alone.channels.pop((0, 0), [])
+    sent = alone.channels.pop((0, 0), [])
+    packets = [packet.message for packet in sent]
     names = [(message.sender, message.clock) for message in packets]
     if len(packets) == 3 and not facts.fifo_links and facts.order is not Order.TOTAL:
         assert not alone.receive(0, packets[2]) and not alone.receive(0, packets[1])
@@ -79,7 +82,7 @@ def check_messages_to_oneself(facts, seed):
         again = alone.machines[0].receive(packets[0])
         assert not again
     else:
-        alone.channels[0, 0] = packets
+        alone.channels[0, 0] = sent
     alone.drain(Dice(seed))
     if facts.order is not Order.TOTAL:
         assert [alone.payloads[name] for name in alone.history.order[0]] == [b"0", b"1", b"2"]
@@ -94,7 +97,7 @@ def check_duplicates(facts, seed):
         while system.in_flight and dice.random() < 0.7:
             channel = dice.one(sorted(c for c, packets in system.channels.items() if packets))
             packets = system.channels[channel]
-            packet = packets.pop(0 if facts.fifo_links else dice.randrange(len(packets)))
+            packet = packets.pop(0 if facts.fifo_links else dice.randrange(len(packets))).message
             system.receive(channel[1], packet)
             for _ in range(2):
                 effects = system.receive(channel[1], packet)
@@ -150,6 +153,66 @@ def check_departures(facts, seed):
                 system.arrive(dice)
         system.leave(dice.one(system.active[1:]))
     system.drain(dice)
+
+
+def check_expulsions(facts, seed):
+    """Processes stop at any point and are expelled; the others go on, and wait for nothing that is lost."""
+    if not facts.departures or not facts.expulsions:
+        assert facts.changes()["expel"].startswith("refused: ")
+        with pytest.raises(LocalProtocolError, match="'p' cannot be expelled"):
+            replace(facts, expulsions=False).check_expulsion("p")
+        return
+    for number in range(8):
+        dice = Dice(f"{seed}/{number}")
+        system = System(facts, 6)
+        for _ in range(3):
+            for _ in range(6):
+                system.multicast(dice)
+                while system.in_flight and dice.random() < 0.6:
+                    system.arrive(dice)
+                    system.settle(dice)
+            if not system.may_expel:
+                system.drain(dice)
+            system.expel(dice, dice.one(system.active))
+        system.drain(dice)
+
+
+def check_failures(facts, seed, schedules=2):
+    """A schedule of three processes again and again, with a departure of each kind at each of its steps."""
+    if not facts.departures:
+        return
+    for number in range(schedules):
+        steps = fail_at(facts, f"{seed}/{number}", None, None, None)
+        assert steps > 6
+        for kind in ("leave", "expel") if facts.expulsions else ("leave",):
+            for process in range(3):
+                for step in range(steps):
+                    fail_at(facts, f"{seed}/{number}", kind, process, step)
+
+
+def fail_at(facts, seed, kind, process, when):
+    """Run a schedule until all is delivered, and judge; returns how many steps it had."""
+    dice, system, sends = Dice(seed), System(facts, 3), 5
+    step = 0
+    while sends or system.in_flight:
+        if step == when:
+            if kind == "leave":
+                system.leave(process)
+            else:
+                system.expel(dice, process)
+        step += 1
+        if not sends and not system.in_flight:
+            break
+        if sends and (not system.in_flight or dice.random() < 0.4):
+            system.multicast(dice)
+            sends -= 1
+        else:
+            system.arrive(dice)
+        if dice.flip():
+            system.settle(dice)
+        system.check_held()
+    system.drain(dice)
+    return step
 
 
 def check_optimality(facts, seed):

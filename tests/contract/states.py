@@ -12,6 +12,7 @@ from contract.drive import (
     busy,
     is_application,
     make,
+    may_depart,
     some_destinations,
     takes_groups,
     widest_cast,
@@ -70,13 +71,20 @@ def check_snapshots(facts, seed):
                 system.arrive(dice, duplicate=dice.random() < 0.1)
             if system.hands_over and dice.random() < 0.2:
                 system.hand_over(dice)
+            if n == 5 and may_depart(system) and dice.random() < 0.05:
+                system.leave(dice.one(system.active))
+            elif n == 5 and system.may_expel and dice.random() < 0.05:
+                system.expel(dice, dice.one(system.active))
+            system.settle(dice)
         system.drain(dice)
 
 
 class Twins:
     """A machine, a second one restored from its snapshot at the beginning, and a third before each input."""
 
-    INPUTS = frozenset({"multicast", "receive", "tick", "hand_over", "follow"})
+    INPUTS = frozenset(
+        {"multicast", "receive", "tick", "hand_over", "follow", "join", "leave", "close", "forget"}
+    )
 
     def __init__(self, facts, machine):
         self._facts, self._machine, self._second = facts, machine, self._copy_of(facts, machine)

@@ -14,13 +14,19 @@ from hypothesis.stateful import (
 
 from contract import frames, runs
 from contract.checks import CHECKS, applies, name_of
-from contract.drive import Dice, System
+from contract.drive import Dice, System, may_depart
 from contract.runs import LANE_WIDTH_CHANGES, check_simulated
 from happened.core.errors import LocalProtocolError
 from happened.ordering import DEFAULT, create, protocols
 
 every_protocol = pytest.mark.parametrize("name", protocols())
-LONG = {runs.check_explored, runs.check_interleavings, frames.check_frames, frames.check_damaged_frames}
+LONG = {
+    runs.check_failures,
+    runs.check_explored,
+    runs.check_interleavings,
+    frames.check_frames,
+    frames.check_damaged_frames,
+}
 
 
 @pytest.mark.parametrize(
@@ -46,6 +52,12 @@ def test_a_protocol_keeps_the_contract_with_other_dice_too(name, seed):
         for check in CHECKS:
             if applies(check, facts) and check is not runs.check_explored:  # which throws no dice
                 check(facts, another)
+
+
+@pytest.mark.slow
+@every_protocol
+def test_a_departure_at_every_step_of_many_schedules(name, seed):
+    runs.check_failures(protocols()[name], seed, schedules=40)
 
 
 # The simulator hands no right to send over.
@@ -96,10 +108,19 @@ class AnyInterleaving(RuleBasedStateMachine):
     def a_process_joins(self):
         self.system.join()
 
-    @precondition(lambda self: self.system.facts.departures and len(self.system.active) > 2)
+    @precondition(lambda self: may_depart(self.system))
     @rule(data=st.data())
     def a_process_leaves(self, data):
         self.system.leave(Drawn(data).one(self.system.active))
+
+    @precondition(lambda self: self.system.may_expel)
+    @rule(data=st.data())
+    def a_process_is_expelled(self, data):
+        self.system.expel(Drawn(data), Drawn(data).one(self.system.active))
+
+    @rule(data=st.data())
+    def something_follows_from_a_change(self, data):
+        self.system.settle(Drawn(data))
 
     @precondition(lambda self: self.system.hands_over)
     @rule(data=st.data())

@@ -12,9 +12,10 @@ from happened.experiments.compare import Comparison, compare
 from happened.experiments.network_cost import candidates, replayed, simulated
 from happened.experiments.recording import arrivals, recordings
 from happened.experiments.replay import numbered
-from happened.sim.network import Delay, Network
-from happened.sim.terrain import relays
+from happened.sim.network import Delay, Network, parse_delay
+from happened.sim.terrain import Terrain, relays
 from happened.sim.workload import Workload
+from happened.topology import derive, from_document, load, useful
 from happened.trace import SCHEMA
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "topologies"
@@ -110,3 +111,28 @@ def test_simulated_links_are_those_of_the_routes(seed):
     found = [simulated(name, terrain, 200, seed=seed, **settings) for name in candidates()]
     assert len({cost.crossings for cost in found}) == 1 and found[0].crossings > 1
     assert len({cost.entries for cost in found}) == len(found)
+
+
+def entries_on(topology, **options):
+    """Entries per link that topological carries, of messages to one other each."""
+    names = (*topology.applications, *(name for name in topology.graph if name in topology.routers))
+    places = derive(topology, names=names, **options).places
+    terrain = Terrain("a topology", names, len(topology.applications), places)
+    common = {"seed": 1, "workload": Workload("unicast"), "network": Network(parse_delay("exp:0.05"))}
+    return simulated("topological", terrain, 1500, **common).entries
+
+
+def test_cuts_of_the_routes_save_more_than_half_where_the_graph_has_none():
+    abilene = load(EXAMPLES / "abilene.yaml")
+    assert not useful(abilene)
+    assert entries_on(abilene) < 0.5 * entries_on(abilene, filter_at=[])
+
+
+def test_three_gateways_filter_as_well_as_if_somebody_had_claimed_them():
+    gateways = ["e1", "e2", "e3"]
+    north = {"gateways": gateways, "processes": [f"n{i}" for i in range(6)], "links": "all"}
+    south = {"gateways": gateways, "processes": [f"s{i}" for i in range(6)], "links": "all"}
+    zones = {"zones": {"north": north, "south": south}}
+    by_itself = entries_on(from_document(zones))
+    assert by_itself == entries_on(from_document(zones | {"separators": [gateways]}))
+    assert by_itself < 0.8 * entries_on(from_document(zones), filter_at=[])

@@ -13,6 +13,7 @@ from happened.cli import main
 from happened.core.effects import Send
 from happened.core.places import restored as place_from
 from happened.net import Limits, Node, Plaintext, records
+from happened.net.engine import Engine
 from happened.net.handshake import Handshake, Mode
 from happened.ordering.causal.incomplete import Labelled, Priorities
 
@@ -73,7 +74,15 @@ def perform(machine: Any, step: dict[str, Any]) -> list[list[Any]] | None:
         case "join":
             machine.join(step["process"])
         case "leave":
-            machine.leave(step["process"])
+            machine.note_departure(step["process"])  # all that `leave` did then
+        case "joins":
+            return shown_effects(machine.join(step["process"]))
+        case "leaves":
+            return shown_effects(machine.leave(step["process"]))
+        case "is closed":
+            return shown_effects(machine.close(step["process"]))
+        case "is forgotten":
+            machine.forget(step["process"])
         case other:
             raise ValueError(f"no recorded input is called {other!r}")
     return None
@@ -86,6 +95,51 @@ def shown_effects(effects: Any) -> list[list[Any]]:
         else ["deliver", effect.sender, effect.clock, effect.payload.hex()]
         for effect in effects
     ]
+
+
+PLACED = "sequencer"
+"""Since 0.3.0 its messages have places, without which a successor could not go on in order. What it read
+before is read; what it writes is compared without what is new."""
+
+
+def as_then(frame: str) -> str:
+    """A frame of `sequencer` as versions without places wrote it."""
+    message, _ = wire.decode(bytes.fromhex(frame))
+    match type(message).__name__:
+        case "SequencerOrder":
+            message = message._replace(place=(), epoch=0)
+        case "SequencerRequest":
+            message = message._replace(reached=())
+        case "SequencerHandover":
+            early = tuple(request._replace(reached=()) for request in message.early)
+            message = message._replace(place=0, unsettled=(), early=early)
+    return wire.encode(message).hex()
+
+
+def effects_as_then(effects: list[list[Any]]) -> list[list[Any]]:
+    return [
+        [kind, to, as_then(*rest)] if kind == "send" else [kind, to, *rest] for kind, to, *rest in effects
+    ]
+
+
+def node_as_then(shown: dict[str, Any]) -> dict[str, Any]:
+    """What `shown_node` gives, with the frames of `sequencer` as versions without places wrote them."""
+    for link in shown["links"].values():
+        link["frames"] = [[number, as_then(frame)] for number, frame in link["frames"]]
+    return shown
+
+
+def snapshot_as_then(snapshot: bytes) -> bytes:
+    """A snapshot of `sequencer` without what is new in it."""
+    state = json.loads(snapshot)
+    for key in ("kept", "entrusted", "recent", "succession", "reports"):
+        del state[key]
+    state["held"] = [[order[:6], since] for order, since in state["held"]]
+    state["ahead"] = [request[:7] for request in state["ahead"]]
+    if state["office"] is not None:
+        taken, tails, early, *_ = state["office"]
+        state["office"] = [taken, tails, [[request[:7], since] for request, since in early]]
+    return json.dumps(state, separators=(",", ":"), sort_keys=True).encode()
 
 
 def shown_pending(machine: Any) -> list[dict[str, Any]]:
@@ -166,6 +220,28 @@ def shown_node(node: Any) -> dict[str, Any]:
                 "frames": [[number, frame.hex()] for number, frame in node.outbox(peer).after(0, 1 << 30)],
             }
             for peer in links
+        },
+    }
+
+
+def engine(recorded: dict[str, Any]) -> Engine:
+    """p1 of four, after the inputs of its recorded journal."""
+    made = Engine("p1", ["p0", "p1", "p2", "p3"], recorded["protocol"])
+    for entries in recorded["journal"]:
+        made.replay(bytes.fromhex(entries), 0)
+    return made
+
+
+def shown_engine(engine: Engine) -> dict[str, Any]:
+    roster = engine.roster
+    return {
+        "members": [roster.name(index) for index in range(len(roster))],
+        "present": list(roster),
+        "sent": engine.sent,
+        "delivered": engine.delivered,
+        "outboxes": {
+            str(link): [[number, frame.hex()] for number, frame in outbox.after(outbox.acknowledged, 1 << 30)]
+            for link, outbox in engine.outboxes.items()
         },
     }
 

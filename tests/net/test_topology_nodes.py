@@ -16,7 +16,7 @@ from happened.core.errors import CausalityError, LocalProtocolError, RemoteProto
 from happened.core.places import Branch, Place, onward_by_link
 from happened.net import Limits, Node, Plaintext
 from happened.net.engine import Engine
-from happened.net.errors import JournalError
+from happened.net.errors import JournalError, NodeError, NodeFull
 from happened.net.flow import Flow
 from happened.net.site import read_site
 from happened.ordering import Relays, protocols
@@ -340,5 +340,88 @@ def test_routers_neither_send_nor_are_sent_to_and_members_stay(tmp_path):
             for change in (ana.join("zoe", "127.0.0.1:9"), ana.leave(), ana.expel("eva")):
                 with pytest.raises(LocalProtocolError, match="members follow from"):
                     await change
+
+    asyncio.run(main())
+
+
+# Another topology while the system runs.
+
+NEXT = """\
+processes: [a, b, d, e]
+links: [[a, b], [b, d], [d, e], [a, e]]
+"""
+
+
+@pytest.mark.parametrize("protocol", ROUTING)
+def test_processes_and_links_come_and_go_while_messages_pass(protocol, tmp_path):
+    """c goes, e comes, b and d get a link. Whoever is started again with the file it had goes on in the new
+    topology, which its journal knows."""
+    (tmp_path / "next.yaml").write_text(NEXT)
+    (tmp_path / "back.yaml").write_text("processes: [a, b, d]\nlinks: [[a, b], [b, d]]\n")
+
+    async def main():
+        where = addresses(LINE)
+        where["e"] = f"127.0.0.1:{free_ports(1)[0]}"
+
+        def started(name, file=LINE, **more):
+            peers = {each: where[each] for each in load(file).graph}
+            return node(name, peers, file, protocol, journal=tmp_path / f"{name}.journal", **more)
+
+        nodes = {name: started(name) for name in "abcd"}
+        for each in nodes.values():
+            await each.start()
+        try:
+            early = [await nodes["a"].multicast([*"cd"], b"%d" % i) for i in range(20)]
+            late = asyncio.gather(*(nodes["d"].multicast([*"ab"], b"late") for _ in range(5)))
+            with pytest.raises(LocalProtocolError, match="new links of a, e: say where"):
+                await nodes["c"].change_topology(tmp_path / "next.yaml", {})
+            members = await nodes["a"].change_topology(tmp_path / "next.yaml", where)
+            assert members == ("a", "b", "c", "d", "e") and nodes["a"].members == ("a", "b", "d", "e")
+            nodes["e"] = started("e", tmp_path / "next.yaml", members=members)
+            await nodes["e"].start()
+            await late
+            after = await nodes["a"].multicast([*"de"], b"after")
+            async with asyncio.timeout(20):
+                assert [(await anext(nodes["d"])).name for _ in range(21)] == [*early, after]
+                assert [(await anext(nodes["c"])).name for _ in range(20)] == early
+                assert (await anext(nodes["e"])).name == after
+            with pytest.raises(LocalProtocolError, match="has left"):
+                await nodes["c"].multicast("a", b"")
+            await until(lambda: nodes["b"].site.links == ("a", "d"))
+            await nodes["b"].close()
+            nodes["b"] = started("b")
+            await nodes["b"].start()
+            assert nodes["b"].members == ("a", "b", "d", "e")
+            assert await nodes["b"].multicast("e", b"restarted")
+            async with asyncio.timeout(20):
+                assert (await anext(nodes["e"])).payload == b"restarted"
+            await nodes["d"].change_topology(tmp_path / "back.yaml")
+            await until(lambda: all(nodes[name].members == ("a", "b", "d") for name in "abd"))
+            with pytest.raises(LocalProtocolError, match="'c' has left"):
+                await nodes["d"].change_topology(LINE, where)
+        finally:
+            await asyncio.gather(*(each.close() for each in nodes.values()))
+
+    asyncio.run(main())
+
+
+def test_a_change_that_somebody_is_away_for_names_whom_it_waits_for(tmp_path):
+    (tmp_path / "next.yaml").write_text("processes: [a, b, c]\nlinks: [[a, b], [b, c]]\n")
+
+    async def main():
+        where = addresses(LINE)
+        nodes = {name: node(name, where, LINE, journal=tmp_path / name) for name in where}
+        for name in "abc":
+            await nodes[name].start()
+        try:
+            with pytest.raises(NodeError, match=r"d did not finish the change in time|c, d did not"):
+                await nodes["a"].change_topology(tmp_path / "next.yaml", timeout=0.5)
+            with pytest.raises(NodeFull):
+                nodes["a"].multicast_nowait("b", b"not now")
+            await nodes["d"].start()
+            assert await nodes["a"].multicast("c", b"waited")
+            assert nodes["a"].members == ("a", "b", "c")
+        finally:
+            await asyncio.gather(*(each.close() for each in nodes.values()))
 
     asyncio.run(main())

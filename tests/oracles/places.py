@@ -48,15 +48,26 @@ def hop_places(graph, separators=None):
     ]
 
 
-def routed_places(graph, tree, *, witnesses=None, separators=None, reports=True):
+def links_in_use(n, tree, witnesses=None):
+    """The graph of the links that messages take: within blocks, and for the copies that witnesses get."""
+    edges = [edge for block in tree for edge in combinations(block, 2)]
+    for forwarder, watching in (witnesses or {}).items():
+        around = {q for block in tree if forwarder in block for q in block} | {forwarder, *watching}
+        edges += [(w, q) for w in watching for q in around - {w}]
+    return Graph(n, edges)
+
+
+def routed_places(graph, tree, *, witnesses=None, separators=None, reports=True, in_use=False):
     """Places on a spanning tree: blocks are links, or the cliques given as sets of more than two processes.
 
     `witnesses` are the other members of a forwarder's separator, by forwarder; where it does not `report`,
-    they only get what is sent to it.
+    they only get what is sent to it. Separators are cuts of the graph, or of its links `in_use`; by default
+    all of at most three members.
     """
     witnesses = witnesses or {}
     blocks = [frozenset(block) for block in tree]
-    chosen = list(graph.separators() if separators is None else separators)
+    cut = links_in_use(graph.n, tree, witnesses) if in_use else graph
+    chosen = list(cut.separators() if separators is None else separators)
 
     def behind(start, block):
         reached, todo = {start}, [(start, block)]
@@ -80,7 +91,7 @@ def routed_places(graph, tree, *, witnesses=None, separators=None, reports=True)
         Place(
             pack(graph.neighbours(p)),
             branches(p),
-            tuple(graph.separator(s) for s in chosen if p in s),
+            tuple(cut.separator(s) for s in chosen if p in s),
             pack(witnesses.get(p, ())) if reports else 0,
             tuple(Watch(f, branches(f)) for f, w in witnesses.items() if p in w and reports),
         )
@@ -124,10 +135,11 @@ def two_gateways():
     return Graph(6, edges), tree, {2: {3}}
 
 
-def zones_in_a_row(n, zones, gateways):
+def zones_in_a_row(n, zones, gateways, *, in_use=False):
     """Broadcast networks with a list of gateways between each two: the first forwards, the others witness.
 
-    Whoever is in none of these is linked with nobody.
+    Whoever is in none of these is linked with nobody. They filter at the gateways, or at every cut of the
+    links in use.
     """
     edges, blocks = [], []
     for i, zone in enumerate(zones):
@@ -144,5 +156,8 @@ def zones_in_a_row(n, zones, gateways):
         graph,
         [block for block in blocks if len(block) > 1],
         witnesses={forwarder: set(watching) for forwarder, *watching in gateways if watching},
-        separators=[tuple(gates) for gates in gateways if len(graph.components(gates)) > 1],
+        separators=None
+        if in_use
+        else [tuple(gates) for gates in gateways if len(graph.components(gates)) > 1],
+        in_use=in_use,
     )

@@ -9,20 +9,28 @@ from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
 from happened.ordering.causal.succession import admit, retire, succeed
 from happened.ordering.causal.topological import Topological
+from happened.ordering.last_to_fail import last_to_fail
 from oracles.places import Graph, path, routed_places, zones_in_a_row
 from oracles.walks import ChangingWalk
 
-OPTIONS = {"R7": {}, "without R7": {"timestamp_redundancy": False}, "R6.1": {"extended": True}}
+OPTIONS = {
+    "R7": {},
+    "without R7": {"timestamp_redundancy": False},
+    "R6.1": {"extended": True},
+    "cuts in use": {"in_use": True},
+}
 
 
 class Row:
     """Zones in a row, whose gateways fail, are succeeded and joined while messages cross."""
 
-    def __init__(self, dice, zones, gateways, **options):
+    def __init__(self, dice, zones, gateways, *, in_use=False, **options):
         self.dice = dice
         self.zones, self.gateways = [list(zone) for zone in zones], [list(gates) for gates in gateways]
         n = 1 + max(p for members in (*zones, *gateways) for p in members)
-        self.walk = ChangingWalk(n, lambda n: zones_in_a_row(n, self.zones, self.gateways), **options)
+        self.walk = ChangingWalk(
+            n, lambda n: zones_in_a_row(n, self.zones, self.gateways, in_use=in_use), **options
+        )
         self.log = []
 
     def witness_succeeds(self, gates):
@@ -53,6 +61,14 @@ class Row:
         self.walk.flush(self.dice, lambda s, d: dead in (s, d))
         successor = self.walk.newcomer()
         gates[0] = successor.me
+        self.walk.succeed(dead, successor, journal=self.walk.machines[dead])
+
+    def fail_a_witness_with_a_journal(self):
+        gates = self.pick(2)
+        dead = self.dice.choice(gates[1:])
+        self.walk.flush(self.dice, lambda s, d: dead in (s, d))
+        successor = self.walk.newcomer()
+        gates[gates.index(dead)] = successor.me
         self.walk.succeed(dead, successor, journal=self.walk.machines[dead])
 
     def retire_a_witness(self):
@@ -209,6 +225,63 @@ def test_who_has_left_is_not_sent_to_and_nothing_is_kept_for_it():
     effects = machines[1].receive(up[1])
     assert delivered(effects) == [b"x"] and not sent(effects)
     assert machines[2].unforwarded(1) == ()
+
+
+def test_what_a_witness_kept_for_its_router_is_inherited_with_its_journal():
+    """From 4 to 0: the copy for witness 2 arrives, and 1 fails before its own. Meanwhile 5 succeeded 2."""
+
+    def places(*gates):
+        return among(zones_in_a_row(6, ((0,), (4,)), (gates,)), 0, 4, *gates)
+
+    machines = {p: Topological(p, 5, place=place) for p, place in gated(1, 2).items()}
+    up = sent(machines[4].multicast([0], b"hello").effects)
+    machines[2].receive(up[2])
+    journal = Topological(2, 5)
+    journal.restore(machines.pop(2).snapshot())
+    assert succeed(machines, 2, places(1, 5), Topological(5, 6), journal=journal) == []
+    left = sent(succeed(machines, 1, places(5), machines[5], witness=machines[5]))
+    assert delivered(machines[0].receive(left[0])) == [b"hello"]
+
+
+def test_a_router_that_was_succeeded_is_not_succeeded_again_from_its_old_journal():
+    machines = {p: Topological(p, 5, place=place) for p, place in gated(1, 2, 3).items()}
+    old = machines[1]
+    succeed(machines, 1, gated(2, 3), machines[2], witness=machines[2])
+    before = {p: machine.snapshot() for p, machine in machines.items()}
+    with pytest.raises(LocalProtocolError, match=r"process 1 has left or was succeeded: .* who failed last"):
+        succeed(machines, 1, gated(2, 3), machines[3], journal=old)
+    assert {p: machine.snapshot() for p, machine in machines.items()} == before
+
+
+def test_the_last_of_three_gateways_to_fail_is_the_one_that_nobody_saw_fail():
+    """1 fails and 2 succeeds it, 2 fails and 3 does; then 3. The journals say who outlived whom."""
+    machines = {p: Topological(p, 5, place=place) for p, place in gated(1, 2, 3).items()}
+    journals = {1: machines[1].snapshot()}
+    succeed(machines, 1, gated(2, 3), machines[2], witness=machines[2])
+    journals[2] = machines[2].snapshot()
+    succeed(machines, 2, gated(3), machines[3], witness=machines[3])
+    journals[3] = machines[3].snapshot()
+    group = 0b01110
+    recorded = {}
+    for p, journal in journals.items():
+        recovered = Topological(p, 5)
+        recovered.restore(journal)
+        recorded[p] = recovered.gone
+    assert last_to_fail(group, recorded) == last_to_fail(group, {3: recorded[3]}) == 1 << 3
+    with pytest.raises(LocalProtocolError, match="not known before 3 recovers"):
+        last_to_fail(group, {1: recorded[1], 2: recorded[2]})
+
+
+def test_a_router_that_forwards_is_not_retired():
+    line = [(0, 1), (1, 2), (2, 3)]
+    machines = standing(routed_places(path(4), line))
+    before = {p: machine.snapshot() for p, machine in machines.items()}
+    bypass = [(0, 1), (1, 3)]
+    with pytest.raises(LocalProtocolError, match=r"process 2 forwards to 0, 1, 3: let somebody succeed"):
+        retire(machines, 2, among(routed_places(Graph(4, bypass), bypass), 0, 1, 3))
+    assert {p: machine.snapshot() for p, machine in machines.items()} == before and len(machines) == 4
+    retire(machines, 3, among(routed_places(Graph(4, line[:2]), line[:2]), 0, 1, 2))
+    retire(machines, 2, among(routed_places(Graph(4, line[:1]), line[:1]), 0, 1))
 
 
 def test_the_last_words_of_a_process_at_the_edge_arrive():

@@ -304,10 +304,10 @@ class GrowingWalk(Walk):
             machine.move(place)
         self.machines.append(self.kind(n, n + 1, place=at[n]))
         for p in self.gone:
-            self.machines[n].leave(p)
+            self.machines[n].note_departure(p)
 
     def leave(self, dice):
-        """One that is no gateway; what is on its way to it still arrives."""
+        """One that is no gateway. It is noted only: what is on its way to it still arrives."""
         edge = [
             p
             for p in range(len(self.machines))
@@ -317,7 +317,7 @@ class GrowingWalk(Walk):
             p = dice.choice(edge)
             self.gone.add(p)
             for machine in self.machines:
-                machine.leave(p)
+                machine.note_departure(p)
 
     def restart(self, dice):
         p = dice.randrange(len(self.machines))
@@ -383,10 +383,14 @@ def test_a_zone_never_loses_a_member_and_a_gateway_never_leaves():
         line(0).leave(1)
     assert gateway.snapshot() == before
     (send,) = line(0).multicast([2], b"").effects
-    gateway.leave(2)
+    gateway.note_departure(2)
     with pytest.raises(LocalProtocolError, match="has left"):
         gateway.multicast([2], b"")
-    assert [effect.to for effect in gateway.receive(send.message) if isinstance(effect, Send)] == [2]
+    without = line(1)
+    without.leave(2)
+    for machine, relayed in ((gateway, [2]), (without, [])):
+        effects = machine.receive(send.message)
+        assert [effect.to for effect in effects if isinstance(effect, Send)] == relayed
 
 
 def test_a_snapshot_of_other_zones_is_refused():

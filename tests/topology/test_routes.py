@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from happened import causality, trace
 from happened.core.destinations import pack, unpack
-from happened.core.places import Branch, Place
+from happened.core.places import Branch, Place, in_use
 from happened.ordering import create
 from happened.ordering.causal.succession import admit, succeed
 from happened.sim.network import Network, parse_delay
@@ -17,7 +17,7 @@ from happened.sim.recorder import Recorder
 from happened.sim.simulation import Simulation
 from happened.sim.workload import Workload
 from happened.topology import Topology, TopologyError, derive, from_document, useful, verify
-from happened.topology.separators import is_separator, large_gateways
+from happened.topology.separators import is_separator, parts, shared
 from happened.trace import TraceWriter
 
 
@@ -89,12 +89,13 @@ def test_each_separator_has_one_forwarder_or_is_said_to_have_no_witness(topology
     forwarding = {
         routes.names[a] for s in range(len(routes.places)) for a, _ in flood(routes.places, s)[0] if a != s
     }
-    for separator in [*useful(topology), *large_gateways(topology)]:
-        members = set(separator.members)
-        if len(members) > 1 and separator.members not in routes.unwitnessed:
-            active = [
-                name for name in separator.members if members - {name} <= set(routes.witnesses.get(name, ()))
-            ]
+    assert {frozenset(s.members) for s in useful(topology) if len(s.members) > 1} == {
+        frozenset(members) for members in shared(topology)
+    }
+    for listed in shared(topology):
+        members = set(listed)
+        if listed not in routes.unwitnessed:
+            active = [name for name in listed if members - {name} <= set(routes.witnesses.get(name, ()))]
             assert len(active) == 1 and forwarding & members <= set(active)
     for forwarder, watching in routes.witnesses.items():
         place = routes.places[routes.names.index(forwarder)]
@@ -104,18 +105,50 @@ def test_each_separator_has_one_forwarder_or_is_said_to_have_no_witness(topology
             assert (routes.names.index(forwarder), place.branches) in watches
 
 
-@given(topologies())
-def test_members_filter_at_the_components_of_the_whole_graph(topology):
-    routes = derive(topology)
+def links_in_use(routes):
+    """The graph of the links that some message or copy takes, by sending from everybody to everybody."""
+    used = nx.Graph()
+    used.add_nodes_from(routes.names)
+    for sender in range(len(routes.places)):
+        hops, notes = flood(routes.places, sender)
+        taken = [*hops, *((a, w) for a, _, w in notes)]
+        for a, _ in hops:
+            taken += [(a, w) for w in unpack(routes.places[a].witnesses)]
+        used.add_edges_from((routes.names[a], routes.names[b]) for a, b in taken)
+    return used
+
+
+@given(topologies(), st.booleans())
+def test_routers_filter_at_the_cuts_of_the_links_in_use_and_at_known_separators(topology, report):
+    assert_filters(topology, derive(topology, report=report))
+
+
+def assert_filters(topology, routes):
+    used = links_in_use(routes)
+    groups = [(name, *routes.witnesses.get(name, ())) for name in routes.names]
+    wanted = {frozenset(s) for s in (*groups, *shared(topology)) if is_separator(used, s)}
+    assert {frozenset(separator.members) for separator in useful(topology)} <= wanted
     for name, place in zip(routes.names, routes.places, strict=True):
-        mine = [separator for separator in useful(topology) if name in separator.members]
-        assert [(set(separator.members), set(separator.parts)) for separator in mine] == [
-            (
-                {routes.names[i] for i in unpack(cut.members)},
-                {frozenset(routes.names[i] for i in unpack(part)) for part in cut.components},
-            )
-            for cut in place.separators
-        ]
+        filters = {frozenset(called(routes.names, cut.members)): cut.components for cut in place.separators}
+        assert len(filters) == len(place.separators)
+        assert filters.keys() == {members for members in wanted if name in members}
+        for members, components in filters.items():
+            sides = {frozenset(called(routes.names, side)) for side in components}
+            assert sides == set(parts(used, members)) and len(sides) == len(components)
+    assert {frozenset(s.members): set(s.parts) for s in routes.filters} == {
+        members: set(parts(used, members)) for members in wanted
+    }
+
+
+@given(topologies())
+def test_the_links_in_use_follow_from_each_place_by_itself(topology):
+    assert_links(derive(topology))
+
+
+def assert_links(routes):
+    used = links_in_use(routes)
+    for name, place in zip(routes.names, routes.places, strict=True):
+        assert called(routes.names, in_use(place)) == set(used[name])
 
 
 TWO_GATEWAYS = {
@@ -130,6 +163,7 @@ def test_two_gateways():
     routes = derive(from_document(TWO_GATEWAYS))
     assert routes.path("p1", "p6") == ["p1", "n1", "d1", "d3", "n3", "p6"]
     assert routes.witnesses == {"d1": ("d2",)} and not routes.unwitnessed
+    assert_links(routes)
 
 
 def test_the_first_gateway_forwards():
@@ -154,7 +188,9 @@ def test_witnesses_need_the_links_of_their_forwarder():
     ring["links"] = [[a, b] for a, b in zip("abcdef", "bcdefa", strict=True)]
     routes = derive(from_document(ring))
     assert routes.unwitnessed == (("a", "d"),) and not routes.witnesses
-    assert [len(place.separators) for place in routes.places] == [1, 0, 0, 1, 0, 0], "it filters all the same"
+    filtering = {frozenset(separator.members) for separator in routes.filters}
+    assert frozenset("ad") in filtering, "it filters all the same"
+    assert filtering == {frozenset("ad"), *(frozenset(b[0]) for b in routes.blocks)}, "as do all who forward"
 
 
 def test_a_witness_can_watch_two_forwarders_and_forwards_for_nobody():
@@ -172,6 +208,21 @@ def test_a_witness_can_watch_two_forwarders_and_forwards_for_nobody():
     routes = derive(from_document(document))
     assert routes.witnesses == {"a": ("b",), "c": ("b",)}
     assert len(routes.places[1].watches) == 2 and not routes.unwitnessed
+    assert_filters(from_document(document), routes)
+
+
+def test_a_witness_of_two_forwarders_connects_what_a_router_between_them_parts():
+    """a and c forward on either side of m, and b is a witness of both: without m, b still leads across."""
+    links = [["a", "b"], ["c", "b"], ["m", "a"], ["m", "b"], ["m", "c"]]
+    links += [["x", "a"], ["x", "b"], ["y", "c"], ["y", "b"]]
+    document = {"processes": list("abcmxy"), "links": links, "separators": [["a", "b"], ["c", "b"]]}
+    topology = from_document(document)
+    routes = derive(topology)
+    assert routes.witnesses == {"a": ("b",), "c": ("b",)}
+    assert routes.path("x", "y") == ["x", "a", "m", "c", "y"]
+    assert_filters(topology, routes)
+    assert_links(routes)
+    assert ("m",) not in {separator.members for separator in routes.filters}
 
 
 def test_a_broadcast_network_stays_whole():
@@ -184,17 +235,14 @@ def test_a_broadcast_network_stays_whole():
     assert {frozenset(block) for block in routes.blocks} == {frozenset("abcg"), frozenset("gx")}
 
 
-def test_three_gateways_have_one_forwarder_and_filter_when_asked():
+def test_three_gateways_have_one_forwarder_and_filter_together():
     north = {"gateways": ["e1", "e2", "e3"], "processes": ["a", "b"]}
     topology = from_document({"zones": {"north": north}, "processes": ["x"]})
     routes = derive(topology)
-    assert routes.witnesses == {"e1": ("e2", "e3")} and not any(place.separators for place in routes.places)
-    asked = derive(topology, filter_at=[["e1", "e2", "e3"]])
-    assert [name for name, place in zip(asked.names, asked.places, strict=True) if place.separators] == [
-        "e1",
-        "e2",
-        "e3",
-    ]
+    assert routes.witnesses == {"e1": ("e2", "e3")}
+    for filter_at in (None, [["e1", "e2", "e3"]]):
+        (filters,) = derive(topology, filter_at=filter_at).filters
+        assert filters.members == ("e1", "e2", "e3") and set(filters.parts) == set(map(frozenset, "abx"))
 
 
 def test_a_separator_without_witnesses_is_told_once():

@@ -57,7 +57,7 @@ def test_a_newer_version_is_refused_by_its_number(version):
         (b'[1, -1, "dave", ""]', "no process has index -1"),
         (b'[2, 65536, "", ""]', "no process has index 65536"),
         (b"[1, " + b"9" * 5000 + b', "dave", ""]', "not a change of members"),
-        (b'[3, 1, "", ""]', "there is no kind 3"),
+        (b'[9, 1, "", ""]', "there is no kind 9"),
         (b'[2, 0, "' + b"x" * MAX_CHANGE + b'", ""]', "at most 65536"),
     ],
 )

@@ -28,6 +28,7 @@ acknowledge  {"ack": 1}                                         only with --manu
                                                                 printed again after every restart
 ask          {"show": "pending"}, {"show": "stats"}, {"show": "members"}
 members      {"join": "dave", "address": "127.0.0.1:7004"}, {"leave": true}, {"expel": "dave"}
+topology     {"topology": "next.yaml", "addresses": {"dave": "127.0.0.1:7004"}}
 
 Each command is answered on stdout: {"sent": "alice:1"}, {"error": "…"}, … The end of stdin ends the node,
 unless --stay is given; so do SIGINT and SIGTERM, cleanly.
@@ -182,6 +183,10 @@ class _Session:
             case {"leave": True}:
                 await node.leave()
                 return {"left": node.name}
+            case {"topology": str(file), "addresses": dict(addresses)}:
+                return {"changed": file, "members": await node.change_topology(file, addresses)}
+            case {"topology": str(file)}:
+                return {"changed": file, "members": await node.change_topology(file)}
             case {"expel": str(name)}:
                 await node.expel(name)
                 return {"expelled": name}

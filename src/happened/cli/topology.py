@@ -7,6 +7,7 @@ it (exit 1).
 import argparse
 import secrets
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from ..core.exit_codes import ExitCode
 from .terminal import local_path, print_json, progress
 from .topology_cost import add_cost
 from .topology_deploy import add_deploy
+from .topology_suggest import add_suggest
 
 if TYPE_CHECKING:
     from ..experiments.separator_study import Row
@@ -33,6 +35,7 @@ examples:
   happened topology deploy mine.yaml --out site       then happened node --config site/NAME.toml, for each
   happened topology cost mine.yaml --trace run        what ks and the relaying protocols would carry there
   happened topology separators run                    who sent to whom in a recorded trace
+  happened topology suggest run --out zones.yaml      zones and gateways for the traffic of a trace
   happened topology study --messages 10000 --seed 1   the networks of Rodrigues & Veríssimo (1995)
 
 FILE is YAML (.yaml, .yml), GraphML (.graphml, .xml), or a trace; docs/topology.md has the format.
@@ -50,7 +53,7 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(
-        title="what to do", metavar="show|separators|check|deploy|cost|study", required=True
+        title="what to do", metavar="show|separators|check|deploy|cost|suggest|study", required=True
     )
     show = _command(commands, "show", "zones, the tree of routes, and separators", _show)
     show.add_argument(
@@ -61,6 +64,7 @@ def add_parser(subparsers: Any) -> None:
     _command(commands, "check", "judge what a file claims: all problems, or what holds", _check)
     add_deploy(commands)
     add_cost(commands)
+    add_suggest(commands)
     study = _command(
         commands, "study", "timestamps with and without separators, beside the published", _study, file=False
     )
@@ -104,10 +108,11 @@ def _load(path: Path) -> "Topology":
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from ..topology import derive, useful, write_graphml
+    from ..topology import derive, write_graphml
 
     topology = _load(arguments.path)
-    separators, routes = useful(topology), derive(topology)
+    routes = derive(topology)
+    separators = _filters(topology, routes)
     for out, write in (
         (arguments.svg, lambda out: out.write_text(_svg(topology, separators, routes), encoding="utf-8")),
         (arguments.graphml, lambda out: write_graphml(topology, out)),
@@ -119,6 +124,18 @@ def _show(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(_picture(arguments.path, topology, separators, routes)))
     return ExitCode.HOLDS
+
+
+def _filters(topology: "Topology", routes: "Routes") -> "list[Separator]":
+    """Where routers filter: first what is known of the graph, with the reasons, then what only routes cut."""
+    from ..topology import reasons
+
+    left = {frozenset(separator.members): separator for separator in routes.filters}
+    known = []
+    for members, why in reasons(topology).items():
+        if (found := left.pop(frozenset(members), None)) is not None:
+            known.append(replace(found, members=members, why=tuple(why)))
+    return [*known, *left.values()]
 
 
 def _write(out: Path, write: Any) -> None:
@@ -146,7 +163,10 @@ def _separators(arguments: argparse.Namespace) -> int:
         for part in separator.parts:
             print(f"      {len(part):>5}  {_listed(name for name in topology.graph if name in part)}")
     if found:
-        print("\n* worth filtering at: claimed, boundary of at most two, or articulation point")
+        print(
+            "\n* worth filtering at: claimed, boundary of at most two, or articulation point\n"
+            "  Routes have cuts of their own, at which routers filter as well: see `show`"
+        )
     return ExitCode.HOLDS
 
 

@@ -3,6 +3,7 @@
 import argparse
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import LocalProtocolError
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     terrain = read_terrain(arguments.path)
     assert terrain is not None
     if arguments.trace is not None:
-        traffic, costs = f"trace {arguments.trace}", _replayed(terrain, arguments)
+        traffic, costs = f"trace {arguments.trace}", replayed_costs(terrain, arguments.trace)
     else:
         seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
         links = "FIFO links" if arguments.fifo else "links that reorder"
@@ -62,11 +63,15 @@ def run(arguments: argparse.Namespace) -> int:
     if not costs[0].messages:
         raise LocalProtocolError(f"{arguments.trace}: nobody sends to anybody in this trace")
     if arguments.json:
-        told = [cost._asdict() | {"bytes_per_message": cost.bytes_per_message} for cost in costs]
+        told = [as_json(cost) for cost in costs]
         print_json({"path": str(arguments.path), "traffic": traffic, "protocols": told})
     else:
-        print("\n".join(_report(terrain, traffic, costs)))
+        print("\n".join(report(terrain, traffic, costs)))
     return ExitCode.HOLDS
+
+
+def as_json(cost: "Cost") -> dict[str, Any]:
+    return cost._asdict() | {"bytes_per_message": cost.bytes_per_message}
 
 
 def _simulated(terrain: "Terrain", arguments: argparse.Namespace, seed: int) -> "list[Cost]":
@@ -87,13 +92,14 @@ def _simulated(terrain: "Terrain", arguments: argparse.Namespace, seed: int) -> 
         return [simulated(name, terrain, messages, **common) for name in names]
 
 
-def _replayed(terrain: "Terrain", arguments: argparse.Namespace) -> "list[Cost]":
+def replayed_costs(terrain: "Terrain", path: Path) -> "list[Cost]":
+    """Of the sends and arrivals of the trace there."""
     from .. import trace
     from ..experiments.network_cost import candidates, replayed
     from ..experiments.recording import arrivals, recordings
     from ..experiments.replay import numbered
 
-    found = [numbered(each, terrain) for each in recordings(arrivals(trace.read(arguments.trace))[0])]
+    found = [numbered(each, terrain) for each in recordings(arrivals(trace.read(path))[0])]
     return [replayed(name, terrain, found) for name in candidates()]
 
 
@@ -106,7 +112,7 @@ kept           units that a process with an application remembers, on average; r
 delay ms       from the earliest possible arrival to the delivery, on average"""
 
 
-def _report(terrain: "Terrain", traffic: str, costs: "list[Cost]") -> Iterator[str]:
+def report(terrain: "Terrain", traffic: str, costs: "list[Cost]") -> Iterator[str]:
     routers = len(terrain.names) - terrain.applications
     yield f"{terrain.source}: {terrain.applications} processes, {routers} routers"
     yield f"{costs[0].messages:,} messages, {costs[0].deliveries:,} deliveries; {traffic}"

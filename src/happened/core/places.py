@@ -2,7 +2,9 @@
 
 The graph has an edge between two processes that may address each other; routers are processes of it.
 Messages are routed on one hypertree: *blocks* (a link, or a broadcast network whose members address each
-other directly) that meet in single processes and form no cycle. Sets of processes are bit sets.
+other directly) that meet in single processes and form no cycle. Sets of processes are bit sets. The links
+that these routes and the copies for witnesses use are a part of the graph; whatever is a cut of that part
+separates, since no message takes another link.
 
 Invariant  `behind` of the branches of a place are disjoint and do not contain the place itself; branches,
            copies and witnesses are neighbours. `check` refuses anything else.
@@ -24,7 +26,7 @@ class Branch(NamedTuple):
 
 
 class Separator(NamedTuple):
-    """A vertex cut S of the graph, and what is left of the graph without it."""
+    """A vertex cut S of the graph of links in use (`in_use`), and what is left of that graph without it."""
 
     members: int
     components: tuple[int, ...]
@@ -57,6 +59,21 @@ def reach(place: Place) -> int:
     for branch in place.branches:
         reached |= branch.behind
     return reached
+
+
+def in_use(place: Place) -> int:
+    """The neighbours that messages are exchanged with: those that the routes lead over or that get or send
+    copies for witnesses; all neighbours where nothing is routed."""
+    if not place.branches:
+        return place.neighbours
+    links = place.witnesses
+    for branch in place.branches:
+        links |= 1 << branch.towards | branch.copies
+    for watch in place.watches:
+        links |= 1 << watch.forwarder
+        for branch in watch.branches:  # whoever sends to the forwarder sends us a copy
+            links |= 1 << branch.towards
+    return links & place.neighbours  # a watched forwarder has a branch towards ourselves
 
 
 def senders_by_link(place: Place) -> dict[int, int]:

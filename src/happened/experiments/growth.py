@@ -69,8 +69,11 @@ def measure(
     *,
     size: int = 10,
     seed: int = 1,
+    filtering: bool = True,
     progress: Callable[[int], object] | None = None,
 ) -> Growth:
+    """Without `filtering`, gateways are no separators: as if links that no route uses led past all of them,
+    and only cuts of the whole graph counted."""
     if size < 2 or n < size or n % size:
         raise LocalProtocolError(f"{n} processes do not make zones of {size}")
     facts = protocols()[protocol]
@@ -81,7 +84,10 @@ def measure(
         raise LocalProtocolError(f"a run of {messages} messages has no second half to look at")
 
     def make(me: int, n: int) -> Any:
-        return create(protocol, me, n, **({"place": place(me, n, size)} if has_zones(facts) else {}))
+        if not has_zones(facts):
+            return create(protocol, me, n)
+        at = place(me, n, size)
+        return create(protocol, me, n, place=at if filtering else at._replace(separators=()))
 
     sizes = _Sizes(messages - messages // 2)
     simulation = Simulation(

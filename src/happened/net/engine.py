@@ -12,8 +12,9 @@ Invariant  event `events` is the last one of the machine's own numbering (orderi
 
 Members    A frame is a message of the ordering protocol or a change of members (wire/membership.py). A node
            forwards each change on all its links before anything that presumes it, so members are numbered
-           alike everywhere as long as one process at a time admits them: the first one present, which is
-           called the *registrar*.
+           alike everywhere as long as one process at a time admits them: of those present the first to have
+           joined, which is called the *registrar*. What follows from a departure is in departures.py.
+Site       Where a topology says who takes part, it changes as a whole: site_changes.py.
 """
 
 import json
@@ -28,13 +29,25 @@ from ..core.places import senders_by_link
 from ..core.roster import Roster
 from ..ordering import Held, Machine, Multicast, create, protocols
 from ..tracking import Stamp
-from ..wire import decode, encode_multicast
+from ..wire import decode, encode_multicast, site_news
 from ..wire import membership as changes
-from ..wire.membership import MemberJoined, MemberLeft
+from ..wire.membership import (
+    LAST_STAGE,
+    DepartureStage,
+    MemberAbsent,
+    MemberDeparted,
+    MemberExpelled,
+    MemberJoined,
+    MemberLeft,
+    MemberRanked,
+)
+from .departures import FREE, Departure, Departures
 from .errors import EngineFault
 from .handshake import check_name
 from .inputs import HEAD, Input, read_entries
 from .link import Inbox, Outbox
+from .site import Site
+from .site_changes import SiteChanges
 from .tracked import MARK as TRACKED_MARK
 from .tracked import Tracking, refuse_piggybacks
 
@@ -74,7 +87,7 @@ class Batch(NamedTuple):
 
 class Engine:
     """The durable state of the process `name`; `journaled=False` keeps no entries. `tracker` is a tracking
-    protocol's name, None for none."""
+    protocol's name, None for none; `site` is where the process stands, if a topology says so."""
 
     def __init__(
         self,
@@ -85,20 +98,25 @@ class Engine:
         recorder: Recorder | None = None,
         journaled: bool = True,
         tracker: str | None = None,
+        site: Site | None = None,
     ) -> None:
         self.name = name
         self.protocol = protocol
         facts = protocols()[protocol]
+        self._facts = facts
         self._most = facts.most_processes
         if len(members) > self._most:
             raise LocalProtocolError(f"{len(members)} members; messages of {protocol} can name {self._most}")
         self.roster = Roster(members)
         self.me = self.roster.index(name)
         self.addresses: dict[str, str] = {}  # of those who joined at run time
-        place = (options or {}).get("place")
+        self.seniority = list(range(len(members)))  # indices in the order of joining
+        self.joined = 0  # how many that were, since this object was made
+        self.sites = None if site is None else SiteChanges(site, self._put, self._go_on)
+        placed = dict(options or {}) | ({} if site is None else {"place": site.place})
         # Per link, the set of processes whose messages are routed over it; None: everybody sends directly.
-        self._senders = senders_by_link(place) if place is not None else None
-        self.machine: Machine = create(protocol, self.me, len(members), **dict(options or {}))
+        self._senders = senders_by_link(placed["place"]) if "place" in placed else None
+        self.machine: Machine = create(protocol, self.me, len(members), **placed)
         self.tracking = None if tracker is None else Tracking(tracker, self.me, len(members), facts)
         self.outboxes = {p: Outbox() for p in range(len(members)) if p != self.me}
         self.inboxes = {p: Inbox() for p in self.outboxes}
@@ -112,6 +130,8 @@ class Engine:
         self.unacknowledged_bytes = 0
         self.gone: set[int] = set()  # who has left or was expelled
         self.awaited: set[int] = set()  # of those, by what others say, and its own farewell is still to come
+        self.departures = Departures()  # of everybody in `gone`
+        self._under_way: list[int] = []  # of those, the ones that others or we have not done with
         self.has_left = False  # or was expelled: nobody takes our messages any more
         self.farewells: set[int] = set()  # the links on which nothing more will come, since we have left
         # Per link, messages that wait for others: counted only where pausing that link makes progress.
@@ -124,6 +144,8 @@ class Engine:
         self._fresh: list[Delivery] = []  # deliveries since the last cut
         self._out: set[int] = set()  # links on which we have sent since the last cut
         self._in: set[int] = set()  # links on which frames have come since then
+        if site is not None:
+            self._without(site.departed)
 
     # Inputs.
 
@@ -131,6 +153,8 @@ class Engine:
         """Multicast a payload of the application; returns the clock that names the message."""
         if self.has_left:
             raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
+        if self.sites is not None and self.sites.change is not None:
+            raise LocalProtocolError("the topology is changing; wait until there is room")
         if self.tracking is None:
             clock, effects = self.machine.multicast(to, payload)
         else:
@@ -177,8 +201,13 @@ class Engine:
 
     def receive(self, link: int, frame: bytes) -> None:
         """Take the next frame of a link. RemoteProtocolError: it is refused, and nothing has changed."""
-        if frame and frame[0] == CHANGE_MARK:
-            self._change_members(link, frame)
+        if link in self.gone and self.departures[link].expelled:
+            pass  # it may not have heard that nobody listens
+        elif frame and frame[0] == CHANGE_MARK:
+            if self.sites is not None and frame.startswith(site_news.HEAD):
+                self.sites.hear(link, frame)
+            else:
+                self._change_members(link, frame)
         else:
             tracking, inner = self.tracking, frame
             if tracking is not None:
@@ -205,6 +234,10 @@ class Engine:
                 self._deliver(effects[0])
             else:
                 self._perform(effects)
+        if self._under_way:
+            self._advance()
+        if self.sites is not None and self.sites.change is not None:
+            self.sites.advance(is_idle=not self.machine.pending_count)
         self._stage(FRAME_RECEIVED, link, frame)
         self.inboxes[link].received_through += 1
         self._in.add(link)
@@ -240,21 +273,53 @@ class Engine:
             )
         if name in self._names_ever():
             raise LocalProtocolError(f"{name!r} is or was a member: a process that joins needs a new name")
-        if len(self.roster) >= self._most:
+        if any(each.expelled and not each.closed for each in self.departures.values()):
+            raise LocalProtocolError(
+                "somebody was expelled who may have admitted others; try again when everybody has heard of it"
+            )
+        recycles = self._facts.recycles and self.tracking is None  # whose timestamps name everybody for ever
+        free = self.departures.free(self.present_links()) if recycles else None
+        if len(self.roster) >= self._most and free is None:
             raise LocalProtocolError(f"there were {self._most} members already, which is the limit")
-        return self._join(name, address)
+        index = len(self.roster) if free is None else free
+        self._join(index, name, address)
+        self._stage(Input.MEMBER_ADMITTED, 0, name.encode(), b"\0", address.encode())
+        return index
 
     def leave(self, name: str) -> None:
-        """Record that a process has left for good; if it is this one, say farewell on every link."""
-        index = self.roster.index(name)
+        """Leave, and say farewell on every link; or expel another process."""
+        index = self._leaving(name)
         if index == self.me:
             if not self.has_left:
-                for link in self.present_links():  # last of all on every link; the machine itself goes on
-                    self._put(link, changes.encode(MemberLeft(index)))
-                self.has_left = True
-                self._stage(Input.MEMBER_LEFT, index)
+                self._perform(self.machine.leave(index))  # refuses if the protocol has fixed members
+                self._say_farewell(MemberDeparted(index))
+                self._stage(Input.MEMBER_DEPARTED, index)
             return
-        self._leave(index)
+        self._facts.check_expulsion(name)
+        self._leave(index, MemberExpelled(index))
+        self._stage(Input.MEMBER_EXPELLED, index)
+        self._advance()
+
+    def _say_farewell(self, news: MemberDeparted | MemberLeft) -> None:
+        """Leave; the machine itself goes on."""
+        for link in self.present_links():  # the last frame on every link
+            self._put(link, changes.encode(news))
+        self.has_left = True
+
+    def _leaving(self, name: str) -> int:
+        """The index of a process that is present, or whose farewell does not come."""
+        for index in self.awaited:
+            if self.roster.name(index) == name:
+                return index
+        return self.roster.index(name)
+
+    def propose_site(self, text: str) -> None:
+        """Change the topology, as soon as everything sent so far has arrived everywhere."""
+        if self.sites is None:
+            raise LocalProtocolError(f"{self.name!r} has no topology that could change")
+        self.sites.propose(text)
+        self.sites.advance(is_idle=not self.machine.pending_count)
+        self._stage(Input.SITE_PROPOSED, 0, text.encode())
 
     def meet(self, link: int, incarnation: bytes) -> None:
         """Remember which journal a peer has, so that it is refused if it comes back with another."""
@@ -263,16 +328,54 @@ class Engine:
 
     # What follows from the inputs.
 
+    def _go_on(self, site: Site) -> None:
+        """Stand in another site: everything that anybody sent in the last one has been delivered."""
+        for index in range(len(self.roster), len(site.members)):
+            self.machine.join(index)
+            self.roster.join(site.members[index])
+            if self.tracking is not None:
+                self.tracking.join(index)
+            self.outboxes[index], self.inboxes[index], self.held_on_link[index] = Outbox(), Inbox(), 0
+            self.seniority.append(index)
+        self.machine.resume_at(site.place)
+        self._senders = senders_by_link(site.place)
+        self.addresses.update(site.addresses)
+        self.addresses.pop(self.name, None)
+        self._without(site.departed)
+        self.joined += 1
+
+    def _without(self, departed: int) -> None:
+        """Go on without those who are not in our site any more, of whom nothing is on its way."""
+        for index in unpack(departed & ~pack(self.gone)):
+            if index == self.me:
+                self.has_left = True
+                continue
+            self._perform(self.machine.leave(index))
+            self._perform(self.machine.close(index))
+            self.roster.leave(self.roster.name(index))
+            self.gone.add(index)
+            self.departures[index] = departure = Departure()
+            departure.closed, departure.parted, departure.stage = True, True, FREE
+
     @property
     def registrar(self) -> int:
-        """The first process that has not left: the only one that admits others."""
-        return min(set(range(len(self.roster))) - self.gone)
+        """Of those who have not left the first to have joined: the only one that admits others."""
+        return next(index for index in self.seniority if index not in self.gone)
 
     def _names_ever(self) -> set[str]:
-        return {self.roster.name(index) for index in range(len(self.roster))}
+        return self.roster.ever()
 
     def present_links(self) -> list[int]:
         return [link for link in self.outboxes if link not in self.gone]
+
+    def _listeners(self) -> list[int]:
+        """Whom a change must reach before what presumes it: those present, and those we still answer."""
+        return [link for link in self.outboxes if self._is_answered(link)]
+
+    def _is_answered(self, link: int) -> bool:
+        if link not in self.gone:
+            return True
+        return link in self.awaited and not self.departures[link].is_old
 
     def is_gone(self, link: int) -> bool:
         return link in self.gone
@@ -337,7 +440,7 @@ class Engine:
                     self._deliver(effect)
                 elif effect.to == self.me:
                     looped.append(effect.message)
-                else:
+                elif effect.to not in self.gone or self._takes_messages(effect.to):
                     sends.append(effect)
             if sends:
                 for (to, _), frame in zip(sends, self._frames(sends), strict=True):
@@ -348,6 +451,10 @@ class Engine:
             message = looped.popleft()
             effects = self.machine.receive(message)
             self._arrived(message)
+
+    def _takes_messages(self, gone: int) -> bool:
+        """Whether what a machine sends to a process that has gone is put on its link all the same."""
+        return gone in self.awaited or self.departures[gone].is_old
 
     def _frames(self, sends: Sequence[Send[Any]]) -> list[bytes]:
         messages, tracking = [message for _, message in sends], self.tracking
@@ -378,7 +485,19 @@ class Engine:
             case MemberJoined(index, name, address):
                 self._hear_joined(link, index, name, address)
             case MemberLeft(index):
-                self._hear_left(link, index)
+                self._hear_left_as_before(link, index)
+            case MemberDeparted(index):
+                self._hear_departed(link, index)
+            case MemberExpelled(index):
+                self._hear_expelled(link, index)
+            case MemberAbsent(index):
+                self._hear_absent(link, index)
+            case MemberRanked(index):
+                self._check_known(link, index)
+                self._rank_last(index)
+            case DepartureStage(index, stage):
+                if index in self.gone:
+                    self.departures[index].said[link] = stage
 
     def _hear_joined(self, link: int, index: int, name: str, address: str) -> None:
         try:
@@ -386,53 +505,165 @@ class Engine:
         except LocalProtocolError as error:
             raise RemoteProtocolError(f"not a change of members: {error}") from error
         known = len(self.roster)
-        if index == known < self._most and name not in self._names_ever():
-            self._join(name, address, staged=False)
-        elif index >= known or self.roster.name(index) != name:
+        is_free = index in self.gone and self.departures[index].stage >= LAST_STAGE
+        if name not in self._names_ever() and (index == known < self._most or is_free):
+            self._join(index, name, address)
+        elif (index >= known or self.roster.name(index) != name) and not self.has_left:
             raise _disagreement(link, index, name)
 
-    def _hear_left(self, link: int, index: int) -> None:
-        if index >= len(self.roster):
-            raise _disagreement(link, index, "")
+    def _hear_farewell(self, link: int) -> None:
+        self.farewells.add(link)
+        self.has_left = True
+
+    def _hear_departed(self, link: int, index: int) -> None:
+        self._check_known(link, index)
         if index == self.me:
-            self.farewells.add(link)
-            self.has_left = True
+            self._hear_farewell(link)
             return
         if index not in self.gone:
-            self._leave(index, staged=False)
+            self.awaited.add(index)  # what it sent before it left may still be on its way to us
+            self._leave(index, MemberDeparted(index))
+        departure = self.departures[index]
+        departure.heard.add(link)
+        if index == link and not departure.parted:
+            departure.parted = True
+            self.awaited.discard(index)
+            self._put(index, changes.encode(MemberDeparted(index)))  # nothing more will come from us
+
+    def _hear_expelled(self, link: int, index: int) -> None:
+        self._check_known(link, index)
+        if index == self.me:
+            self._hear_farewell(link)
+            return
+        departure = self.departures.get(index)
+        if departure is None or not (departure.expelled or departure.closed):
+            self._leave(index, MemberExpelled(index))
+        self.departures[index].heard.add(link)
+
+    def _hear_absent(self, link: int, index: int) -> None:
+        self._check_known(link, index)
+        if index not in self.gone:
+            self._leave(index, MemberDeparted(index))
+        self.awaited.discard(index)
+        self.departures[index].expelled = False
+
+    def _hear_left_as_before(self, link: int, index: int) -> None:
+        """A departure in the words of versions up to 0.2.0, who also said farewell to it at once."""
+        self._check_known(link, index)
+        if index == self.me:
+            self._hear_farewell(link)
+            return
+        if index not in self.gone:
+            self._leave_as_before(index)
             if index != link:  # what it sent before it left may still be on its way to us
                 self.awaited.add(index)
         if index == link:
             self.awaited.discard(index)
 
-    def _join(self, name: str, address: str, *, staged: bool = True) -> int:
-        index = len(self.roster)
-        frame = changes.encode(MemberJoined(index, name, address))  # refuses what is too long
-        self.machine.join(index)  # refuses if the protocol has fixed members; then nothing has changed
-        self.roster.join(name)
-        if self.tracking is not None:
-            self.tracking.join(index)
-        if staged:
-            self._stage(Input.MEMBER_JOINED, 0, name.encode(), b"\0", address.encode())
-        for link in self.present_links():
-            self._put(link, frame)
-        self.addresses[name] = address
-        self.outboxes[index], self.inboxes[index], self.held_on_link[index] = Outbox(), Inbox(), 0
-        for gone in sorted(self.gone):
-            self._put(index, changes.encode(MemberLeft(gone)))
-        if self.has_left:  # it was admitted meanwhile, and waits for our farewell like the others
-            self._put(index, changes.encode(MemberLeft(self.me)))
-        return index
-
-    def _leave(self, index: int, *, staged: bool = True) -> None:
-        self.machine.leave(index)
+    def _leave_as_before(self, index: int) -> None:
+        self.machine.note_departure(index)
         self.roster.leave(self.roster.name(index))
         self.gone.add(index)
-        if staged:
-            self._stage(Input.MEMBER_LEFT, index)
-        frame = changes.encode(MemberLeft(index))
-        for link in (*self.present_links(), index):  # to the one who leaves: nothing more will come from us
-            self._put(link, frame)
+        self.departures[index] = Departure(is_old=True)
+        for link in (*self.present_links(), index):
+            self._put(link, changes.encode(MemberLeft(index)))
+
+    def _check_known(self, link: int, index: int) -> None:
+        if index >= len(self.roster):
+            raise _disagreement(link, index, "")
+
+    def _join(self, index: int, name: str, address: str, *, as_before: bool = False) -> None:
+        admits = self.registrar == self.me and not as_before
+        frame = changes.encode(MemberJoined(index, name, address))  # refuses what is too long
+        effects = self.machine.join(index)  # refuses if the protocol has fixed members; nothing has changed
+        self.roster.join(name, index)
+        if self.tracking is not None:
+            self.tracking.join(index)
+        if index in self.gone:
+            self.gone.discard(index)
+            self.farewells.discard(index)
+            self.departures.give_again(index)
+            self._under_way = self.departures.under_way()
+        for link in self._listeners():
+            if link != index:
+                self._put(link, frame)
+        self.addresses[name] = address
+        self.joined += 1
+        self.outboxes[index], self.inboxes[index], self.held_on_link[index] = Outbox(), Inbox(), 0
+        self.incarnations.pop(index, None)
+        for gone in sorted(self.gone):
+            # What the registrar knows to be gone before it admits somebody has sent it nothing.
+            news = MemberAbsent(gone) if admits else self._news_of(gone)
+            self._put(index, changes.encode(news))
+            if stage := self.departures[gone].stage:
+                self._put(index, changes.encode(DepartureStage(gone, min(stage, LAST_STAGE))))
+        self._rank_last(index)
+        if admits and self.seniority != sorted(self.seniority):
+            for each in self.seniority:
+                self._put(index, changes.encode(MemberRanked(each)))
+        if self.has_left:  # it was admitted meanwhile, and waits for our farewell like the others
+            self._put(index, changes.encode(MemberDeparted(self.me)))
+        self._perform(effects)
+
+    def _news_of(self, gone: int) -> MemberLeft | MemberDeparted | MemberExpelled:
+        departure = self.departures[gone]
+        if departure.is_old:
+            return MemberLeft(gone)
+        return MemberExpelled(gone) if departure.expelled else MemberDeparted(gone)
+
+    def _rank_last(self, index: int) -> None:
+        self.seniority = [each for each in self.seniority if each != index] + [index]
+
+    def _leave(self, index: int, news: MemberDeparted | MemberExpelled) -> None:
+        """Note that a process has gone, or that one which was leaving is expelled; tell everybody."""
+        effects: list[Any] = []
+        departure = self.departures.get(index)
+        if departure is None:
+            effects = self.machine.leave(index)
+            self.roster.leave(self.roster.name(index))
+            self.gone.add(index)
+            self.departures[index] = departure = Departure()
+        elif departure.is_old:
+            effects = self.machine.go_on_without(index)
+            departure.is_old = False
+        for link in self._listeners():
+            if link != index:
+                self._put(link, changes.encode(news))
+        if isinstance(news, MemberExpelled):
+            departure.expelled = departure.parted = True
+            self.awaited.discard(index)
+            self._put(index, changes.encode(MemberDeparted(index)))  # should it live, it hears so from us
+        self._under_way = self.departures.under_way()
+        self._perform(effects)
+
+    def _advance(self) -> None:
+        """Do what has become possible with those who have gone."""
+        present = self.present_links()
+        for index in self.departures.to_close(self.awaited, present):
+            departure = self.departures[index]
+            if departure.is_old:
+                self._perform(self.machine.go_on_without(index))
+            departure.closed, departure.is_old = True, False
+            self._perform(self.machine.close(index))
+        for index in self.departures.under_way():
+            departure = self.departures[index]
+            if departure.closed and not departure.stage and not self._holds(index):
+                self._reach(index, 1)
+            while departure.advances(present):
+                if departure.stage == 1:
+                    self.machine.forget(index)
+                self._reach(index, departure.stage + 1)
+        self._under_way = self.departures.under_way()
+
+    def _reach(self, index: int, stage: int) -> None:
+        self.departures[index].stage = stage
+        if stage <= LAST_STAGE:
+            for link in self.present_links():
+                self._put(link, changes.encode(DepartureStage(index, stage)))
+
+    def _holds(self, index: int) -> bool:
+        """Whether a message of this process waits for others here."""
+        return self.held_count() > 0 and any(held.message.sender == index for held in self.pending())
 
     # Surviving.
 
@@ -455,15 +686,24 @@ class Engine:
                 upto = int.from_bytes(data, "big")
                 self.outboxes[number].release(upto)
                 self.free(number, upto)
+            case Input.MEMBER_ADMITTED:
+                name, _, address = data.partition(b"\0")
+                self.join(name.decode(), address.decode())
+            case Input.MEMBER_DEPARTED | Input.MEMBER_EXPELLED:
+                self.leave(self.roster.name(number))
             case Input.MEMBER_JOINED:
                 name, _, address = data.partition(b"\0")
-                self._join(name.decode(), address.decode())
+                self._join(len(self.roster), name.decode(), address.decode(), as_before=True)
+            case Input.MEMBER_LEFT if number == self.me:
+                self._say_farewell(MemberLeft(number))
             case Input.MEMBER_LEFT:
-                self.leave(self.roster.name(number))
+                self._leave_as_before(number)
             case Input.PEER_MET:
                 self.meet(number, data)
             case Input.RELEVANT_EVENT:
                 self.relevant(data.decode())
+            case Input.SITE_PROPOSED:
+                self.propose_site(data.decode())
             case _:
                 raise ValueError(f"no input is of kind {kind}")
 
@@ -495,6 +735,14 @@ class Engine:
         }
         if self.awaited:
             head["awaited"] = sorted(self.awaited)
+        if self.gone:
+            head["departures"] = {index: each.state() for index, each in sorted(self.departures.items())}
+        if self.seniority != list(range(len(self.roster))):
+            head["seniority"] = self.seniority
+        if self.roster.former:
+            head["former"] = sorted(self.roster.former)
+        if self.sites is not None and (self.sites.text or self.sites.change is not None):
+            head["site"] = self.sites.state()
         if self.tracking is not None:
             blobs.append(self.tracking.snapshot())
             head["tracker"] = len(blobs[-1])
@@ -516,11 +764,21 @@ class Engine:
         self.gone, self.farewells = set(head["gone"]), set(head["farewells"])
         self.awaited = set(head.get("awaited", ()))
         self.has_left = head.get("left", False)
+        self.roster.remember(head.get("former", ()))
+        self.seniority = head.get("seniority", list(range(len(self.roster))))
+        told = head.get("departures", {})  # which versions up to 0.2.0 did not write
+        self.departures = Departures()
         for index in head["gone"]:
             self.roster.leave(self.roster.name(index))
+            state = told.get(str(index))
+            self.departures[index] = Departure(is_old=True) if state is None else Departure.from_state(state)
+        self._under_way = self.departures.under_way()
         self.addresses = head["addresses"]
         self.incarnations = {int(k): bytes.fromhex(each) for k, each in head["incarnations"].items()}
         self.events, self.sent, self.delivered = head["events"], head["sent"], head["delivered"]
+        if self.sites is not None and "site" in head:
+            self.sites.restore(head["site"])
+            self._senders = senders_by_link(self.sites.site.place)
         self.machine.restore(take(head["machine"]))
         self.outboxes, self.inboxes = {}, {}
         for key, (acknowledged, lengths, received) in head["links"].items():

@@ -21,7 +21,7 @@ class Flow:
     def __init__(self, limits: Limits, *, relays: bool, onward: Mapping[int, int] | None = None) -> None:
         self._limits = limits
         self.relays = relays
-        self._onward = onward or {}
+        self.onward = onward or {}
 
     def has_room(self, staged: int, outbox_bytes: Iterable[int]) -> bool:
         """Whether the application may multicast: neither the journal nor a present peer is too far behind."""
@@ -61,7 +61,7 @@ class Flow:
         waits does so for somebody further along a tree, and no two nodes wait for each other.
         """
         full = pack(link for link, size in outbox_bytes.items() if self._relays_too_much((size,)))
-        return {link for link, onward in self._onward.items() if onward & full}
+        return {link for link, onward in self.onward.items() if onward & full}
 
     def _relays_too_much(self, outbox_bytes: Iterable[int]) -> bool:
         """A process that relays sends what others multicast: only unread links make them wait for a peer that

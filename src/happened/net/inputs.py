@@ -7,10 +7,17 @@ number and the data mean:
     FRAME_RECEIVED   link's process     the next frame of that link
     DELIVERY_ACKED   delivery number    nothing: the application has acknowledged that delivery
     FRAMES_FREED     link's process     a link number: the peer has our frames up to there
-    MEMBER_JOINED    0                  name, NUL, address
-    MEMBER_LEFT      index              nothing
     PEER_MET         index              the incarnation of its journal
     RELEVANT_EVENT   0                  its label
+    MEMBER_ADMITTED  0                  name, NUL, address
+    MEMBER_DEPARTED  index              nothing: this process leaves
+    MEMBER_EXPELLED  index              nothing: another process is declared gone
+    SITE_PROPOSED    0                  the text of a topology that is to follow the present one
+
+Versions up to 0.2.0 knew no steps of a departure. What they wrote has the effects that it had then:
+
+    MEMBER_JOINED    0                  name, NUL, address
+    MEMBER_LEFT      index              nothing: this process leaves, or another one is declared gone
 """
 
 import struct
@@ -31,6 +38,10 @@ class Input(IntEnum):
     MEMBER_LEFT = 6
     PEER_MET = 7
     RELEVANT_EVENT = 8
+    MEMBER_ADMITTED = 9
+    MEMBER_DEPARTED = 10
+    MEMBER_EXPELLED = 11
+    SITE_PROPOSED = 12
 
 
 def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:

@@ -214,5 +214,8 @@ class Journal:
         )
 
 
-def _checksum(number: int, time: int, data: Any) -> int:
+def _checksum(number: Any, time: Any, data: Any) -> int:
+    """-1, which no row has, where a damaged page gives a value of another type."""
+    if not (isinstance(number, int) and isinstance(time, int) and isinstance(data, bytes)):
+        return -1
     return zlib.crc32(data, zlib.crc32(b"%d %d" % (number, time)))

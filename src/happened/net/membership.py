@@ -66,14 +66,11 @@ class Membership:
     `index` and `names` are for every message: the index of a name, and the names by index.
     """
 
-    def __init__(
-        self, initial: InitialMembers, engine: Engine, protocol: str, incarnation: bytes, topology: str = ""
-    ) -> None:
+    def __init__(self, initial: InitialMembers, engine: Engine, protocol: str, incarnation: bytes) -> None:
         self._initial = initial
         self._engine = engine
         self._protocol = protocol
         self._incarnation = incarnation
-        self._topology = topology  # its digest
         self.index: dict[str, int] = {}
         self.names: list[str] = []
         self._number_members()
@@ -83,7 +80,7 @@ class Membership:
     def _number_members(self) -> None:
         roster = self._engine.roster
         self.names = [roster.name(index) for index in range(len(roster))]
-        self.index.update((name, index) for index, name in enumerate(self.names))
+        self.index = {name: index for index, name in enumerate(self.names)}
 
     # Whom to talk with.
 
@@ -93,15 +90,30 @@ class Membership:
         found = []
         for name, address in {**self._initial.peers, **engine.addresses}.items():
             link = self.index.get(name)
-            if link is not None and not self.is_done_with(link):
+            if link is not None and not self.is_done_with(link) and self._is_linked(name, link):
                 found.append(Peer(name, address, joined=name in engine.addresses))
         return found
 
+    def _is_linked(self, name: str, link: int) -> bool:
+        """Whether our site links us with a process, or did when we last had something to tell it."""
+        sites = self._engine.sites
+        return sites is None or name in sites.site.links or bool(self._engine.outboxes[link])
+
     def newly_admitted(self) -> list[Peer]:
-        """The members that others have admitted since the last call."""
-        known, engine = len(self.names), self._engine
+        """The members that others have admitted since the last call; after a change of the topology, all
+        those it links us with whose address a change has told."""
+        known, engine = set(self.names), self._engine
         self._number_members()
-        return [Peer(name, engine.addresses[name], joined=True) for name in self.names[known:]]
+        if engine.sites is not None:
+            links = engine.sites.site.links
+            return [
+                Peer(name, engine.addresses[name], joined=True) for name in links if name in engine.addresses
+            ]
+        return [Peer(name, engine.addresses[name], joined=True) for name in self.names if name not in known]
+
+    def replaced(self, before: Sequence[str]) -> list[str]:
+        """Of these names, those of members whose index somebody else has."""
+        return [name for name in before if name not in self.index]
 
     def is_done_with(self, link: int) -> bool:
         """Whether a process has left, has all our frames and we have all of its, up to its own farewell, so
@@ -153,8 +165,9 @@ class Membership:
         knows = self._engine.incarnations.get(self.index[peer], b"")
         tracking = self._engine.tracking
         tracker = tracking.facts.name if tracking is not None else ""
-        names = tuple(self.names)
-        return Hello(self._incarnation, knows, self._protocol, names, tracker, self._topology)
+        sites = self._engine.sites
+        topology = sites.site.digest if sites is not None else ""
+        return Hello(self._incarnation, knows, self._protocol, tuple(self.names), tracker, topology)
 
     def check_hello(self, peer: str, theirs: Hello) -> bool:
         """Raise PeerRefused if we cannot work with a peer that says this. True: it is the first time that we
@@ -169,12 +182,16 @@ class Membership:
                 f"{peer!r} tracks causality by {theirs.tracker or 'nothing'} and {me!r} by "
                 f"{ours.tracker or 'nothing'}: give all nodes the same `tracker`"
             )
-        if theirs.topology != ours.topology:
+        sites = self._engine.sites
+        if theirs.topology not in (sites.digests(peer) if sites is not None else {""}):
             raise PeerRefused(
                 f"{peer!r} has {_topology(theirs)}, and {me!r} has {_topology(ours)}: give every process the "
                 "same topology file"
             )
-        if any(a != b for a, b in zip(theirs.members, ours.members, strict=False)):
+        if any(
+            a != b and not self._may_differ(index, a)
+            for index, (a, b) in enumerate(zip(theirs.members, ours.members, strict=False))
+        ):
             raise PeerRefused(
                 f"{peer!r} lists members {', '.join(theirs.members)}, and {me!r} "
                 f"{', '.join(ours.members)}: they must be the same, in the same order"
@@ -189,6 +206,10 @@ class Membership:
                 f"{peer!r} knows {me!r} with another journal; restore that, or join under a new name"
             )
         return not ours.knows
+
+    def _may_differ(self, index: int, name: str) -> bool:
+        """Whether one of us has not heard yet that the index of a process that left was given again."""
+        return name in self._engine.roster.former or self._engine.is_gone(index)
 
     def check_resuming(self, peer: str, number: int) -> None:
         """Raise PeerRefused if the number of our frames that a peer has, when a connection begins, shows that

@@ -42,7 +42,7 @@ from .lifecycle import Lifecycle, State
 from .limits import Limits
 from .link import Outbox
 from .membership import InitialMembers, Membership, Peer
-from .site import Site, read_site
+from .site import Site, proposal, read_site
 from .tcp import TcpTransport
 from .tracked import check_tracker
 from .transport import Guard, Hello, Transport
@@ -140,10 +140,9 @@ class Node:
             )
         self._protocol = protocol
         self._options = dict(options or {})
-        self._site: Site | None = None
+        self._first_site: Site | None = None
         if topology is not None:
-            self._site = site = read_site(Path(topology), name, protocols()[protocol])
-            site.check_members(members)
+            self._first_site = site = read_site(Path(topology), name, protocols()[protocol], members)
             peers, members = site.reachable(peers), site.members
             groups = {**site.groups, **(groups or {})}
         self._initial = InitialMembers(name, peers, members, groups, self._limits)
@@ -166,8 +165,7 @@ class Node:
         self._life = Lifecycle(name)
         self._connections = Connections(name)
         relays_for_others = protocols()[protocol].relays is Relays.COORDINATOR
-        onward = onward_by_link(self._site.place) if self._site is not None else None
-        self._flow = Flow(self._limits, relays=relays_for_others, onward=onward)
+        self._flow = Flow(self._limits, relays=relays_for_others)
         self._journal: Journal | None = None
         self._recorder: TraceRecorder | None = None
         self._ready: deque[Delivery] = deque()  # durable, and not taken by the application
@@ -217,16 +215,15 @@ class Node:
     def _load(self, if_it_fails: contextlib.ExitStack) -> None:
         options = protocols()[self._protocol].numbered(self._options, self._initial.index)
         members, journaled = self._initial.members, self._journal_path is not None
-        topology = self._site.digest if self._site is not None else ""
-        placed = options | ({"place": self._site.place} if self._site is not None else {})
+        site = self._first_site
         self._engine = Engine(
-            self.name, members, self._protocol, placed, journaled=journaled, tracker=self._tracker
+            self.name, members, self._protocol, options, journaled=journaled, tracker=self._tracker, site=site
         )
         incarnation = os.urandom(8)
         if self._journal_path is not None:
             self._journal = Journal(self._journal_path, flush=self._flush)
             if_it_fails.callback(self._journal.close)
-            described = json.dumps(options | ({"topology": topology} if topology else {}), sort_keys=True)
+            described = json.dumps(options | ({"topology": site.digest} if site else {}), sort_keys=True)
             identity = Identity(self.name, self._protocol, described, members, self._tracker or "")
             incarnation = self._journal.open(identity)
         if self._trace_directory is not None:
@@ -241,7 +238,9 @@ class Node:
         )
         if_it_fails.callback(self._commits.close)
         self._commits.recover()
-        self._members = Membership(self._initial, self._engine, self._protocol, incarnation, topology)
+        self._members = Membership(self._initial, self._engine, self._protocol, incarnation)
+        self._joined = self._engine.joined
+        self._know_routes()
 
     def _record_into(self, directory: Path) -> None:
         from .trace_recorder import TraceRecorder  # which needs pyarrow
@@ -330,8 +329,8 @@ class Node:
         if len(payload) > most:
             raise LocalProtocolError(f"a payload of {len(payload)} bytes exceeds the limit of {most}")
         destinations = self._members.destinations(to)
-        if self._site is not None:
-            self._site.check_traffic(destinations)
+        if (site := self.site) is not None:
+            site.check_traffic(destinations)
         self._commits.stamp()
         try:
             clock = self._engine.multicast(destinations, payload)
@@ -467,10 +466,9 @@ class Node:
 
     def _check_may_change(self) -> None:
         self._life.check_running()
-        if self._site is not None:
+        if (site := self.site) is not None:
             raise LocalProtocolError(
-                f"members follow from {self._site.source}, which does not change while the system runs: end "
-                "all processes, change the file, and begin a new computation with new journals"
+                f"members follow from {site.source}: write another topology, and change_topology to it"
             )
 
     async def join(self, name: str, address: str) -> tuple[str, ...]:
@@ -478,7 +476,11 @@ class Node:
         self._check_may_change()
         self.transport.check_address(name, address)  # before everybody hears of it, for ever
         self._commits.stamp()
+        before = self._members.names
         members = self._members.join(name, address)
+        self._joined = self._engine.joined
+        for former in self._members.replaced(before):
+            self.transport.remove_peer(former)
         self.transport.add_peer(name, address)
         self._commits.schedule()
         await self.flush()
@@ -488,20 +490,26 @@ class Node:
         """Leave for good. Returns once every other member has confirmed it, so that all they had sent us is
         here and all we had sent is there; NodeError if that takes longer than `timeout` seconds."""
         self._check_may_change()
+        deadline = self._loop.time() + timeout
+        while self._engine.machine.queued:
+            await self._pause_until(deadline, f"{self.name!r} could not send all its messages")
         self._commits.stamp()
         self._members.leave()
         self._commits.schedule()
         await self.flush()
-        deadline = self._loop.time() + timeout
         while not self._members.everybody_said_farewell:
-            if self._loop.time() > deadline:
-                raise NodeError(f"not everybody has said farewell to {self.name!r} in {timeout} s")
-            await asyncio.sleep(0.01)
+            await self._pause_until(deadline, f"not everybody has said farewell to {self.name!r}")
+
+    async def _pause_until(self, deadline: float, why: str) -> None:
+        if self._loop.time() > deadline:
+            raise NodeError(f"{why} in time; it is still a member where that has not been heard")
+        await asyncio.sleep(0.01)
 
     async def expel(self, name: str) -> None:
-        """Declare that a process will not come back: nothing more is addressed to it, and no outbox waits for
-        it. What it had sent to some of us and not to others stays awaited where it is missing: see
-        `pending`."""
+        """Declare that a process will not come back: nothing more is addressed to it, nothing of it is
+        listened to, and no outbox waits for it. What it had sent to some of us and not to others is not
+        waited for where it is missing, once everybody has heard. Refused where the protocol could not go
+        on without it."""
         self._check_may_change()
         self._commits.stamp()
         self._members.expel(name)
@@ -509,6 +517,48 @@ class Node:
         self._measure_room()
         await self.flush()
         self.transport.remove_peer(name)
+
+    @property
+    def site(self) -> Site | None:
+        """Where this process stands, if a topology says so."""
+        return self._engine.sites.site if self._engine.sites is not None else None
+
+    async def change_topology(
+        self, file: str | Path, addresses: Mapping[str, str] | None = None, timeout: float = 60.0
+    ) -> tuple[str, ...]:
+        """Put another topology in the place of the present one, for everybody: processes and links may come
+        and go. Multicasts wait meanwhile, until everything sent before has arrived; killed processes must
+        come back for that. Returns the `members` that new processes must be started with.
+
+        addresses   of those at both ends of new links, as far as they are not peers of this node
+        NodeError   it takes longer than `timeout` seconds, and names whom it waits for; it goes on
+        """
+        self._life.check_running()
+        sites, present = self._engine.sites, self.site
+        if sites is None or present is None:
+            raise LocalProtocolError(f"{self.name!r} has no topology: start it with one to change it")
+        known = {**self._initial.peers, **self._engine.addresses}
+        text = proposal(Path(file), present, known | dict(addresses or {}), sites.past)
+        self._commits.stamp()
+        self._engine.propose_site(text)
+        self._commits.schedule()
+        self._measure_room()
+        await self.flush()
+        self._after_a_change()
+        deadline = self._loop.time() + timeout
+        while sites.change is not None:
+            await self._pause_until(deadline, f"{', '.join(sites.awaited())} did not finish the change")
+        return tuple(self._members.names)
+
+    def _know_routes(self) -> None:
+        if (site := self.site) is not None:
+            self._flow.onward = onward_by_link(site.place)
+
+    def _after_a_change(self) -> None:
+        if self._engine.joined != self._joined:
+            self._meet_new_members()
+            self._know_routes()
+            self._measure_room()
 
     # The transport's side: see transport.Host.
 
@@ -580,12 +630,19 @@ class Node:
             if new := inbox.received_through - before:
                 self._frames_received += new
                 self._commits.schedule()
-                if len(engine.roster) != len(self._members.names):
-                    for member in self._members.newly_admitted():
-                        self._add_peer(member)
+                self._after_a_change()
                 self._regulate()
             elif not engine.is_dirty and not self._commits.is_under_way:
                 self.transport.durable(peer, inbox.durable)
+
+    def _meet_new_members(self) -> None:
+        """Call those who were admitted; the links of those who had their indices are no more."""
+        self._joined, before = self._engine.joined, self._members.names
+        admitted = self._members.newly_admitted()
+        for name in self._members.replaced(before):
+            self.transport.remove_peer(name)
+        for member in admitted:
+            self._add_peer(member)
 
     def _add_peer(self, peer: Peer) -> None:
         try:
@@ -627,7 +684,9 @@ class Node:
 
     def _measure_room(self) -> None:
         """Let multicasts wait or go on."""
-        if not self._life.is_running or self._flow.has_room(self._engine.staged, self._outbox_bytes()):
+        is_changing = self._engine.sites is not None and self._engine.sites.change is not None
+        has_room = self._flow.has_room(self._engine.staged, self._outbox_bytes()) and not is_changing
+        if not self._life.is_running or has_room:
             self._room.set()
         else:
             self._room.clear()
@@ -642,7 +701,7 @@ class Node:
             outbox_bytes=self._outbox_bytes() if self._flow.relays else (),
             held_on_link=engine.held_on_link,
         )
-        if self._site is not None:
+        if self.site is not None:
             wanted |= self._flow.routes_to_pause({p: outbox.bytes for p, outbox in engine.outboxes.items()})
         if wanted != self._paused:
             names = self._members.names

@@ -2,20 +2,24 @@
 
 Assumes    every process of a system is given the same file; peers compare its digest when they meet.
 Promises   what the file claims was checked (happened.topology), and the ordering protocol relays, so that two
-           processes without a link reach each other. Members are numbered in the order of the file.
-Leaves out changes of the file while the system runs: nobody joins or leaves.
+           processes without a link reach each other. Members are numbered in the order of the file; after
+           changes while the system runs (site_changes.py), those of earlier files first.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.destinations import pack, unpack
 from ..core.errors import LocalProtocolError
 from ..core.places import Place
 from ..ordering import Facts, Relays, protocols
+
+if TYPE_CHECKING:
+    from ..topology import Topology
 
 
 class Site(NamedTuple):
@@ -28,7 +32,12 @@ class Site(NamedTuple):
     routers: int  # bit set: those that only forward
     groups: Mapping[str, tuple[str, ...]]
     place: Place
-    digest: str  # of the graph, its claims, and the routes that follow from them
+    digest: str  # of the graph, its claims, the routes that follow from them, and how often they were before
+    base: str = ""  # the digest without that
+    edges: frozenset[frozenset[str]] = frozenset()  # all links, by the names at their ends
+    departed: int = 0  # bit set: the members that an earlier topology had
+    addresses: Mapping[str, str] = MappingProxyType({})  # that a change has told
+    times_before: int = 0  # how often this topology was there before
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -47,13 +56,6 @@ class Site(NamedTuple):
                 f"{self.source} links {self.name!r} with {', '.join(unheard)}: say where they are, in `peers`"
             )
         return {name: peers[name] for name in self.links}
-
-    def check_members(self, members: Sequence[str] | None) -> None:
-        if members is not None and tuple(members) != self.members:
-            raise LocalProtocolError(
-                f"`members` is {', '.join(members)}, and {self.source} has {', '.join(self.members)}: with a "
-                "topology, leave `members` out"
-            )
 
     def check_traffic(self, to: Iterable[int]) -> None:
         """Refuse a multicast from a router, or to one."""
@@ -79,29 +81,98 @@ def check_relays(facts: Facts, file: Path) -> None:
         )
 
 
-def read_site(path: Path, name: str, facts: Facts) -> Site:
+def read_site(path: Path, name: str, facts: Facts, members: Sequence[str] | None = None) -> Site:
     """The site of process `name`. Raises CausalityError if the file is wrong, does not have it, or the
-    protocol of these facts cannot use it."""
+    protocol of these facts cannot use it.
+
+    members   everybody in the order of their indices, for a process that is started after others have come or
+              gone by changes of the topology; default: the processes of the file
+    """
     check_relays(facts, path)
-    from ..topology import derive, load, to_document  # which need networkx and PyYAML
+    from ..topology import load  # which needs networkx and PyYAML
 
     topology = load(path)
-    routes = derive(topology)
-    if name not in routes.names:
+    if members is not None and (unnamed := [each for each in topology.graph if each not in members]):
         raise LocalProtocolError(
-            f"{path} has no process called {name!r}; there are: {', '.join(routes.names[:10])}"
-            f"{', …' * (len(routes.names) > 10)}"
+            f"`members` is {', '.join(members)}, and {path} has {unnamed[0]!r} too: with a topology, leave "
+            "`members` out, or give those that the change of the topology was answered with"
         )
-    me = routes.names.index(name)
+    if name not in topology.graph:
+        names = list(topology.graph)
+        raise LocalProtocolError(
+            f"{path} has no process called {name!r}; there are: {', '.join(names[:10])}"
+            f"{', …' * (len(names) > 10)}"
+        )
+    return _site(topology, str(path), name, tuple(members or topology.graph))
+
+
+def _site(
+    topology: "Topology", source: str, name: str, names: tuple[str, ...], times_before: int = 0
+) -> Site:
+    from ..topology import derive, to_document
+
+    routes = derive(topology, names=names)
     told = json.dumps([to_document(topology), routes.names, routes.places], separators=(",", ":"))
-    routers = pack(i for i, each in enumerate(routes.names) if each in topology.routers)
+    base = hashlib.sha256(told.encode()).hexdigest()
+    me = names.index(name)
     return Site(
-        str(path),
+        source,
         name,
         me,
-        routes.names,
-        routers,
+        names,
+        pack(i for i, each in enumerate(names) if each in topology.routers),
         dict(topology.groups),
         routes.places[me],
-        hashlib.sha256(told.encode()).hexdigest(),
+        hashlib.sha256(f"{base} {times_before}".encode()).hexdigest() if times_before else base,
+        base,
+        frozenset(map(frozenset, topology.graph.edges)),
+        pack(i for i, each in enumerate(names) if each not in topology.graph),
     )
+
+
+# What processes tell each other of another topology.
+
+
+def proposal(path: Path, present: Site, addresses: Mapping[str, str], past: Sequence[str]) -> str:
+    """The topology of a file as the next one after the present, with addresses of those it links anew.
+    Raises CausalityError if it is no topology, brings back somebody who left, or an address is missing.
+
+    past   the bases of all topologies so far: one that comes back is told apart from itself
+    """
+    from ..topology import load, to_document
+
+    topology = load(path)
+    for back in unpack(present.departed):
+        if present.members[back] in topology.graph:
+            raise LocalProtocolError(
+                f"{path}: {present.members[back]!r} has left; a process that joins needs a new name"
+            )
+    names = [*present.members, *(name for name in topology.graph if name not in present.members)]
+    new = {name for link in topology.graph.edges if frozenset(link) not in present.edges for name in link}
+    if unheard := sorted(new - addresses.keys()):
+        raise LocalProtocolError(
+            f"{path} has new links of {', '.join(unheard)}: say where they are, in `addresses`"
+        )
+    addresses = {name: address for name, address in addresses.items() if name in new}
+    said = {"topology": to_document(topology), "names": names, "addresses": dict(addresses)}
+    following = site_of(json.dumps(said | {"times before": 0}), present.name)
+    return json.dumps(said | {"times before": past.count(following.base)}, sort_keys=True)
+
+
+def site_of(text: str, name: str) -> Site:
+    """The site of a process in a topology that was proposed. Raises CausalityError if it cannot be one."""
+    from ..topology import TopologyError, from_document, refuse
+
+    try:
+        said: dict[str, Any] = json.loads(text)
+        names, addresses, times_before = tuple(said["names"]), dict(said["addresses"]), said["times before"]
+        topology = from_document(said["topology"], "the proposed topology")
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise TopologyError(f"the proposed topology cannot be read: {error}") from error
+    if not all(isinstance(each, str) for each in (*names, *addresses, *addresses.values())):
+        raise TopologyError("the proposed topology cannot be read: names and addresses are text")
+    if not isinstance(times_before, int) or name not in names:
+        raise TopologyError(f"the proposed topology cannot be read: it does not number {name!r}, or itself")
+    refuse(topology, "the proposed topology")
+    site = _site(topology, "the present topology", name, names, times_before)
+    return site._replace(addresses=addresses, times_before=times_before)

@@ -76,6 +76,10 @@ class WireFormat:
     codec: str  # dotted name of a module with MESSAGES, encode and decode; see wire/__init__.py
 
 
+AT_JOIN = "gets an index, and is addressed by whoever has heard of it"
+FIXED = "its members are fixed from the start"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     name: str
@@ -97,11 +101,34 @@ class Facts:
     waits_at_sender: bool = False  # a multicast may stay with its sender until earlier ones are through
     joins: bool = True  # processes may join a running system
     departures: bool = True  # processes may leave a running system
+    expulsions: bool = True  # processes that are not there to agree may be expelled from it
+    recycles: bool = False  # `forget` leaves nothing of a process behind, so its index may be given again
+    at_join: str = AT_JOIN
+    at_leave: str = "is not addressed any more; all that it sent is delivered"
+    at_expulsion: str = "is not addressed any more; what it sent to some only is not waited for elsewhere"
     fixed_groups: bool = False  # it sends to whole groups, which everybody is told alike (option `groups`)
     serialized: bool = False  # sends must be totally ordered by happened-before; see `follow` and `latest`
     most_processes: int = FEW_PROCESSES
     entries: Callable[[int], int] | None = None  # of every message, where the number of processes decides it
     options: tuple[Option, ...] = ()
+
+    def changes(self) -> dict[str, str]:
+        """What happens when a process joins, leaves or is expelled; where that is refused, why."""
+        at_join = FIXED if self.at_join == AT_JOIN and not self.joins else self.at_join
+        said = {
+            "join": (self.joins, at_join),
+            "leave": (self.departures, self.at_leave),
+            "expel": (self.departures and self.expulsions, self.at_expulsion),
+        }
+        return {change: text if can else f"refused: {text}" for change, (can, text) in said.items()}
+
+    def check_expulsion(self, name: str) -> None:
+        """Refuse to expel the process of this name, where the protocol could not go on."""
+        if not self.expulsions:
+            raise LocalProtocolError(
+                f"{name!r} cannot be expelled from {self.name}: {self.at_expulsion}. "
+                "Start it again from its journal, and let it leave"
+            )
 
     def takes(self, option: str) -> bool:
         return any(option == known.name for known in self.options)

@@ -11,14 +11,16 @@ The protocol supplies what it stamps, what a message lacks and what a delivery t
 
 and, where the usual does not do, `address` (who may be sent to), `checked` (what to refuse), `told` (the
 clock of our newest event that a message depends on), `reached` (which lane a delivery moves), `written` and
-`read` (a held message in a snapshot).
+`read` (a held message in a snapshot), and `skip` (how to go on without the messages of an expelled one).
 """
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
+from ..core.destinations import pack, unpack
 from ..core.effects import Deliver
+from ..core.lanes import CLOCK_LIMIT
 from .machine import Effect, Held, MessageKey, Multicast
 from .messages import Application
 from .parking import Parking, Want
@@ -33,6 +35,7 @@ class HoldingProcess(Process, Generic[M]):
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
         self._parking: Parking[M] = Parking()
+        self._closing = 0  # bit set: those who have ended, while something of theirs is still held
 
     @abstractmethod
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]: ...
@@ -100,7 +103,7 @@ class HoldingProcess(Process, Generic[M]):
         effects = self.take(message)
         for held in self.released():
             effects += self.take(held)
-        return effects
+        return effects + self._skip_closed() if self._closing else effects
 
     def released(self) -> Iterator[M]:
         """The held messages that were woken and lack nothing more; the others that were woken park again."""
@@ -121,6 +124,38 @@ class HoldingProcess(Process, Generic[M]):
         self.events += 1
         return [Deliver(message.sender, message.clock, message.payload)]
 
+    def close(self, process: int) -> list[Effect]:
+        super().close(process)
+        self._closing |= 1 << process
+        return self._skip_closed()
+
+    def _skip_closed(self) -> list[Effect]:
+        """Stop to wait for the missing messages of those who have ended, of each once nothing of it is
+        held: what is held of it comes before what is missing."""
+        effects: list[Effect] = []
+        while ready := self._closing & ~pack({self.origin(message) for message, _ in self._parking}):
+            self._closing &= ~ready
+            for process in unpack(ready):
+                # One level after another: what follows only a lost message comes after what that followed,
+                # and this in turn waits for an earlier message of the same process.
+                while (level := self._parking.lowest(self.skip(process, 0))) is not None:
+                    effects += self._skip_to(process, level)
+                effects += self._skip_to(process, CLOCK_LIMIT - 1)
+        return effects
+
+    def _skip_to(self, process: int, clock: int) -> list[Effect]:
+        for lane in self.skip(process, clock):
+            self._parking.reached(lane, clock)
+        return [effect for held in self.released() for effect in self.take(held)]
+
+    def origin(self, message: M) -> int:
+        """The process from whose link a held message came."""
+        return int(message.sender)
+
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        """Take what this process could have sent us up to this clock for delivered; returns its lanes."""
+        return ()  # nothing is missing of a process that left by itself; from others, none may be expelled
+
     def written(self, message: M) -> tuple[Any, ...]:
         return tuple(message)
 
@@ -129,9 +164,11 @@ class HoldingProcess(Process, Generic[M]):
 
     def _saved(self) -> State:
         held = tuple((*self.written(message), since) for message, since in self._parking)
-        return self.save() | {"held": held}
+        closing = {"closing": self._closing} if self._closing else {}
+        return super()._saved() | {"held": held} | closing
 
     def _loaded(self, state: State) -> None:
         held = [(self.read(fields), since) for *fields, since in state["held"]]
-        self.load(state)
+        super()._loaded(state)
+        self._closing = state.get("closing", 0)
         self._parking.refill(held, self.lacks)

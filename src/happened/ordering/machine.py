@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ..core.effects import Deliver, Send
+from ..core.places import Place
 from .facts import Facts
 
 Effect = Send[Any] | Deliver
@@ -102,11 +103,38 @@ class Machine(Protocol):
     def tick(self) -> int:
         """Advance the clock for an event that is neither a send nor an arrival; returns the new clock."""
 
-    def join(self, process: int) -> None:
-        """A process with the next free index exists from now on."""
+    # Who is there. A driver gives these inputs so that whoever gets a message knows every change that its
+    # sender knew. What a machine sends to a process that has left need not arrive.
 
-    def leave(self, process: int) -> None:
-        """A process is gone: nothing more may be addressed to it. Its index and its past stay."""
+    def join(self, process: int) -> list[Effect]:
+        """A process exists from now on. It has the next index, or that of one whom all have forgotten."""
+
+    def leave(self, process: int) -> list[Effect]:
+        """A process leaves or was expelled: nothing more may be addressed to it, whatever waits for its
+        answer goes on without, its role passes on. What it has sent may still come. If it is this process,
+        which has nothing `queued`, it hands its role over; what it is sent may still come.
+
+        These are two steps, `note_departure` and `go_on_without`. Drivers take both at once, except where
+        they replay what a version up to 0.2.0 did, which knew only the first."""
+
+    def note_departure(self, process: int) -> None:
+        """Nothing more may be addressed to a process."""
+
+    def go_on_without(self, process: int) -> list[Effect]:
+        """Nobody waits for the answers of a process that may not be addressed, and its role passes on."""
+
+    def close(self, process: int) -> list[Effect]:
+        """Nothing more comes from a process that has left: nobody waits for what has not come. Of what it
+        sent us, the first so many messages have come; if it left by itself, all. If it was expelled, so has
+        everything that others, and we ourselves, sent us before they heard of it."""
+
+    def forget(self, process: int) -> None:
+        """Everybody present has closed with a process that has left, and holds nothing of it: whatever is
+        kept about its messages is needed no more."""
+
+    def resume_at(self, place: Place) -> None:
+        """Stand at a place of another graph, once everything that anybody sent has been delivered
+        everywhere. LocalProtocolError where the protocol does not relay."""
 
     def log_size(self) -> tuple[int, int] | None:
         """How many entries and units the next message would draw on; None where no log is kept."""

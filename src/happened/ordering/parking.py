@@ -81,6 +81,10 @@ class Parking(Generic[M]):
             del self._lanes[lane]
         return True
 
+    def lowest(self, lanes: Iterable[int]) -> int | None:
+        """The lowest level of these lanes that something is parked under."""
+        return min((self._lanes[lane][0][0] for lane in lanes if lane in self._lanes), default=None)
+
     def woken(self) -> Iterator[MessageKey]:
         """What has been woken, and what is woken while the caller deals with it.
 

@@ -12,8 +12,9 @@ from ..core.destinations import pack, unpack
 from ..core.effects import Deliver
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
+from ..core.places import Place
 from .facts import Facts
-from .machine import Held, Unit
+from .machine import Effect, Held, Unit
 from .snapshots import opened, seal
 
 State = dict[str, Any]
@@ -30,7 +31,9 @@ class Process:
             raise LocalProtocolError(f"process {me} is not among {n} processes numbered from 0")
         self.me = me
         self.n = n
-        self.gone = 0  # bit set
+        self.gone = 0  # bit set: those who have left, and whose index nobody else has been given
+        self.excused = 0  # bit set: of those, the ones whom nothing waits for
+        self.forgotten = 0  # bit set: of those, the ones whose index may be given again
         self.clock = 0
         self.events = 0  # local events so far, numbered as machine.py says
 
@@ -58,17 +61,27 @@ class Process:
 
     # Who is there.
 
-    def join(self, process: int) -> None:
+    def join(self, process: int) -> list[Effect]:
         if not self.facts.joins:
             raise LocalProtocolError(
                 f"{self.facts.name} has a fixed group of {self.n}, which process {process} cannot join: "
                 "start anew with all processes"
             )
-        if process != self.n:
+        if 0 <= process < self.n and self.forgotten >> process & 1:
+            self.gone &= ~(1 << process)
+            self.excused &= ~(1 << process)
+            self.forgotten &= ~(1 << process)
+        elif process == self.n:
+            self.n += 1
+        else:
             raise LocalProtocolError(f"the next process to join has index {self.n}, not {process}")
-        self.n += 1
+        return []
 
-    def leave(self, process: int) -> None:
+    def leave(self, process: int) -> list[Effect]:
+        self.note_departure(process)
+        return self.go_on_without(process)
+
+    def note_departure(self, process: int) -> None:
         if not self.facts.departures:
             raise LocalProtocolError(
                 f"{self.facts.name} has a fixed group, which process {process} cannot leave: "
@@ -77,6 +90,27 @@ class Process:
         if not 0 <= process < self.n or self.gone >> process & 1:
             raise LocalProtocolError(f"process {process} is not present and cannot leave")
         self.gone |= 1 << process
+
+    def go_on_without(self, process: int) -> list[Effect]:
+        self._check_departed(process)
+        self.excused |= 1 << process
+        return []
+
+    def close(self, process: int) -> list[Effect]:
+        self._check_departed(process)
+        return []
+
+    def forget(self, process: int) -> None:
+        self._check_departed(process)
+        if self.facts.recycles:
+            self.forgotten |= 1 << process
+
+    def _check_departed(self, process: int) -> None:
+        if not 0 <= process < self.n or not self.gone >> process & 1:
+            raise LocalProtocolError(f"process {process} has not left")
+
+    def resume_at(self, place: Place) -> None:
+        raise LocalProtocolError(f"{self.facts.name} does not relay: its processes stand at no place")
 
     # Events.
 
@@ -179,9 +213,11 @@ class Process:
                 raise
 
     def _saved(self) -> State:
-        return self.save()
+        told = {"excused": self.excused, "forgotten": self.forgotten}
+        return self.save() | {key: processes for key, processes in told.items() if processes}
 
     def _loaded(self, state: State) -> None:
+        self.excused, self.forgotten = state.get("excused", 0), state.get("forgotten", 0)
         self.load(state)
 
     def _identity(self) -> tuple[int, int, int, int, int]:

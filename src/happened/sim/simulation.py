@@ -115,6 +115,8 @@ class Simulation:
         self.machines: list[Machine] = []
         self._members: list[int] = []  # the present ones, in increasing order
         self._seq: list[int] = []
+        # Per link, of what was put on it: needed if somebody leaves.
+        self._last_arrival: dict[tuple[int, int], int] | None = {} if changes else None
         self._due: list[dict[tuple[int, int], _Due]] = []  # sent to a process, not delivered to it
         self._waiting: list[dict[tuple[int, int], int]] = []  # of these, what has arrived: since when
         for _ in range(processes):
@@ -160,20 +162,38 @@ class Simulation:
             n = len(self.machines)
             if change.process != n:
                 raise LocalProtocolError(f"the next process to join is {n}, not {change.process}")
-            for machine in self.machines:
-                machine.join(n)
             if self._riders is not None:
                 self._riders.join()
+            reactions = [machine.join(n) for machine in self.machines]
             self._add(n + 1)
+            for process, effects in enumerate(reactions):
+                self._react(process, effects)
             for gone in sorted(set(range(n)) - set(self._members)):
-                self.machines[n].leave(gone)
+                self._react(n, self.machines[n].leave(gone))
+                self._react(n, self.machines[n].close(gone))
         else:
             if change.process not in self._members:
                 raise LocalProtocolError(f"process {change.process} is not present and cannot leave")
             self._members.remove(change.process)
-            for process, machine in enumerate(self.machines):
-                if process != change.process:
-                    machine.leave(change.process)
+            self._depart(change.process)
+
+    def _depart(self, gone: int) -> None:
+        """All hear of it at once, and what is on its way still arrives, as if it had left by itself."""
+        assert self._last_arrival is not None
+        self._react(gone, self.machines[gone].leave(gone))
+        for process, machine in enumerate(self.machines):
+            if process != gone:
+                self._react(process, machine.leave(gone))
+                last = self._last_arrival.get((gone, process), self._now)
+                self._at(max(last, self._now) + 1, self._close, process, gone)
+
+    def _close(self, process: int, gone: int) -> None:
+        self._react(process, self.machines[process].close(gone))
+
+    def _react(self, process: int, effects: Iterable[Any]) -> None:
+        """Perform what a machine does about a change of members."""
+        self._transmit(process, effects)
+        self._deliver(process, effects)
 
     def _send(self, process: int) -> None:
         if not self._unsent or process not in self._members:
@@ -234,6 +254,9 @@ class Simulation:
         name = (message.sender, message.clock)
         delay = due.delay if due is not None and first_hand else self._travel(name, process, to, self._added)
         arrivals = self._links.arrivals(process, to, self._now, delay)
+        if self._last_arrival is not None:
+            last = self._last_arrival.get((process, to), 0)
+            self._last_arrival[process, to] = max(last, *arrivals)
         for arrival in arrivals:
             self._at(arrival, self._arrive, to, message, entries, size)
         sent = process, message.clock, to, self._now, min(arrivals), len(arrivals)

@@ -12,7 +12,7 @@ from .communication import Topology, TopologyError, Zone, from_traffic
 from .documents import from_document, read_yaml, to_document
 from .graphml import read_graphml, write_graphml
 from .routes import Routes, derive, verify
-from .separators import Separator, every, useful
+from .separators import Separator, every, reasons, useful
 
 __all__ = [
     "READERS",
@@ -28,6 +28,7 @@ __all__ = [
     "load",
     "problems",
     "read",
+    "reasons",
     "refuse",
     "single_points",
     "to_document",

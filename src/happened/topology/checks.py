@@ -32,11 +32,12 @@ def single_points(topology: Topology) -> dict[str, list[list[str]]]:
     """The processes without which some applications cannot reach each other: for each, the groups of them
     that are left. Nobody can step in for it, since no other way leads past it."""
     applications = frozenset(topology.applications)
+    place = {name: i for i, name in enumerate(topology.graph)}
     found = {}
     for name, sides in parts_without_each(topology.graph).items():
-        cut = [_in_order(topology, part & applications) for part in sides if part & applications]
-        if len(cut) > 1:
-            found[name] = cut
+        cut = [part & applications for part in sides if not part.isdisjoint(applications)]
+        if len(cut) > 1:  # most are small: sorted sooner than found in a walk through the graph
+            found[name] = [sorted(part, key=place.__getitem__) for part in cut]
     return {name: found[name] for name in topology.graph if name in found}
 
 

@@ -242,6 +242,12 @@ def _parse(text: str, source: str) -> Any:
         raise TopologyError(f"{source}: nested too deeply") from error
 
 
+def written(document: Mapping[str, Any]) -> str:
+    """A document as the text of a file."""
+    text: str = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, default_flow_style=None)
+    return text
+
+
 def to_document(topology: Topology) -> dict[str, Any]:
     """The document of a topology: every link written out; `from_document` gives the topology again."""
     declared = {name for zone in topology.zones.values() for name in (*zone.members, *zone.gateways)}

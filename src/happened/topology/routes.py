@@ -10,6 +10,9 @@ and get a copy of whatever is addressed to the forwarder. That asks that they ar
 another, and with each of its neighbours on the tree. Where no member can be forwarder on these terms the
 separator has no witnesses: it can still filter (which needs no witness), but nobody can step in.
 
+Routers filter at the cuts of the links that these routes use (`cuts`), and at the separators of several
+members that are known of the whole graph, which part those links as well.
+
 `derive` gives each process its `core.places.Place`, the value that machines are made with; `verify` looks at
 nothing but those values and the graph.
 """
@@ -26,7 +29,8 @@ from ..core.places import Branch, Place, Watch, reach
 from ..core.places import Separator as Cut
 from ..core.places import check as check_place
 from .communication import Topology, TopologyError
-from .separators import Separator, large_gateways, useful
+from .cuts import cuts, sides_without
+from .separators import Separator, in_one_piece, shared
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,21 @@ class Routes:
     def links(self) -> frozenset[frozenset[str]]:
         """The links that messages travel on, apart from the copies for witnesses."""
         return frozenset(frozenset(link) for block in self.blocks for link in combinations(block, 2))
+
+    @cached_property
+    def filters(self) -> list[Separator]:
+        """The separators at which somebody filters, each once, and what they part of those who are here."""
+        here = pack(i for i, place in enumerate(self.places) if place.branches)
+        found = dict.fromkeys(cut for place in self.places for cut in place.separators)
+        separators = []
+        for members, sides in found:
+            present = sorted((side & here for side in sides if side & here), key=lambda side: side & -side)
+            parts = tuple(frozenset(self._named(side)) for side in present)
+            separators.append(Separator(self._named(members), ("cut of the routes",), parts))
+        return separators
+
+    def _named(self, processes: int) -> tuple[str, ...]:
+        return tuple(self.names[i] for i in unpack(processes))
 
     def path(self, sender: str, to: str) -> list[str]:
         """The way of a message, both ends included."""
@@ -62,7 +81,8 @@ def derive(
 ) -> Routes:
     """Routes for a connected topology.
 
-    filter_at   the separators at which histories are filtered; by default all useful ones
+    filter_at   the separators at which histories are filtered; by default the cuts of the links in use, and
+                whatever else is claimed or is the boundary of a zone
     report      whether a forwarder tells its witnesses what it forwards, so that one of them can step in;
                 without, witnesses only get the copies of what is addressed to it
     names       of the processes by their indices; by default in the order of the topology. After a join or a
@@ -75,71 +95,62 @@ def derive(
     names = tuple(graph) if names is None else tuple(names)
     if len(set(names)) < len(names) or not set(graph) <= set(names):
         raise TopologyError("names are those of all processes, each given once")
-    filters = useful(topology)
-    claimed = {frozenset(separator.members) for separator in filters}
-    known = [*filters, *(s for s in large_gateways(topology) if frozenset(s.members) not in claimed)]
+    known = shared(topology)
     carriers, witnesses, unwitnessed = _appoint(graph, known)
     root = _middle(carriers)
     blocks = _hypertree(carriers, root)
     blocks += [(forwarder, w) for w, forwarder in _first_forwarder(witnesses).items()]
-    places = _Placing(graph, names, blocks, witnesses, report).places(
-        filters if filter_at is None else _chosen(known, filter_at)
-    )
+    places = _Placing(graph, names, blocks, witnesses, report).places(known, filter_at)
     routes = Routes(names, places, root, tuple(blocks), witnesses, tuple(unwitnessed))
     verify(graph, places, names)
     return routes
 
 
-def _chosen(known: Sequence[Separator], wanted: Iterable[Collection[str]]) -> list[Separator]:
-    by_members = {frozenset(separator.members): separator for separator in known}
-    chosen = []
-    for members in wanted:
-        if frozenset(members) not in by_members:
-            names = ", ".join(members)
-            raise TopologyError(f"{{{names}}} is no separator known here: claim it in the topology")
-        chosen.append(by_members[frozenset(members)])
-    return chosen
-
-
 def _appoint(
-    graph: "nx.Graph[str]", separators: Iterable[Separator]
+    graph: "nx.Graph[str]", separators: Iterable[tuple[str, ...]]
 ) -> tuple["nx.Graph[str]", dict[str, tuple[str, ...]], list[tuple[str, ...]]]:
     """The graph that carries messages, the witnesses of each forwarder, and the separators without any."""
     carriers = nx.Graph(graph)
     witnesses: dict[str, tuple[str, ...]] = {}
     watching: set[str] = set()
     unwitnessed = []
-    for separator in separators:
-        if len(separator.members) < 2:
-            continue
-        for forwarder in separator.members:
-            others = tuple(name for name in separator.members if name != forwarder)
+    for members in separators:
+        for forwarder in members:
+            others = tuple(name for name in members if name != forwarder)
             if forwarder in watching or not witnesses.keys().isdisjoint(others):
                 continue
             together = tuple(dict.fromkeys((*witnesses.get(forwarder, ()), *others)))
-            reduced = _without(graph, carriers, forwarder, together)
-            if reduced is not None:
-                carriers = reduced
+            if _can_witness(graph, carriers, forwarder, together):
                 witnesses[forwarder] = together
                 watching.update(others)
                 break
         else:
-            unwitnessed.append(separator.members)
+            unwitnessed.append(members)
     return carriers, witnesses, unwitnessed
 
 
-def _without(
+def _can_witness(
     graph: "nx.Graph[str]", carriers: "nx.Graph[str]", forwarder: str, witnesses: tuple[str, ...]
-) -> "nx.Graph[str] | None":
-    """The carriers that are left if these are witnesses; None if they cannot be."""
+) -> bool:
+    """Take these out of the carriers, and the links of the forwarder with whom they do not hear, if the
+    carriers stay connected; whether they do."""
     if not all(graph.has_edge(*pair) for pair in combinations((forwarder, *witnesses), 2)):
-        return None
-    reduced = nx.Graph(carriers)
-    reduced.remove_nodes_from(witnesses)
-    reduced.remove_edges_from(
-        [(forwarder, x) for x in reduced[forwarder] if not all(graph.has_edge(x, w) for w in witnesses)]
-    )
-    return reduced if nx.is_connected(reduced) else None
+        return False
+    gone = set(witnesses)
+    unheard = {x for x in carriers[forwarder] if not all(graph.has_edge(x, w) for w in witnesses if w != x)}
+
+    def neighbours(name: str) -> Iterable[str]:
+        cut = gone | unheard if name == forwarder else gone | {forwarder} if name in unheard else gone
+        return (other for other in carriers[name] if other not in cut)
+
+    # Only whoever loses a link can be cut off. Those still linked with the forwarder are not.
+    around = {x for w in witnesses if w in carriers for x in carriers[w]} | unheard
+    heard = set(neighbours(forwarder))
+    if not in_one_piece(neighbours, {forwarder, *around} - gone - heard):
+        return False
+    carriers.remove_nodes_from(witnesses)
+    carriers.remove_edges_from([(forwarder, x) for x in unheard])
+    return True
 
 
 def _first_forwarder(witnesses: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
@@ -216,16 +227,14 @@ class _Placing:
                 below[block[0]] |= below[name]
         return below
 
-    def places(self, separators: Iterable[Separator]) -> tuple[Place, ...]:
-        cuts: dict[str, list[Cut]] = {name: [] for name in self._graph}
-        for separator in separators:
-            departed = ((1 << len(self._names)) - 1) & ~self._everybody
-            members = self._bits(separator.members)
-            sides = (*self._sides(separator.parts, members), *((departed,) if departed else ()))
-            cut = Cut(members, sides)
-            for name in separator.members:
-                cuts[name].append(cut)
+    def places(
+        self, known: Iterable[tuple[str, ...]], filter_at: Iterable[Collection[str]] | None
+    ) -> tuple[Place, ...]:
         branches = {name: self._branches(name) for name in self._graph}
+        filters: dict[str, list[Cut]] = {name: [] for name in self._graph}
+        for cut in self._cuts(branches, known, filter_at):
+            for i in unpack(cut.members):
+                filters[self._names[i]].append(cut)
         watched: dict[str, list[str]] = {name: [] for name in self._graph}
         for forwarder, watching in self._witnesses.items() if self._report else ():
             for witness in watching:
@@ -234,7 +243,7 @@ class _Placing:
             Place(
                 self._bits(self._graph[name]),
                 branches[name],
-                tuple(cuts[name]),
+                tuple(filters[name]),
                 self._bits(self._witnesses.get(name, ())) if self._report else 0,
                 tuple(Watch(self._index[f], branches[f]) for f in watched[name]),
             )
@@ -243,13 +252,32 @@ class _Placing:
             for name in self._names
         )
 
-    def _sides(self, parts: Sequence[frozenset[str]], members: int) -> list[int]:
-        """The parts as bit sets. The largest is what the others leave: of 1,000 cuts of one vertex, most
-        parts are nearly everybody."""
-        largest = max(range(len(parts)), key=lambda i: len(parts[i]))
-        sides = [0 if i == largest else self._bits(part) for i, part in enumerate(parts)]
-        sides[largest] = self._everybody & ~members & ~sum(sides)
-        return sides
+    def _cuts(
+        self,
+        branches: Mapping[str, tuple[Branch, ...]],
+        known: Iterable[tuple[str, ...]],
+        filter_at: Iterable[Collection[str]] | None,
+    ) -> Iterable[Cut]:
+        """The cuts to filter at; those who left are a side of their own."""
+        by_index = {self._index[name]: its for name, its in branches.items()}
+        witnesses = {self._index[f]: self._bits(watching) for f, watching in self._witnesses.items()}
+        found = {cut.members: cut for cut in cuts(by_index, witnesses)}
+        for name_set in known:
+            members = self._bits(name_set)
+            if members not in found:
+                found[members] = Cut(members, sides_without(by_index, witnesses, members))
+        departed = ((1 << len(self._names)) - 1) & ~self._everybody
+        if departed:
+            found = {m: cut._replace(components=(*cut.components, departed)) for m, cut in found.items()}
+        return found.values() if filter_at is None else [self._asked(found, names) for names in filter_at]
+
+    def _asked(self, found: Mapping[int, Cut], names: Collection[str]) -> Cut:
+        known = all(name in self._graph for name in names)
+        cut = found.get(self._bits(names)) if known else None
+        if cut is None:
+            listed = ", ".join(names)
+            raise TopologyError(f"{{{listed}}} is no separator known here: claim it in the topology")
+        return cut
 
     def _branches(self, name: str) -> tuple[Branch, ...]:
         branches = []

@@ -4,12 +4,14 @@ A set S is a separator iff the graph without it has at least two components. For
 then any two sides: each component lies wholly in one of them, so a rule that needs "some split with these
 here and those there" asks only whether the components of both are disjoint.
 
-Which of the many separators are worth the trouble was measured: articulation points, and boundaries of
-administrative zones with at most two members. Balanced cuts hardly filter anything, because what crosses
-them has seldom been reported to all of their members; they are found for comparison.
+Which of the many separators of a graph are worth the trouble was measured: articulation points, and
+boundaries of administrative zones with at most two members. Balanced cuts hardly filter anything, because
+what crosses them has seldom been reported to all of their members; they are found for comparison. Routers
+filter at the cuts of the links that their routes use (`cuts`), of which these are some.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -104,6 +106,43 @@ def parts_without_each(graph: "nx.Graph[str]") -> dict[str, tuple[frozenset[str]
     return found
 
 
+def separates(graph: "nx.Graph[str]", members: Collection[str]) -> bool:
+    """Whether a connected graph falls apart without these: at a cost of what is cut off, not of the graph."""
+    without = set(members)
+    around = {name for member in members for name in graph[member]} - without
+    return not in_one_piece(lambda name: (other for other in graph[name] if other not in without), around)
+
+
+def in_one_piece(neighbours: Callable[[str], Iterable[str]], starts: Iterable[str]) -> bool:
+    """Whether these vertices are connected.
+
+    A search from each of them, one step each in turn, so that the smallest component is the first to be
+    exhausted; searches that meet go on as one.
+    """
+    fronts = {name: deque([name]) for name in starts}  # by the first vertex of each search
+    leader: dict[str, str] = {}  # who reached a vertex: the first of a search, or of one that went on as this
+
+    def search_of(name: str) -> str:
+        while name not in fronts:
+            name = leader[name]
+        return name
+
+    while len(fronts) > 1:
+        for first in list(fronts):
+            if first not in fronts:
+                continue
+            if not fronts[first]:
+                return len(fronts) == 1
+            for name in neighbours(fronts[first].popleft()):
+                if name not in leader and name not in fronts:
+                    leader[name] = first
+                    fronts[first].append(name)
+                elif (other := search_of(name)) != first:
+                    leader[other] = first
+                    fronts[first] += fronts.pop(other)
+    return True
+
+
 def is_separator(graph: "nx.Graph[str]", members: Collection[str]) -> bool:
     return len(parts(graph, members)) > 1
 
@@ -169,16 +208,22 @@ def boundary(topology: Topology, zone: str) -> tuple[str, ...]:
 
 
 def useful(topology: Topology) -> list[Separator]:
-    """The separators to filter at: those claimed, boundaries of few members, and articulation points."""
-    return _distinct(
-        topology, chain(_claimed(topology), _small_boundaries(topology), _articulations(topology))
-    )
+    """The separators of the graph that are worth filtering at: those of `reasons`."""
+    return _distinct(topology, reasons(topology))
 
 
-def large_gateways(topology: Topology) -> list[Separator]:
-    """The gateways of zones that have too many to filter at; one of them must still be the forwarder."""
-    many = (zone for zone in topology.zones.values() if len(zone.gateways) > USEFUL_BOUNDARY)
-    return _distinct(topology, ((f"boundary of {zone.name}", zone.gateways) for zone in many))
+def reasons(topology: Topology) -> dict[tuple[str, ...], list[str]]:
+    """Why a set may be worth filtering at: it is claimed, the boundary of a zone with few members, or an
+    articulation point. Of each set the members are in the order in which it was found first."""
+    return _merged(chain(_claimed(topology), _small_boundaries(topology), _articulations(topology)))
+
+
+def shared(topology: Topology) -> list[tuple[str, ...]]:
+    """The separators of several members of which one is to forward and the others to witness: those claimed,
+    boundaries of few members, and the gateways of a zone, however many."""
+    gateways = (("gateways", zone.gateways) for zone in topology.zones.values())
+    found = _merged(chain(_claimed(topology), _small_boundaries(topology), gateways))
+    return [members for members in found if len(members) > 1 and separates(topology.graph, members)]
 
 
 def every(topology: Topology) -> list[Separator]:
@@ -195,7 +240,7 @@ def every(topology: Topology) -> list[Separator]:
         _boundaries(topology),
         found,
     )
-    return _distinct(topology, known)
+    return _distinct(topology, _merged(known))
 
 
 _Found = Iterator[tuple[str, tuple[str, ...]]]
@@ -217,26 +262,31 @@ def _articulations(topology: Topology) -> _Found:
     return (("articulation point", (name,)) for name in articulation_points(topology.graph))
 
 
-def _distinct(topology: Topology, found: Iterable[tuple[str, tuple[str, ...]]]) -> list[Separator]:
-    """One separator for each set of members that does separate, with every reason it was found for."""
-    reasons: dict[frozenset[str], dict[str, None]] = {}
-    order: dict[frozenset[str], tuple[str, ...]] = {}
+def _merged(found: Iterable[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, ...], list[str]]:
+    """One order of members for each set of them, with every reason it was found for."""
+    first: dict[frozenset[str], tuple[str, ...]] = {}
+    merged: dict[tuple[str, ...], list[str]] = {}
     for why, members in found:
-        key = frozenset(members)
-        order.setdefault(key, members)
-        reasons.setdefault(key, {})[why] = None
-    if any(len(key) == 1 for key in order) and nx.is_connected(topology.graph):
+        if members:
+            known = merged.setdefault(first.setdefault(frozenset(members), members), [])
+            if why not in known:
+                known.append(why)
+    return merged
+
+
+def _distinct(topology: Topology, found: Mapping[tuple[str, ...], list[str]]) -> list[Separator]:
+    """Those of these sets that do separate, and what they part."""
+    if any(len(members) == 1 for members in found) and nx.is_connected(topology.graph):
         single = parts_without_each(topology.graph)
     else:
         single = {}
     separators = (
         Separator(
-            order[key],
+            members,
             tuple(why),
-            single.get(order[key][0], ()) if single and len(key) == 1 else parts(topology.graph, key),
+            single.get(members[0], ()) if single and len(members) == 1 else parts(topology.graph, members),
         )
-        for key, why in reasons.items()
-        if key
+        for members, why in found.items()
     )
     return [separator for separator in separators if len(separator.parts) > 1]
 

@@ -1,13 +1,21 @@
-"""The pairs of processes of which one sends to the other in a trace, each once."""
+"""The pairs of processes of which one sends to the other in a trace, and how often."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def traffic(table: pa.Table) -> list[tuple[str, str]]:
-    """(sender, destination) of a table that `read` returned, sorted; what is sent to oneself is left out."""
+def volumes(table: pa.Table) -> dict[tuple[str, str], int]:
+    """Copies of messages by (sender, destination), sorted, of a table that `read` returned; what is sent to
+    oneself is left out."""
     sends = table.filter(pc.field("kind") == "send")
     senders = sends["process"].take(pc.list_parent_indices(sends["to"]))
     pairs = pa.table({"sender": senders, "to": pc.list_flatten(sends["to"])})
-    distinct = pairs.filter(pc.field("sender") != pc.field("to")).group_by(["sender", "to"]).aggregate([])
-    return sorted(zip(distinct["sender"].to_pylist(), distinct["to"].to_pylist(), strict=True))
+    between = pairs.filter(pc.field("sender") != pc.field("to"))
+    counted = between.group_by(["sender", "to"]).aggregate([([], "count_all")])
+    columns = (counted[name].to_pylist() for name in ("sender", "to", "count_all"))
+    return {(sender, to): copies for sender, to, copies in sorted(zip(*columns, strict=True))}
+
+
+def traffic(table: pa.Table) -> list[tuple[str, str]]:
+    """(sender, destination), each pair once, sorted."""
+    return list(volumes(table))

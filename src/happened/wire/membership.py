@@ -3,7 +3,8 @@
     0xff  version  body          the first byte is no version of a message's frame (wire/__init__.py)
 
 Form 1 has no version byte of its own: its body is the JSON list [kind, index, name, address], and the "["
-that begins it stands where later forms have their version. A LEFT has an empty name and address.
+that begins it stands where later forms have their version. All but a JOINED have an empty address; the name
+of a STAGE is its number, that of the others is empty.
 
 Bounds     a frame has at most MAX_CHANGE bytes, an index is below MAX_INDEX. Decoding hostile bytes raises
            RemoteProtocolError and nothing else.
@@ -33,6 +34,11 @@ class Kind(IntEnum):
 
     JOINED = 1
     LEFT = 2
+    EXPELLED = 3
+    ABSENT = 4
+    STAGE = 5
+    RANKED = 6
+    DEPARTED = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +52,71 @@ class MemberJoined:
 
 @dataclass(frozen=True, slots=True)
 class MemberLeft:
-    """The process of this index has left or was expelled; to that process itself, it is a farewell."""
+    """The process of this index has left or was expelled; to that process itself, it is a farewell.
+
+    Versions up to 0.2.0 said so, who knew no steps of a departure. It is read, and passed on as it came."""
 
     index: int
 
 
-Change = MemberJoined | MemberLeft
+@dataclass(frozen=True, slots=True)
+class MemberDeparted:
+    """The process of this index has left by itself; to that process itself, it is a farewell."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberExpelled:
+    """The process of this index was expelled: nothing more of it is listened to."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAbsent:
+    """To a new member: the process of this index had gone before, and has sent it nothing."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRanked:
+    """To a new member: of those named so far, the process of this index is the last to have joined."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class DepartureStage:
+    """How far whoever says this is with the departure of a process; see net/departures.py."""
+
+    index: int
+    stage: int
+
+
+LAST_STAGE = 3
+
+_Plain = MemberLeft | MemberDeparted | MemberExpelled | MemberAbsent | MemberRanked
+Change = MemberJoined | DepartureStage | _Plain
+_PLAIN: dict[Kind, type[_Plain]] = {
+    Kind.RANKED: MemberRanked,
+    Kind.LEFT: MemberLeft,
+    Kind.DEPARTED: MemberDeparted,
+    Kind.EXPELLED: MemberExpelled,
+    Kind.ABSENT: MemberAbsent,
+}
 
 
 def encode(change: Change) -> bytes:
     match change:
         case MemberJoined(index, name, address):
             said = [Kind.JOINED, index, name, address]
-        case MemberLeft(index):
-            said = [Kind.LEFT, index, "", ""]
+        case DepartureStage(index, stage):
+            said = [Kind.STAGE, index, str(stage), ""]
+        case _:
+            kind = next(kind for kind, made in _PLAIN.items() if type(change) is made)
+            said = [kind, change.index, "", ""]
     frame = bytes((MARK,)) + json.dumps(said).encode()
     if len(frame) > MAX_CHANGE:
         raise LocalProtocolError(
@@ -89,6 +146,8 @@ def decode(frame: bytes) -> Change:
         raise RemoteProtocolError(f"not a change of members: no process has index {index}")
     if kind == Kind.JOINED:
         return MemberJoined(index, name, address)
-    if kind == Kind.LEFT:
-        return MemberLeft(index)
+    if kind == Kind.STAGE and name in map(str, range(1, LAST_STAGE + 1)):
+        return DepartureStage(index, int(name))
+    if kind in _PLAIN:
+        return _PLAIN[Kind(kind)](index)
     raise RemoteProtocolError(f"not a change of members: there is no kind {kind}")

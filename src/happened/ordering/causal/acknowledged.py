@@ -32,6 +32,8 @@ FACTS = Facts(
     order=Order.CAUSAL,
     casts=frozenset({UNICAST}),
     waits_at_sender=True,
+    at_leave="is not addressed any more, nor waited for to acknowledge; all that it sent is delivered",
+    at_expulsion="is not addressed any more, nor waited for to acknowledge; a message of its may be lost",
     wire=WireFormat(30, "happened.wire.acknowledged"),
 )
 
@@ -123,6 +125,17 @@ class AcknowledgedUnicast(Process):
     def _deliver(self, message: AcknowledgedMessage) -> Deliver:
         self._delivered[message.sender] = message.clock
         return self.delivery(message)
+
+    def go_on_without(self, process: int) -> list[Effect]:
+        effects = super().go_on_without(process)
+        if process == self.me or not self._output:
+            return effects
+        # Whoever gets the next one knows of the departure, and sends nothing after it to who has left.
+        head = self._output[0]
+        self._output = deque(message for message in self._output if message.receiver != process)
+        if head.receiver == process and self._output:
+            effects.append(Send(self._output[0].receiver, self._output[0]))
+        return effects
 
     def save(self) -> State:
         return {"output": tuple(self._output), "delivered": sorted(self._delivered.items())}

@@ -140,6 +140,11 @@ class GroupVectors(HoldingProcess[GroupsMessage]):
         for group, vector in self._ours.items():
             yield from vector.missing(message.pasts[group])
 
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        for vector in self._ours.values():
+            vector.skip(process, clock)
+        return [self._lane(group, process) for group in self._ours]
+
     def learn(self, message: GroupsMessage) -> None:
         self._ours[message.group].deliver(message.sender, message.clock)
         for g, past in enumerate(message.pasts):

@@ -97,6 +97,21 @@ class Carrier:
         self._ks.join(self.n)
         self._last.append(0)
 
+    def join_again(self, process: int) -> None:
+        """A new process has the number of one that everybody has forgotten."""
+        self._ks.join(process)
+        self._last[process] = 0
+
+    def leave(self, process: int) -> None:
+        self._ks.leave(process)
+
+    def close(self, process: int) -> list[Carried]:
+        """What can be delivered now that nothing more comes from this process."""
+        return [self._delivered(effect) for effect in self._ks.close(process) if isinstance(effect, Deliver)]
+
+    def forget(self, process: int) -> None:
+        self._ks.forget(process)
+
     def log_size(self) -> tuple[int, int]:
         return self._ks.log_size()
 

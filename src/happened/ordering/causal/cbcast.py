@@ -187,9 +187,23 @@ class CarryingMulticast(Process):
         """How many messages the buffer has, and how many destinations they name."""
         return len(self._buffer), sum(m.dests.bit_count() for m in self._buffer.values())
 
-    def join(self, process: int) -> None:
-        super().join(process)
+    def join(self, process: int) -> list[Effect]:
+        effects = super().join(process)
         self._stable.append(0)
+        return effects
+
+    def go_on_without(self, process: int) -> list[Effect]:
+        effects = super().go_on_without(process)
+        left = {clock: missing & ~(1 << process) for clock, missing in self._unacknowledged.items()}
+        self._unacknowledged = {clock: missing for clock, missing in left.items() if missing}
+        self._stabilise()
+        self._collect()
+        return effects
+
+    def forget(self, process: int) -> None:
+        super().forget(process)
+        self._stable[process] = self._delivered[process] = CLOCK_LIMIT - 1
+        self._collect()
 
     def save(self) -> State:
         return {

@@ -130,6 +130,18 @@ def discard(log: DependencyLog, sender: int, clock: int, dest: int) -> Dependenc
     return log._replace(older=older)
 
 
+def without(log: DependencyLog, dests: int, senders: int) -> DependencyLog:
+    """The log without the units that name a member of `dests`, and without all entries of `senders`."""
+    vector = lanes(log.n)
+    kept = ~sum(vector.value << vector.width * sender for sender in unpack(senders))
+    older = {
+        (s, t): rest
+        for (s, t), members in log.older.items()
+        if not senders >> s & 1 and (rest := members & ~dests)
+    }
+    return DependencyLog(log.n, log.clocks & kept, log.sets & kept & ~(vector.ones * dests), older)
+
+
 def merge(a: DependencyLog, b: DependencyLog) -> DependencyLog:
     """What is necessary once both pasts are known: RCV(4) and RCV(5), as corrected.
 

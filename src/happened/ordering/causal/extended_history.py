@@ -152,6 +152,24 @@ class History:
         self._gone |= 1 << process
         self._sweep()
 
+    def skip(self, process: int, clock: int) -> None:
+        """Take what this process has sent us up to this clock for delivered."""
+        self._delivered[process] = max(clock, self.last(process))
+
+    def forget(self, process: int) -> None:
+        """Drop what is known of this process's messages, and of it as a destination."""
+        self._entries.pop(process, None)
+        self._known = frozenset(key for key in self._known if key[0] != process)
+        others = ~(1 << process)
+        for row in self._entries.values():
+            row.update({clock: (dests & others, copied & others) for clock, (dests, copied) in row.items()})
+        self._sweep()
+
+    def meet(self, process: int) -> None:
+        """A new process has an index that was forgotten."""
+        self._gone &= ~(1 << process)
+        self._delivered.pop(process, None)
+
     def expire(self) -> None:
         """§4.5: at least Δ has passed since the last call, so what was known then is delivered everywhere."""
         for sender, clock in self._known:
@@ -216,6 +234,16 @@ def size_of(entries: Sequence[Entry]) -> tuple[int, int]:
 def model_bytes_of(entries: Sequence[Entry]) -> int:
     """A sender, a clock and the destinations of each; two bytes more for each carbon copy that travels."""
     return sum(6 + 2 * (entry.dests.bit_count() + entry.copied.bit_count()) for entry in entries)
+
+
+def without(entries: Iterable[Entry], forgotten: int) -> tuple[Entry, ...]:
+    """Entries as somebody sees them who has forgotten these processes."""
+    others = ~forgotten
+    return tuple(
+        Entry(s, c, dests & others, copied & others)
+        for s, c, dests, copied in entries
+        if not forgotten >> s & 1 and dests & others
+    )
 
 
 def read_entries(fields: Iterable[Any]) -> tuple[Entry, ...]:

@@ -1,10 +1,10 @@
 """Causal broadcast of constant size: flooding over FIFO links, after Friedman & Manor (2004) and Nédelec,
 Molli & Mostéfaoui (Middleware 2018).
 
-Assumes    FIFO links that may duplicate but not lose; a fixed connected overlay, the same for everybody;
-           broadcasts only.
+Assumes    FIFO links that may duplicate but not lose; a connected overlay, the same for everybody, that is
+           still connected when a process has left; broadcasts only.
 Promises   causal order with nothing carried but the message's name and who relays it.
-Leaves out overlays that change: a link that is added can be faster than the old path, and needs the paper's
+Leaves out overlays that grow: a link that is added can be faster than the old path, and needs the paper's
            handshake before it may be used. Any order between concurrent messages.
 Invariant  a process puts each message on all its links when it delivers it, so every link carries
            messages in its sender's delivery order, which is causal by induction.
@@ -13,6 +13,7 @@ Invariant  a process puts each message on all its links when it delivers it, so 
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
@@ -30,7 +31,9 @@ FACTS = Facts(
     fifo_links=True,
     relays=Relays.EVERYBODY,
     joins=False,
-    departures=False,
+    at_join="a new link can be faster than the old path, and would let messages overtake",
+    at_leave="is not relayed to any more, which is refused if the others would be cut off from each other",
+    at_expulsion="is not relayed to any more; what reached anybody reaches everybody",
     options=(Option("overlay", '"complete", "ring", or the links as pairs of processes', Names.SETS),),
     wire=WireFormat(34, "happened.wire.flooding"),
 )
@@ -63,7 +66,7 @@ class FloodingBroadcast(Process):
 
     def __init__(self, me: int, n: int, *, overlay: str | Iterable[Iterable[int]] = "complete") -> None:
         super().__init__(me, n)
-        links = _links(overlay, n)
+        self._overlay = links = _links(overlay, n)
         _check_connected(links, n)
         self._neighbours = tuple(sorted({b for a, b in links if a == me} | {a for a, b in links if b == me}))
         self._delivered: dict[int, int] = {}  # per process the clock of its last message to pass here
@@ -88,10 +91,17 @@ class FloodingBroadcast(Process):
 
     def _pass_on(self, message: FloodingMessage, came_from: int) -> list[Effect]:
         self._delivered[message.sender] = message.clock
-        effects: list[Effect] = [Send(d, message) for d in self._neighbours if d != came_from]
+        effects: list[Effect] = [
+            Send(d, message) for d in self._neighbours if d != came_from and not self.gone >> d & 1
+        ]
         if message.dests >> self.me & 1:
             effects.append(self.delivery(message))
         return effects
+
+    def note_departure(self, process: int) -> None:
+        # Whoever is left gets every message by another way, since everybody puts it on all other links.
+        _check_connected(self._overlay, self.n, self.gone | 1 << max(process, 0))
+        super().note_departure(process)
 
     def save(self) -> State:
         return {"neighbours": self._neighbours, "delivered": sorted(self._delivered.items())}
@@ -114,18 +124,21 @@ def _links(overlay: str | Iterable[Iterable[int]], n: int) -> list[tuple[int, in
     return links
 
 
-def _check_connected(links: list[tuple[int, int]], n: int) -> None:
-    neighbours: dict[int, set[int]] = {p: set() for p in range(n)}
+def _check_connected(links: list[tuple[int, int]], n: int, gone: int = 0) -> None:
+    """Refuse an overlay in which two of those who have not gone cannot reach each other."""
+    neighbours: dict[int, set[int]] = {p: set() for p in range(n) if not gone >> p & 1}
     for a, b in links:
-        neighbours[a].add(b)
-        neighbours[b].add(a)
-    reached, waiting = {0}, [0]
+        if a in neighbours and b in neighbours:
+            neighbours[a].add(b)
+            neighbours[b].add(a)
+    first = min(neighbours, default=0)
+    reached, waiting = {first}, [first] if neighbours else []
     while waiting:
         found = neighbours[waiting.pop()] - reached
         reached |= found
         waiting += found
-    if len(reached) < n:
-        missing = min(set(range(n)) - reached)
+    if missing := neighbours.keys() - reached:
+        left = f" without {', '.join(map(str, unpack(gone)))}" if gone else ""
         raise LocalProtocolError(
-            f"the overlay is not connected: nothing links process {missing} to process 0"
+            f"the overlay is not connected{left}: nothing links process {min(missing)} to process {first}"
         )

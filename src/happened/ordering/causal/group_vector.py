@@ -44,6 +44,10 @@ class GroupVector:
             self.known = self._lanes.put(self.known, sender, clock)
             self.reached = self._lanes.put(self.reached, sender, clock)
 
+    def skip(self, sender: int, clock: int) -> None:
+        """Take what this sender has broadcast up to this clock for delivered."""
+        self.reached = self._lanes.put(self.reached, sender, max(clock, self.progress(sender)))
+
     def progress(self, sender: int) -> int:
         return self._lanes.get(self.reached, sender)
 
@@ -120,6 +124,10 @@ class GroupProcess(HoldingProcess[M]):
 
     def missing(self, message: M) -> Iterable[MessageKey]:
         return self._vector.missing(self.past(message))
+
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        self._vector.skip(process, clock)
+        return (process,)
 
     def learn(self, message: M) -> None:
         self._vector.deliver(message.sender, message.clock)

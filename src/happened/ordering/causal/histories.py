@@ -1,7 +1,8 @@
 """Causal order with extended causal histories, after Rodrigues & Veríssimo (ICDCS 1995), R1 to R9.
 
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index. Everybody
-           has heard of a departure before the next message. With a `place`, only neighbours are addressed.
+           has heard of a departure before the next message. With a `place`, only neighbours are addressed,
+           and of these, where the place has routes, those that the routes use: its cuts are cuts of these.
 Promises   causal order for multicasts to arbitrary sets; what one sends to oneself is delivered at once.
 Leaves out routes: to reach others than neighbours, use `topological`.
 Invariant  that of `extended_history`.
@@ -20,10 +21,11 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
+from ...core.places import in_use
 from ..facts import MANY_PROCESSES, Facts, WireFormat
 from ..machine import Effect
 from ..process import refusal
-from .extended_history import Entry, Timestamped, check_entries, read_entries
+from .extended_history import Entry, Timestamped, check_entries, read_entries, without
 from .history_process import OPTIONS, HistoryProcess
 
 FACTS = Facts(
@@ -32,6 +34,7 @@ FACTS = Facts(
     paper="Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
     waits_only_for_past=True,
+    recycles=True,
     most_processes=MANY_PROCESSES,
     options=OPTIONS,
     wire=WireFormat(60, "happened.wire.histories"),
@@ -61,7 +64,7 @@ class Histories(HistoryProcess[HistoryMessage]):
 
     def address(self, to: Iterable[int], payload: bytes) -> int:
         dests = self.destinations(to, payload)
-        strangers = dests & ~self.place.neighbours & ~(1 << self.me) if self._has_topology else 0
+        strangers = dests & ~in_use(self.place) & ~(1 << self.me) if self._has_topology else 0
         if strangers:
             names = ", ".join(map(str, unpack(strangers)))
             raise LocalProtocolError(f"{names} is no neighbour of process {self.me}: use topological")
@@ -80,7 +83,10 @@ class Histories(HistoryProcess[HistoryMessage]):
         if message.sender == self.me:
             raise refusal(message, "is ours, and we have it")
         check_entries(message, message.entries, (message.sender, message.clock), self)
-        return message
+        return self.cleared(message) if self.forgotten else message
+
+    def cleared(self, message: HistoryMessage) -> HistoryMessage:
+        return message._replace(entries=without(message.entries, self.forgotten))
 
     def read(self, fields: tuple[Any, ...]) -> HistoryMessage:
         message = HistoryMessage(*fields)

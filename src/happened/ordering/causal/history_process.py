@@ -1,6 +1,7 @@
 """A process that keeps an extended causal history and stands at a place of a communication graph: what
 `histories` and `topological` share."""
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -8,7 +9,7 @@ from ...core.errors import LocalProtocolError
 from ...core.places import Place
 from ..facts import Option
 from ..holding import HoldingProcess
-from ..machine import MessageKey
+from ..machine import Effect, MessageKey
 from ..parking import Want
 from ..process import State
 from .extended_history import Entry, History, size_of
@@ -85,8 +86,28 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
         """To be called when a time Δ in which every message is delivered has passed since the last call."""
         self._history.expire()
 
-    def leave(self, process: int) -> None:
-        super().leave(process)
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        self._history.skip(process, clock)
+        return (process,)
+
+    @abstractmethod
+    def cleared(self, message: M) -> M:
+        """A message without what is said in it about those whom we have forgotten."""
+
+    def forget(self, process: int) -> None:
+        super().forget(process)
+        self._history.forget(process)
+        self._parking.replace(self.cleared)
+
+    def join(self, process: int) -> list[Effect]:
+        is_known = process < self.n
+        effects = super().join(process)
+        if is_known:
+            self._history.meet(process)
+        return effects
+
+    def note_departure(self, process: int) -> None:
+        super().note_departure(process)
         self._history.leave(process)
 
     def save(self) -> State:

@@ -36,6 +36,7 @@ FACTS = Facts(
     name="ks",
     order=Order.CAUSAL,
     optimal=True,
+    recycles=True,
     waits_only_for_past=True,
     description="optimal: carries exactly the necessary information",
     paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998",
@@ -141,6 +142,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
             type(message) is KsMessage
             and message.receiver == me
             and message.log.n == n
+            and not self.excused
             and 0 <= message.sender < n
             and 0 < message.clock < CLOCK_LIMIT
             and message.dests >> me & 1
@@ -149,7 +151,32 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         ):
             return message
         message = super().checked(message)
-        return message.localised(me) if message.receiver is None else message
+        if message.receiver is None:
+            message = message.localised(me)
+        return self._cleared(message) if self.excused else message
+
+    def _cleared(self, message: KsMessage) -> KsMessage:
+        """A message as somebody sees it who knows who has left."""
+        wait_for = message.wait_for
+        for process in unpack(self.forgotten):
+            wait_for = self._lanes.put(wait_for, process, 0)
+        log = dependency_log.without(message.log, self.excused, self.forgotten)
+        return message._replace(log=log, wait_for=wait_for)
+
+    def go_on_without(self, process: int) -> list[Effect]:
+        effects = super().go_on_without(process)
+        self._clear()
+        return effects
+
+    def forget(self, process: int) -> None:
+        super().forget(process)
+        self._clear()
+
+    def _clear(self) -> None:
+        """Drop what nobody needs of those who have left: units to them, and their entries once forgotten."""
+        self._merge_delivered()
+        self._log = dependency_log.without(self._log, self.excused, self.forgotten)
+        self._parking.replace(self._cleared)
 
     def told(self, message: KsMessage) -> int:
         return self._lanes.get(message.log.clocks, self.me)
@@ -184,7 +211,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
             effects.append(new(Deliver, (message.sender, message.clock, message.payload)))
             if parking.reached(message.sender, message.clock):
                 ready += self.released()
-        return effects
+        return effects + self._skip_closed() if self._closing else effects
 
     def _merge_delivered(self) -> None:
         if not self._unmerged:
@@ -215,9 +242,9 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         self._merge_delivered()
         return [(s, t, frozenset(unpack(dests))) for s, t, dests in self._log.entries()]
 
-    def join(self, process: int) -> None:
+    def join(self, process: int) -> list[Effect]:
         self._merge_delivered()
-        super().join(process)
+        return super().join(process)
 
     def grow(self) -> None:
         self._log = self._log.grown(self.n)

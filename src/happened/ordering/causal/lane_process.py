@@ -66,12 +66,22 @@ class LaneProcess(HoldingProcess[M]):
     def missing(self, message: M) -> Iterable[MessageKey]:
         return self._lanes.items(self._lanes.newer(self.wanted(message), self._delivered))
 
-    def join(self, process: int) -> None:
-        super().join(process)
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        reached = max(clock, self._lanes.get(self._delivered, process))
+        self._delivered = self._lanes.put(self._delivered, process, reached)
+        return (process,)
+
+    def join(self, process: int) -> list[Effect]:
+        if process < self.n:  # forgotten by everybody
+            effects = super().join(process)
+            self._delivered = self._lanes.put(self._delivered, process, 0)
+            return effects
+        effects = super().join(process)
         self.grow()
         self._delivered = self._lanes.widened(self._delivered, self.n)
         self._lanes = lanes(self.n)
         self._parking.replace(lambda held: held.known_to(self.n))
+        return effects
 
     def grow(self) -> None:
         """Make room for the process that joins now; `_lanes` are still those of the system without it."""

@@ -75,6 +75,12 @@ class Chain(Generic[M]):
         self._waiting = {after: (message, since) for after, message, since in waiting}
 
 
+NO_EXPULSION = (
+    "a message that nobody but the next one names may be lost with its sender, and with it what it followed"
+)
+"""Why nobody can be expelled from a protocol for serialized sends."""
+
+
 class SerializedProcess(Process, Generic[M]):
     """A process of a protocol whose sends are serialized.
 
@@ -129,9 +135,10 @@ class SerializedProcess(Process, Generic[M]):
     def pass_links(self) -> list[Effect]:
         return [effect for message in self._chain.passed() for effect in self.pass_link(message)]
 
-    def join(self, process: int) -> None:
-        super().join(process)
+    def join(self, process: int) -> list[Effect]:
+        effects = super().join(process)
         self._chain.join()
+        return effects
 
     def save(self) -> State:
         return {"latest": self.latest, "chain": self._chain.state()}

@@ -4,10 +4,11 @@
 Assumes    fixed groups, known to everybody, whose members alone send to them; links that may reorder or
            duplicate but not lose.
 Promises   causal order, within a group and across groups; a message carries one number per group.
-Leaves out groups that change. A message waits until everybody in the group has passed the phase before
-           its own, which may take a resynchronisation message from each: slower than causal order need be.
-           Progress where two groups share three members: messages of both that are concurrent can wait for
-           each other (tests/ordering/test_phased_groups.py), so the facts promise broadcasts only.
+Leaves out groups that grow; whoever has left is a member no more. A message waits until everybody in the
+           group has passed the phase before its own, which may take a resynchronisation message from each:
+           slower than causal order need be.
+           Groups that share three members, which are refused: messages of both that are concurrent can wait
+           for each other (tests/ordering/test_phased_groups.py). So the facts promise broadcasts only.
 Invariant  entry g of `_phases` is the last phase of group g in our causal past; the messages of one process
            in one group have growing phases. So once every member has passed phase k, all the messages of
            g up to phase k are here, whatever their number.
@@ -19,7 +20,7 @@ goes to phase k + 1 itself, and so asks them all.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, combinations
 from typing import Any, NamedTuple
 
 from ...core.destinations import pack, unpack
@@ -42,11 +43,17 @@ FACTS = Facts(
     casts=frozenset({BROADCAST}),
     names_missing=False,
     joins=False,
-    departures=False,  # without a member no phase of its groups would end
+    at_join="groups are fixed, and phases that are past would have to be passed by a new member",
+    at_leave="is a member no more; no phase waits for it once all that it sent has come",
+    at_expulsion="is a member no more; no phase waits for it once everybody has heard",
     fixed_groups=True,
     options=(Option("groups", "sets of processes, the same for everybody; all by default", Names.SETS),),
     wire=WireFormat(33, "happened.wire.phased"),
 )
+
+
+MOST_SHARED = 2
+"""Members that two groups may have in common."""
 
 
 class _Phased(NamedTuple):
@@ -123,13 +130,20 @@ class PhasedMulticast(HoldingProcess[Any]):
 
     def address(self, to: Iterable[int], payload: bytes) -> int:
         dests = self.destinations(to, payload)
-        if dests | 1 << self.me not in self._groups:
-            wanted = sorted(unpack(dests | 1 << self.me))
-            raise LocalProtocolError(f"{wanted} is not a group; phased sends to whole groups only")
+        self._group_of(dests)
         return dests
 
+    def _group_of(self, dests: int) -> int:
+        """The group of which these are all the present members, with or without ourselves."""
+        itself = 1 << self.me
+        for group, members in enumerate(self._groups):
+            if members & itself and members & ~self.gone | itself == dests | itself:
+                return group
+        wanted = sorted(unpack(dests | itself))
+        raise LocalProtocolError(f"{wanted} is not a group; phased sends to whole groups only")
+
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
-        group = self._groups.index(dests | 1 << self.me)
+        group = self._group_of(dests)
         previous = self._sent[group]
         self._sent[group] = self._phases[group] = max(self._phases[group], previous) + 1
         phases = tuple(self._phases)
@@ -195,7 +209,7 @@ class PhasedMulticast(HoldingProcess[Any]):
         if previous < phase and self._groups[group] >> self.me & 1:
             self._sent[group] = phase
             message = Resynchronisation(self.me, group, previous, phase)
-            for d in unpack(self._groups[group] & ~(1 << self.me)):
+            for d in unpack(self._groups[group] & ~(1 << self.me) & ~self.gone):
                 yield Send(d, message)
 
     def take(self, arrival: _Arrival) -> list[Effect]:
@@ -209,6 +223,20 @@ class PhasedMulticast(HoldingProcess[Any]):
         self._passed[message.group, message.sender] = message.phase
         if isinstance(message, PhasedMessage):
             self._phases = list(map(max, self._phases, message.phases))
+
+    def close(self, process: int) -> list[Effect]:
+        effects = super().close(process)
+        for arrival, _ in self._parking:
+            if arrival.sender == process:
+                # Others may not have had it. They pass the phase before it when we pass its own.
+                effects += self._resynchronise(arrival.content.group, arrival.content.phase)
+        return effects
+
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        groups = [group for group, members in enumerate(self._groups) if members >> process & 1]
+        for group in groups:
+            self._passed[group, process] = max(clock, self._passed.get((group, process), 0))
+        return [self._lane(group, process) for group in groups]
 
     def _lane(self, group: int, member: int) -> int:
         return group * self.n + member
@@ -282,4 +310,11 @@ def _checked(groups: Iterable[Iterable[int]], n: int) -> list[int]:
     strangers = [p for p in chain.from_iterable(members) if not 0 <= p < n]
     if strangers or not all(members):
         raise LocalProtocolError(f"a group has members out of {n} processes, unlike {members}")
-    return sorted({pack(group) for group in members})
+    sets = sorted({pack(group) for group in members})
+    for a, b in combinations(sets, 2):
+        if (a & b).bit_count() > MOST_SHARED:
+            raise LocalProtocolError(
+                f"groups {sorted(unpack(a))} and {sorted(unpack(b))} share more than {MOST_SHARED} members, "
+                "and concurrent messages of both could wait for each other for ever: use bss-groups"
+            )
+    return sets

@@ -9,6 +9,7 @@ from ...core.destinations import unpack
 from ...core.errors import LocalProtocolError
 from ...core.places import Place, alone, check, reach, restored
 from ..facts import Option
+from ..machine import Effect
 from ..process import Process, State
 
 PLACE = Option("place", "where the process stands in the communication graph; next to everybody by default")
@@ -34,6 +35,11 @@ class PlacedProcess(Process):
         check(place, self.me, self.n)
         self.stand(place)
 
+    def resume_at(self, place: Place) -> None:
+        """Stand at a place of any other graph. Everything that anybody sent must have been delivered
+        everywhere, so that nothing depends on the way it took."""
+        self.move(place)
+
     def stand(self, place: Place | None) -> None:
         """Take a place that has been checked, or None: next to everybody. A refusal changes nothing."""
         self._has_topology = place is not None
@@ -48,11 +54,12 @@ class PlacedProcess(Process):
             raise LocalProtocolError(f"process {self.me} has no route to {names}: move() it to a new place")
         return dests
 
-    def join(self, process: int) -> None:
+    def join(self, process: int) -> list[Effect]:
         """Without a topology, the new process is next to us; otherwise it has no route until we `move`."""
-        super().join(process)
+        effects = super().join(process)
         if not self._has_topology:
             self.stand(None)
+        return effects
 
     def save(self) -> State:
         return {"place": self._place if self._has_topology else None}

@@ -20,7 +20,7 @@ the unit was delivered and the message to d that remains is concurrent to it.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ...core.destinations import unpack
@@ -124,9 +124,25 @@ class Pruning(HoldingProcess[PruningMessage]):
         self._dlv[message.sender] = message.clock  # R3
         self._merge(message)
 
-    def join(self, process: int) -> None:
-        super().join(process)
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        self._dlv[process] = max(clock, self._dlv[process])
+        return (process,)
+
+    def go_on_without(self, process: int) -> list[Effect]:
+        effects = super().go_on_without(process)
+        self._drop_gone()
+        return effects
+
+    def _drop_gone(self) -> None:
+        """Nobody needs to know what was sent to those who have left."""
+        for row in self._ci.values():
+            row.update({clock: dests & ~self.excused for clock, dests in row.items()})
+            _drop_empty(row)
+
+    def join(self, process: int) -> list[Effect]:
+        effects = super().join(process)
         self._dlv.append(0)
+        return effects
 
     def pruned(self) -> dict[str, int]:
         """How many units were pruned here, by class of redundancy."""
@@ -174,6 +190,8 @@ class Pruning(HoldingProcess[PruningMessage]):
             self._count(theirs.get(s, {}), row, named_by_us)
             _drop_empty(row)  # R9
         self._ci = merged
+        if self.excused:
+            self._drop_gone()
 
     def _count(self, before: dict[int, int], after: dict[int, int], named_by_other: int) -> None:
         """Count the units of one side, of one sender, that the other side made redundant."""

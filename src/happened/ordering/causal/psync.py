@@ -94,6 +94,10 @@ class ContextGraph(HoldingProcess[PsyncMessage]):
     def missing(self, message: PsyncMessage) -> Iterable[MessageKey]:
         return (key for key in message.context if key[1] > self._view.get(key[0], 0))
 
+    def skip(self, process: int, clock: int) -> Iterable[int]:
+        self._view[process] = max(clock, self._view.get(process, 0))
+        return (process,)
+
     def learn(self, message: PsyncMessage) -> None:
         self._view[message.sender] = message.clock
         self._leaves.difference_update(message.context)

@@ -24,7 +24,7 @@ from ..facts import BROADCAST, Facts, WireFormat
 from ..machine import Effect, Held, Multicast, Unit
 from ..messages import ENTRY_BYTES, Application
 from ..process import State, refusal
-from .link_chain import NOTHING, Link, SerializedProcess, link_of
+from .link_chain import NO_EXPULSION, NOTHING, Link, SerializedProcess, link_of
 
 FACTS = Facts(
     name="serialized-broadcast",
@@ -35,6 +35,8 @@ FACTS = Facts(
     waits_only_for_past=True,
     joins=False,
     serialized=True,
+    expulsions=False,
+    at_expulsion=NO_EXPULSION,
     wire=WireFormat(18, "happened.wire.serialized_broadcast"),
 )
 

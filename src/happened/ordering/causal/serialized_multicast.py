@@ -23,7 +23,7 @@ from ..facts import Facts, WireFormat
 from ..machine import Effect, Held, Multicast, Unit
 from ..messages import Application
 from ..process import State, refusal
-from .link_chain import NOTHING, Link, SerializedProcess, link_of
+from .link_chain import NO_EXPULSION, NOTHING, Link, SerializedProcess, link_of
 
 FACTS = Facts(
     name="serialized-multicast",
@@ -32,6 +32,8 @@ FACTS = Facts(
     order=Order.CAUSAL,
     waits_only_for_past=True,
     serialized=True,
+    expulsions=False,
+    at_expulsion=NO_EXPULSION,
     wire=WireFormat(19, "happened.wire.serialized_multicast"),
 )
 

@@ -32,6 +32,8 @@ FACTS = Facts(
     names_missing=False,
     description="per destination, one vector time that it must have reached",
     paper="Schiper, Eggli & Sandoz, Workshop on Distributed Algorithms, LNCS 392, 1989",
+    expulsions=False,
+    at_expulsion="vectors count messages to others, of which only those that are lost may have told",
     wire=WireFormat(13, "happened.wire.ses"),
 )
 

@@ -8,29 +8,37 @@ everybody who stays. A router that fails stays failed; whoever succeeds it is an
       learn, for no way leads past a separator. Messages name their destinations one by one: a group's name,
       read after the newcomer is in it, would block others.
 (iii) A newcomer or a new link that leads past a separator, one of this graph or of an earlier one: what was
-      left out of messages there can now be needed on the other side. `admit` gives the histories of all to
-      the newcomer, or to both ends of the link, which must have delivered what these name. What is on its
-      way to a forwarder must have arrived before a newcomer can be its witness, for whom it has no copy.
+      left out of messages there can now be needed on the other side. The histories of all go to the newcomer,
+      or to both ends of the link, which must have delivered what these name. What is on its way to a
+      forwarder must have arrived before a newcomer can be its witness, for whom it has no copy.
 (iv)  A router that was the only way: `succeed` with its journal, with a witness, or with everybody's history.
       Its channels must have been flushed before: whatever it sent has arrived, and whatever was sent to it
       has arrived at the journal's machine or at the witness. What it sent may be known to nobody yet, and a
       witness not yet told of it would send past it. The successor has no more links than it and the router
       had; if it is to have some, `admit` them next.
 
+Links and separators are those that the routes use (`core.places.in_use`), not those of the physical graph. So
+a link is new when routes begin to lead over it, and that may be after a departure or a failure as well, if
+routes change elsewhere. The new separators are sound at once, whatever is still on its way over links no
+longer in use: whoever leaves something out at them does so after the change, so all that causally follows is
+sent after it too, over links in use now. What needs care are the old ones, and that is (iii).
+
 Where the way between two processes leads past others than before, a successor in a router's place aside, what
-they sent each other must have arrived: on the new way, later messages do not follow it.
+they sent each other must have arrived: on the new way, later messages do not follow it. If it was for others
+as well, it must have arrived at all of them: a router that has yet to send it on would take the new way too.
 
 Whoever leaves may have sent what is still on its way. So in the places of those who stay it remains, as one
 more process behind the branch that it was behind (`_move`): what it sent came from there.
 """
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import TypeVar
 
-from ...core.destinations import unpack
+from ...core.destinations import pack, unpack
 from ...core.errors import LocalProtocolError
-from ...core.places import Branch, Place, Watch, check, reach
+from ...core.places import Branch, Place, Watch, check, in_use, reach
 from ..machine import Effect
+from .extended_history import Entry
 from .histories import Histories
 from .topological import Topological
 
@@ -44,27 +52,47 @@ def admit(machines: MutableMapping[int, M], places: Mapping[int, Place], newcome
     """
     everybody: dict[int, M] = {**machines, **({newcomer.me: newcomer} if newcomer is not None else {})}
     _check_all(places, list(everybody.values()))
-    before = {p: machine.place for p, machine in machines.items()}
-    new = 0 if newcomer is None else 1 << newcomer.me
-    learning = [newcomer] if newcomer is not None and _leads_past(machines, places[newcomer.me]) else []
-    for p, machine in machines.items():
-        # A newcomer's own neighbours need nothing: whatever takes the new way passes the newcomer.
-        if places[p].neighbours & ~before[p].neighbours & ~new:
-            learning.append(machine)
-    # Not only the members of separators that stop being one now: what was left out at one that an earlier
-    # change has led past is known to those who learnt it then, and to no one else behind them.
-    told = [entry for machine in machines.values() for entry in machine.history()] if learning else []
+    before = {p: machine.place.branches for p, machine in machines.items()}
+    # A newcomer's own neighbours need nothing: whatever takes the new way passes the newcomer.
+    learning = _with_new_links(machines.values(), places, 0 if newcomer is None else 1 << newcomer.me)
+    if newcomer is not None and _leads_past(machines, places[newcomer.me]):
+        learning.append(newcomer)
+    told = _histories(machines.values()) if learning else []
     for machine in learning:
-        if missing := machine.awaits(told):
-            names = ", ".join(f"M{name}" for name in dict.fromkeys(missing))
-            raise LocalProtocolError(f"process {machine.me} must deliver {names} before it gets a new link")
+        _check_delivered(machine, told)
     if newcomer is not None:
         for machine in machines.values():
             machine.join(newcomer.me)
     for machine in learning:
         machine.adopt(told)
     machines.update(everybody)
-    _move(machines, places, {p: place.branches for p, place in before.items()})
+    _move(machines, places, before)
+
+
+def _with_new_links(machines: Iterable[M], places: Mapping[int, Place], exempt: int) -> list[M]:
+    """Those whom the routes give a link that was not in use, with others than the exempt."""
+    return [
+        machine
+        for machine in machines
+        if in_use(places[machine.me]) & ~in_use(machine.place) & ~exempt & ~(1 << machine.me)
+    ]
+
+
+def _histories(machines: Iterable[M]) -> list[Entry]:
+    """What these know together.
+
+    Whoever has a new link needs everybody's. Not only the members of separators that stop being one now: what
+    was left out at one that an earlier change has led past is known to those who learnt it then, and to no
+    one else behind them.
+    """
+    return [entry for machine in machines for entry in machine.history()]
+
+
+def _check_delivered(machine: M, told: Iterable[Entry]) -> None:
+    """Refuse that a process learns of messages that it has yet to deliver."""
+    if missing := machine.awaits(told):
+        names = ", ".join(f"M{name}" for name in dict.fromkeys(missing))
+        raise LocalProtocolError(f"process {machine.me} must deliver {names} before it gets a new link")
 
 
 def _leads_past(machines: Mapping[int, M], place: Place) -> bool:
@@ -72,10 +100,10 @@ def _leads_past(machines: Mapping[int, M], place: Place) -> bool:
 
     Once somebody has left, the graph no longer shows who was.
     """
-    if place.neighbours.bit_count() > 1 and _gone(machines):
+    if in_use(place).bit_count() > 1 and _gone(machines):
         return True
     met = 0
-    for neighbour in unpack(place.neighbours):
+    for neighbour in unpack(in_use(place)):
         if met >> neighbour & 1:
             return True
         met |= _connected(machines, neighbour)
@@ -88,7 +116,7 @@ def _connected(machines: Mapping[int, M], start: int) -> int:
         reached |= around
         near = 0
         for p in unpack(around):
-            near |= machines[p].place.neighbours if p in machines else 0
+            near |= in_use(machines[p].place) if p in machines else 0
         around = near & ~reached
     return reached
 
@@ -106,7 +134,13 @@ def succeed(
 
     The successor, new or the witness itself, knows what the journal's machine or the witness knows; without
     either, what all others know together. That keeps the order, but what only the dead router had is lost.
+    From the journal of a witness it also has what that one kept for its forwarders. A process that has been
+    succeeded is refused: its journal is out of date, and `last_to_fail` tells whose is not.
     """
+    if _gone(machines) >> dead & 1:
+        raise LocalProtocolError(
+            f"process {dead} has left or was succeeded: start from who failed last in its place"
+        )
     watched = dict(witness.place.watches) if witness is not None else {}
     if witness is not None and dead not in watched:
         raise LocalProtocolError(f"process {witness.me} is no witness of process {dead}")
@@ -116,20 +150,24 @@ def succeed(
         raise LocalProtocolError(
             f"the channels of process {dead} are not flushed: {held} still waits for others"
         )
-    _check_all(places, [machine for machine in (*machines.values(), successor) if machine.me != dead])
+    staying = [m for m in machines.values() if m.me not in (dead, successor.me)]
+    _check_all(places, [*staying, successor])
+    own = in_use(successor.place) if successor.me in machines else 0
+    learning, told = _lessons(staying, successor, own, dead, places, source)
+    for machine in learning:
+        _check_delivered(machine, told)
     machines.pop(dead, None)
     if successor.me not in machines:
         for machine in machines.values():
             machine.join(successor.me)
-    if source is None:
-        # What the dead router sent and nobody has delivered yet is known only to those who hold it.
-        for known in machines.values():
-            if known is not successor:
-                successor.adopt((*known.history(), *known.overdue()))
-    elif source is not successor:
-        successor.adopt(source.history())
+    for machine in learning:
+        machine.adopt(told)
+    if journal is not None:
+        successor.inherit(journal)
+    elif witness is not None and witness is not successor:
+        successor.adopt(witness.history())
     left = witness.unforwarded(dead) if witness is not None else ()
-    before = {p: machine.place.branches for p, machine in machines.items() if p != successor.me}
+    before = {machine.me: machine.place.branches for machine in staying}
     if source is not None:  # the successor stands where the router stood
         before[successor.me] = journal.place.branches if journal is not None else watched[dead]
     machines[successor.me] = successor
@@ -137,14 +175,60 @@ def succeed(
     return successor.forward(left)
 
 
+def _lessons(
+    staying: Sequence[Topological],
+    successor: Topological,
+    own: int,
+    dead: int,
+    places: Mapping[int, Place],
+    source: Topological | None,
+) -> tuple[list[Topological], list[Entry]]:
+    """Who has to learn what all know when somebody succeeds a router, and what that is.
+
+    Routes may change elsewhere. The successor has new links if they are neither its own nor the router's; if
+    nobody knows what the router knew, it learns from all in any case.
+    """
+    learning = _with_new_links(staying, places, 1 << successor.me)
+    routers = pack(machine.me for machine in staying if in_use(machine.place) >> dead & 1)
+    if source is None or in_use(places[successor.me]) & ~own & ~routers:
+        learning.append(successor)
+    if not learning:
+        return [], []
+    told = _histories([*staying, successor] if source in (None, successor) else [*staying, successor, source])
+    if source is None:
+        # What the dead router sent and nobody has delivered yet is known only to those who hold it.
+        told += [entry for machine in staying for entry in machine.overdue()]
+    return learning, told
+
+
 def retire(machines: MutableMapping[int, Topological], dead: int, places: Mapping[int, Place]) -> None:
     """Do without a process that forwards nothing: one at the edge, or a witness.
 
     What was left out at a separator that it was a member of is known to the members that remain.
     """
-    _check_all(places, [machine for machine in machines.values() if machine.me != dead])
+    staying = [machine for machine in machines.values() if machine.me != dead]
+    _check_all(places, staying)
+    if cut_off := _forwarded_to(staying, dead):
+        names = ", ".join(map(str, unpack(cut_off)))
+        raise LocalProtocolError(f"process {dead} forwards to {names}: let somebody succeed() it")
+    learning = _with_new_links(staying, places, 0)
+    told = _histories(staying) if learning else []
+    for machine in learning:
+        _check_delivered(machine, told)
+    for machine in learning:
+        machine.adopt(told)
     machines.pop(dead, None)
-    _move(machines, places, {p: machine.place.branches for p, machine in machines.items()}, dead)
+    _move(machines, places, {machine.me: machine.place.branches for machine in staying}, dead)
+
+
+def _forwarded_to(machines: Sequence[Topological], router: int) -> int:
+    """Those whom somebody reaches through this process, of those who have not left."""
+    behind = 0
+    for machine in machines:
+        for branch in machine.place.branches:
+            if branch.towards == router:
+                behind |= branch.behind & ~machine.gone
+    return behind & ~(1 << router)
 
 
 def _check_all(places: Mapping[int, Place], machines: Sequence[M]) -> None:

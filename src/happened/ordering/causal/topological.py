@@ -2,7 +2,7 @@
 
 Assumes    reliable links between neighbours, FIFO or not, that may duplicate; that the multicast of one step
            reaches all its neighbours or none; places that are those of one hypertree (see core/places), the
-           same for everybody, with separators of the whole graph. Places change atomically (`succession`).
+           same for everybody, with cuts of the links in use. Places change atomically (`succession`).
 Promises   causal order between application messages, from anybody to any set, whatever the graph; a router's
            timestamps leave out what was sent on the other sides of its separators.
 Leaves out application messages that reached a router which fails with neither witness nor journal.
@@ -28,7 +28,7 @@ from ...core.places import Branch, Place, onward
 from ..facts import MANY_PROCESSES, Facts, Relays, WireFormat
 from ..machine import Effect, Held, MessageKey
 from ..process import State, refusal
-from .extended_history import Entry, check_entries, read_entries
+from .extended_history import Entry, check_entries, read_entries, without
 from .history_process import OPTIONS, HistoryProcess
 from .hop_message import Carried, HopMessage, Unforwarded
 
@@ -41,6 +41,7 @@ FACTS = Facts(
     order=Order.CAUSAL,
     relays=Relays.ROUTERS,
     names_missing=False,  # but the hop messages that bring them
+    recycles=True,
     most_processes=MANY_PROCESSES,
     options=OPTIONS,
     wire=WireFormat(61, "happened.wire.topological"),
@@ -97,7 +98,11 @@ class Topological(HistoryProcess[Any]):
         known = self._reached | self.gone  # whoever was a leaf here and has left comes from nowhere
         if not known >> message.sender & 1 and not self.is_duplicate(hop):
             raise refusal(message, "comes from where we have no route to: move() to a new place first")
-        return hop
+        return self.cleared(hop) if self.forgotten else hop
+
+    def cleared(self, message: _Hop) -> _Hop:
+        hop = message.message
+        return _Hop(hop._replace(entries=without(hop.entries, self.forgotten)))
 
     def _check(self, message: HopMessage) -> None:
         if isinstance(message, HopMessage):  # its relay sends it to its neighbours, whomever it is for
@@ -188,6 +193,12 @@ class Topological(HistoryProcess[Any]):
                 effects.append(self.delivery(carried))
             effects += self._pass_on(carried)
         return effects
+
+    def inherit(self, predecessor: "Topological") -> None:
+        """Take over what a process knew whose place we are to take, and what it kept as a witness."""
+        self.adopt(predecessor.history())
+        for forwarder, left in predecessor._unforwarded.items():
+            self._unforwarded.setdefault(forwarder, {}).update(left)
 
     def move(self, place: Place) -> None:
         """Stand at this place of the communication graph from now on."""

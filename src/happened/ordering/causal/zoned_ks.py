@@ -34,7 +34,7 @@ from ...core.destinations import pack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError, RemoteProtocolError
 from ...core.orders import Order
-from ...core.places import Place, alone, reach, restored
+from ...core.places import Place, alone, check, reach, restored
 from ..facts import MANY_PROCESSES, Facts, Relays, WireFormat
 from ..machine import Effect, Held, Multicast
 from ..process import State, refusal
@@ -50,6 +50,7 @@ FACTS = Facts(
     order=Order.CAUSAL,
     relays=Relays.ROUTERS,
     names_missing=False,  # but the hops that bring them
+    recycles=True,
     most_processes=MANY_PROCESSES,
     options=(PLACE,),
     wire=WireFormat(70, "happened.wire.zoned_ks"),
@@ -136,7 +137,7 @@ class ZonedKs(PlacedProcess):
         sender, clock, dests, payload = carried
         effects: list[Effect] = []
         for zone in zones:
-            if onto := zone.onward(zone.me, dests):
+            if onto := zone.onward(zone.me, dests) & ~self._gone_from(zone):
                 effects += [
                     Send(zone.members[d], ZonedMessage(sender, clock, self.n, dests, self.me, hop))
                     for d, hop in zone.carrier.send(onto, payload)
@@ -155,7 +156,8 @@ class ZonedKs(PlacedProcess):
         i = zone.members.index(relay)
         if hop.sender != i or not zone.behind[i] >> sender & 1:
             raise refusal(message, f"does not come through process {relay}")
-        if dests >> n or not hop.dests >> zone.me & 1 or hop.dests != zone.onward(i, dests):
+        astray = (hop.dests ^ zone.onward(i, dests)) & ~self._gone_from(zone)
+        if dests >> n or not hop.dests >> zone.me & 1 or astray:
             raise refusal(
                 message, f"is not addressed to process {self.me}, or to others than its way leads to"
             )
@@ -174,6 +176,11 @@ class ZonedKs(PlacedProcess):
         """The entries and units in the logs of all zones."""
         sizes = [zone.carrier.log_size() for zone in self._zones]
         return sum(entries for entries, _ in sizes), sum(units for _, units in sizes)
+
+    def resume_at(self, place: Place) -> None:
+        check(place, self.me, self.n)
+        self._zones = ()  # no hop is in flight that numbers their members
+        self.stand(place)
 
     def stand(self, place: Place | None) -> None:
         self._stand(place, self._carriers(place))
@@ -210,14 +217,50 @@ class ZonedKs(PlacedProcess):
         ]
         self._zone_with = {m: zone for zone in self._zones for m in zone.members if m != self.me}
 
-    def leave(self, process: int) -> None:
-        """What is on its way to the process still goes there. A gateway's leaving would cut its zones off."""
+    def _gone_from(self, zone: _Zone) -> int:
+        """The members of a zone, in its numbers, who have left."""
+        if not self.excused:
+            return 0
+        return pack(i for i, member in enumerate(zone.members) if self.excused >> member & 1)
+
+    def note_departure(self, process: int) -> None:
+        """A gateway's leaving would cut its zones off."""
         forwards = any(
             branch.towards == process and branch.behind != 1 << process for branch in self.place.branches
         )
         if forwards or (process == self.me and len(self._zones) > 1):
             raise LocalProtocolError(f"process {process} is a gateway and cannot leave")
-        super().leave(process)
+        super().note_departure(process)
+
+    def go_on_without(self, process: int) -> list[Effect]:
+        effects = super().go_on_without(process)
+        for zone, member in self._zones_with(process):
+            zone.carrier.leave(member)
+        return effects
+
+    def close(self, process: int) -> list[Effect]:
+        effects = super().close(process)
+        for zone, member in self._zones_with(process):
+            for carried in zone.carrier.close(member):
+                effects += self._deliver(zone, carried)
+        return effects
+
+    def forget(self, process: int) -> None:
+        super().forget(process)
+        for zone, member in self._zones_with(process):
+            zone.carrier.forget(member)
+
+    def join(self, process: int) -> list[Effect]:
+        is_known = process < self.n
+        effects = super().join(process)
+        if is_known:
+            for zone, member in self._zones_with(process):
+                zone.carrier.join_again(member)
+        return effects
+
+    def _zones_with(self, process: int) -> list[tuple[_Zone, int]]:
+        """The zones that we share with a process, and its number there."""
+        return [(zone, zone.members.index(process)) for zone in self._zones if process in zone.members]
 
     def save(self) -> State:
         return super().save() | {"zones": tuple(zone.carrier.state() for zone in self._zones)}

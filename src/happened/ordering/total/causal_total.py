@@ -19,7 +19,7 @@ from ...core.orders import Order
 from ..facts import Facts
 from ..machine import Effect, Multicast
 from ..process import State
-from .three_phase import WIRE, ThreePhase
+from .three_phase import AT_LEAVE, NO_EXPULSION, WIRE, ThreePhase
 
 FACTS = Facts(
     name="causal-total",
@@ -27,6 +27,9 @@ FACTS = Facts(
     paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; one message of a sender at a time",
     order=Order.CAUSAL_TOTAL,
     waits_at_sender=True,
+    expulsions=False,
+    at_leave=AT_LEAVE,
+    at_expulsion=NO_EXPULSION,
     wire=WIRE,
 )
 
@@ -57,9 +60,14 @@ class CausalTotalOrder(ThreePhase):
     def receive(self, message: Any) -> list[Effect]:
         return [*super().receive(message), *self._begin_next()]
 
+    def go_on_without(self, process: int) -> list[Effect]:
+        return [*super().go_on_without(process), *self._begin_next()]
+
     def _begin_next(self) -> Iterator[Effect]:
         while self._outbox and self.settled:
-            yield from self.begin(*self._outbox.popleft())
+            clock, dests, payload = self._outbox.popleft()
+            if dests & ~self.excused or dests >> self.me & 1:  # otherwise it was for those who have left
+                yield from self.begin(clock, dests, payload)
 
     def save(self) -> State:
         return super().save() | {"outbox": tuple(self._outbox)}

@@ -4,9 +4,10 @@ textbook (Distributed Computing, 2008, ch. 6), with a role that can be handed ov
 Assumes    reliable links, FIFO or not, that may duplicate; processes that join get the next index.
 Promises   one order of all messages, which every process follows and which contains causal order, for
            multicasts to arbitrary sets, oneself included; two hops until delivery.
-           `hand_over` gives the role to a named successor at any time, whatever is in flight.
-Leaves out a coordinator whose state is lost: one that crashes resumes from its snapshot. One that leaves
-           hands over first.
+           `hand_over` gives the role to a named successor at any time, whatever is in flight; a coordinator
+           that leaves does so by itself. Who leaves delivers nothing from then on. When a coordinator is
+           expelled, the first process present succeeds it, and nothing is lost that those who stay have sent.
+Leaves out the order in which an expelled process delivered what nobody else had yet.
 Invariant  the coordinator takes the requests of each process in the order they were made (FIFO *in*: without
            it the order would be total and not causal), and each destination delivers what the coordinator
            orders in the order it was ordered (FIFO *out*: without it not even total). Links need not be
@@ -14,6 +15,16 @@ Invariant  the coordinator takes the requests of each process in the order they 
 
 Epochs. Each hand-over begins a new one. A request carries the epoch its sender knows of: a process that
 knows of a later one passes it on, one that knows only of an earlier one keeps it until it hears.
+
+Rounds. Every order has a *place* in the order of all. A process keeps its own requests, and the places of
+what it delivered, until it hears that everybody has delivered those: it says how far it is every SEEN_EVERY
+deliveries, and the coordinator, which keeps what it has ordered, says how far everybody is. Whenever nothing
+more comes from a process that has left, be it the coordinator, one that was, or one that passed a request
+on, everybody reports what it keeps to the first process that has not ended, and drops what has not arrived.
+That one orders all of it anew and is the coordinator from then on: what was delivered anywhere has the place
+it had, and the rest gets one that contradicts neither that nor causal order (sequencer_office.py). So each
+goes on with what it lacks, in the order that the others had it. Who leaves entrusts what it keeps to the
+others. A round is known by who has ended; its epochs begin at ROUND times the number of those.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,11 +39,24 @@ from ..machine import Effect, Held, MessageKey, Multicast
 from ..process import Process, State, refusal
 from .sequencer_messages import (
     NOBODY,
+    Place,
     SequencerAnnouncement,
     SequencerHandover,
     SequencerOrder,
+    SequencerReport,
     SequencerRequest,
+    SequencerSeen,
+    SequencerSettled,
+    SequencerTestament,
+    Unsettled,
 )
+from .sequencer_office import EVERYWHERE, Office, succeed
+
+ROUND = 1 << 20
+"""More than the hand-overs between two departures."""
+
+SEEN_EVERY = 32
+"""After so many deliveries a process says how far it is."""
 
 FACTS = Facts(
     name="sequencer",
@@ -40,17 +64,12 @@ FACTS = Facts(
     paper="Kshemkalyani & Singhal, Distributed Computing, 2008, ch. 6 (centralized algorithm)",
     order=Order.CAUSAL_TOTAL,
     relays=Relays.COORDINATOR,
+    at_join="gets an index, and hears who is the coordinator",
+    at_leave="delivers nothing more; a coordinator hands its role over. What it sent is delivered",
+    at_expulsion="is not addressed any more; the first one present puts in order what all others report",
     options=(Option("coordinator", "the first one, the same for everybody", Names.ONE),),
     wire=WireFormat(35, "happened.wire.sequencer"),
 )
-
-
-class _Office(NamedTuple):
-    """What only the coordinator keeps, and hands over."""
-
-    taken: dict[int, int]  # per sender the clock of its last request in order
-    tails: dict[int, MessageKey]  # per destination the last message ordered to it
-    early: dict[MessageKey, tuple[SequencerRequest, int]]  # by (sender, previous clock): request, since
 
 
 class _Held(NamedTuple):
@@ -67,24 +86,81 @@ class SequencerTotalOrder(Process):
             raise LocalProtocolError(f"the coordinator is one of {n} processes, not {coordinator}")
         self._epoch = 0
         self._coordinator = coordinator
-        self._office = _Office({}, {}, {}) if me == coordinator else None
+        self._office = Office() if me == coordinator else None
         self._requested = 0  # the clock of our last request
         self._last = NOBODY  # the message delivered last
         self._delivered: dict[int, int] = {}  # per sender the clock of its last message delivered here
         self._held: dict[MessageKey, _Held] = {}  # by the message before it
-        self._ahead: dict[MessageKey, SequencerRequest] = {}  # of an epoch we have not heard of
+        self._ahead: dict[MessageKey, SequencerRequest] = {}  # kept until we hear of a new coordinator
+        self._kept: dict[int, SequencerRequest] = {}  # by clock, our requests that not everybody may have
+        self._entrusted: dict[MessageKey, SequencerRequest] = {}  # the same of those who leave
+        self._entrusted_until: Place = ()  # needed until everybody is at this place; (): not known yet
+        self._recent: dict[MessageKey, Place] = {}  # the places of what not everybody may have delivered
+        self._place: Place = ()  # of our last delivery
+        self._unsaid = 0  # deliveries since we said how far we are
+        self._ended = 0  # bit set: those of whom nothing more comes
+        self._is_orphan = False  # whether we have reported, and not heard who is the coordinator
+        self._reports: dict[int, SequencerReport] = {}  # to us, as a successor
 
     @property
     def coordinator(self) -> int:
         """Who has the role, as far as we have heard."""
         return self._coordinator
 
+    @property
+    def has_role(self) -> bool:
+        """Whether we are the coordinator, and not only about to be."""
+        return self._office is not None
+
     def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
         dests = self.destinations(to, payload)
         clock = self.next_clock()
         previous, self._requested = self._requested, clock
-        request = SequencerRequest(self.me, clock, self.n, dests, previous, self._epoch, payload)
+        told = previous, self._epoch, payload, self._place
+        request = SequencerRequest(self.me, clock, self.n, dests, *told)
+        self._kept[clock] = request
         return Multicast(clock, list(self._handle(request, self.events)))
+
+    # Who is there.
+
+    def join(self, process: int) -> list[Effect]:
+        effects = super().join(process)
+        if self._epoch and not self._is_orphan:
+            effects.append(Send(process, SequencerAnnouncement(self.me, self._epoch, self._coordinator)))
+        return effects
+
+    def go_on_without(self, process: int) -> list[Effect]:
+        effects = super().go_on_without(process)
+        if process == self.me:
+            self._held = {}
+            return effects + self._bequeath() + self._pass_on_role()
+        if self._office is not None:
+            self._office.tails.pop(process, None)
+            self._office.has_seen(process, EVERYWHERE)
+            effects += self._settle()
+        return effects + self._complete_round()
+
+    def close(self, process: int) -> list[Effect]:
+        effects = super().close(process)
+        self._ended |= 1 << process
+        epoch = self._ended.bit_count() * ROUND
+        if self._epoch >= epoch or self.excused >> self.me & 1:
+            return effects  # as a newcomer, we have heard who coordinates after that round
+        self._epoch = epoch
+        return effects + self._report()
+
+    def _bequeath(self) -> list[Effect]:
+        testament = SequencerTestament(self.me, self._places(), tuple(self._kept.values()))
+        others = self.present & ~(1 << self.me)
+        return [Send(d, testament) for d in unpack(others)] if self._kept or self._recent else []
+
+    def _places(self) -> tuple[tuple[Place, int, int], ...]:
+        return tuple(sorted((place, *name) for name, place in self._recent.items()))
+
+    def _pass_on_role(self) -> list[Effect]:
+        """As one who leaves, let the first one present be the coordinator."""
+        others = self.present & ~(1 << self.me)
+        return self.hand_over(next(iter(unpack(others)))) if self._office is not None and others else []
 
     def hand_over(self, successor: int) -> list[Effect]:
         """Give the role to another process; returns what to send, as any input does."""
@@ -97,30 +173,125 @@ class SequencerTotalOrder(Process):
         self._coordinator = successor
         early = tuple(request for request, _ in office.early.values())
         taken, tails = tuple(sorted(office.taken.items())), tuple(sorted(office.tails.items()))
+        unsettled = tuple(each._replace(missing=office.missing(each)) for each in office.unsettled)
+        role = SequencerHandover(self.me, self._epoch, taken, tails, early, office.place, unsettled)
         others = self.present & ~(1 << self.me | 1 << successor)
         return [
-            Send(successor, SequencerHandover(self.me, self._epoch, taken, tails, early)),
+            Send(successor, role),
             *(Send(d, SequencerAnnouncement(self.me, self._epoch, successor)) for d in unpack(others)),
         ]
+
+    # Rounds.
+
+    def _report(self) -> list[Effect]:
+        """Tell the first process that has not ended what we know, and wait until it says who coordinates."""
+        office, self._office = self._office or Office(), None
+        self._is_orphan = True
+        self._coordinator = successor = next(iter(unpack(((1 << self.n) - 1) & ~self._ended)))
+        ordered = [
+            SequencerOrder(*request[:4], NOBODY, request.payload, place)
+            for place, request, _ in office.unsettled
+        ]
+        early = [request for request, _ in office.early.values()]
+        report = SequencerReport(
+            self.me,
+            self._ended,
+            self._requested,
+            self._last,
+            self._place,
+            tuple(sorted(self._delivered.items())),
+            self._places(),
+            (*ordered, *(held.order for _, held in sorted(self._held.items()))),
+            (*self._kept.values(), *self._entrusted.values(), *self._ahead.values(), *early),
+        )
+        self._held = {}  # all of it is ordered anew
+        return self._reported(report) if successor == self.me else [Send(successor, report)]
+
+    def _reported(self, report: SequencerReport) -> list[Effect]:
+        known = self._reports.get(report.sender)
+        if known is None or known.ended.bit_count() <= report.ended.bit_count():
+            self._reports[report.sender] = report
+        return self._redirect() or self._complete_round()
+
+    def _redirect(self) -> list[Effect]:
+        """Tell those who report to us although their round is over, and see to what they have requested: as
+        newcomers, they may have sent it to a coordinator who was gone."""
+        if self._is_orphan:
+            return []
+        effects: list[Effect] = []
+        for process, report in sorted(self._reports.items()):
+            if not report.ended & ~self._ended:
+                del self._reports[process]
+                news = SequencerAnnouncement(self.me, self._epoch, self._coordinator)
+                effects.append(Send(process, news))
+                for request in report.requests:
+                    if request.sender == process:
+                        effects += self._handle(request, self.events)
+        return effects
+
+    def _complete_round(self) -> list[Effect]:
+        """If everybody present has told us what it knows, put that in order and go on as the coordinator."""
+        if self.excused & ~self._ended:
+            return []  # of whom more may come, and if we leave, from us: then there is another round
+        reports = {process: r for process, r in self._reports.items() if r.ended == self._ended}
+        if self.me not in reports or any(process not in reports for process in unpack(self.present)):
+            return []
+        self._reports, self._is_orphan = {}, False
+        office, lacking = succeed(reports, self._ended.bit_count())
+        self._office = office
+        effects: list[Effect] = []
+        for each in lacking:
+            effects += self._put_in_order(office, each, self.events)
+        self._entrusted_until = last = max((each.place for each in lacking), default=())
+        news = SequencerAnnouncement(self.me, self._epoch, self.me, last)
+        effects = [*(Send(d, news) for d in unpack(self.present & ~(1 << self.me))), *effects]
+        return effects + self._resumed(self.events)
+
+    # Messages.
 
     def receive(self, message: Any) -> list[Effect]:
         self._check(message)
         since = self.arrival()
-        if isinstance(message, SequencerOrder):
-            return list(self._ordered(message, since))
-        if isinstance(message, SequencerRequest):
-            return list(self._handle(message, since))
-        if message.epoch <= self._epoch:
+        match message:
+            case SequencerOrder():
+                return list(self._ordered(message, since))
+            case SequencerRequest():
+                return list(self._handle(message, since))
+            case SequencerSeen():
+                return self._seen(message)
+            case SequencerSettled():
+                self._settled(message.place, message.requested)
+                return []
+            case SequencerTestament():
+                self._entrusted_until = ()  # they are not in order before the next round
+                self._entrusted |= {(request.sender, request.clock): request for request in message.requests}
+                self._recent |= {(sender, clock): place for place, sender, clock in message.recent}
+                return []
+            case SequencerReport():
+                return self._reported(message)
+        if message.epoch < self._epoch or (message.epoch == self._epoch and not self._is_orphan):
             return []  # a duplicate made by the network, or old news
-        self._epoch = message.epoch
+        if message.epoch // ROUND > self._epoch // ROUND:
+            # As a newcomer we have not reported in that round, and may have asked one who was gone.
+            self._ahead = {(self.me, clock): request for clock, request in self._kept.items()} | self._ahead
+        self._epoch, self._is_orphan, self._office = message.epoch, False, None
         if isinstance(message, SequencerAnnouncement):
             self._coordinator = message.coordinator
-            requests: list[SequencerRequest] = []
-        else:
-            self._coordinator = self.me
-            self._office = _Office(dict(message.taken), dict(message.tails), {})
-            requests = list(message.early)
-        requests += [request for request in self._ahead.values() if request.epoch <= self._epoch]
+            self._entrusted_until = message.place or self._entrusted_until
+            return self._redirect() + self._resumed(since)
+        self._coordinator = self.me
+        self._office = office = Office(message.place)
+        office.taken, office.tails = dict(message.taken), dict(message.tails)
+        office.unsettled = list(message.unsettled)
+        for process in unpack(self.excused):
+            office.has_seen(process, EVERYWHERE)
+        effects = [effect for request in message.early for effect in self._handle(request, since)]
+        effects += self._redirect() + self._resumed(since)
+        return effects + (self._pass_on_role() if self.excused >> self.me & 1 else [])
+
+    def _resumed(self, since: int) -> list[Effect]:
+        """What was kept until there is a coordinator goes to it."""
+        requests = [request for request in self._ahead.values() if request.epoch <= self._epoch]
         self._ahead = {key: request for key, request in self._ahead.items() if request.epoch > self._epoch}
         return [effect for request in requests for effect in self._handle(request, since)]
 
@@ -129,9 +300,13 @@ class SequencerTotalOrder(Process):
             self.check(message, SequencerOrder)
         elif isinstance(message, SequencerRequest):
             self._check_request(message)
-        elif isinstance(message, SequencerHandover):
-            for request in message.early:
+        elif isinstance(message, SequencerHandover | SequencerReport | SequencerTestament):
+            early = message.early if isinstance(message, SequencerHandover) else message.requests
+            for request in early:
                 self._check_request(request)
+        elif isinstance(message, SequencerSeen | SequencerSettled):
+            if not 0 <= message.sender < self.n:
+                raise refusal(message, f"comes from process {message.sender}, and we know {self.n}")
         elif not isinstance(message, SequencerAnnouncement):
             self.check(message, SequencerOrder)
         elif not 0 <= message.coordinator < self.n:
@@ -150,7 +325,10 @@ class SequencerTotalOrder(Process):
         if request.epoch > self._epoch:
             self._ahead[request.sender, request.clock] = request
         elif self._office is None:
-            yield Send(self._coordinator, request._replace(epoch=self._epoch))
+            if self._is_orphan or self.excused >> self._coordinator & 1:
+                self._ahead[request.sender, request.clock] = request  # somebody succeeds, and we shall hear
+            else:
+                yield Send(self._coordinator, request._replace(epoch=self._epoch))
         elif request.clock > self._office.taken.get(request.sender, 0):  # otherwise a duplicate
             early = self._office.early
             early[request.sender, request.previous] = request, since
@@ -160,11 +338,18 @@ class SequencerTotalOrder(Process):
                 yield from self._order(self._office, request, since)
                 next_one = (request.sender, request.clock)
 
-    def _order(self, office: _Office, request: SequencerRequest, since: int) -> Iterator[Effect]:
-        sender, clock, n, dests, _, _, payload = request
-        office.taken[sender] = clock
-        for d in unpack(dests):
-            order = SequencerOrder(sender, clock, n, dests, office.tails.get(d, NOBODY), payload)
+    def _order(self, office: Office, request: SequencerRequest, since: int) -> Iterator[Effect]:
+        office.taken[request.sender] = request.clock
+        due = request.dests & ~(self.excused & ~(1 << self.me))
+        yield from self._put_in_order(office, Unsettled(office.next_place(), request, due), since)
+
+    def _put_in_order(self, office: Office, ordered: Unsettled, since: int) -> Iterator[Effect]:
+        office.unsettled.append(ordered)
+        place, request, due = ordered
+        sender, clock, n, dests, _, _, payload, _ = request
+        for d in unpack(due):
+            after = office.tails.get(d, NOBODY)
+            order = SequencerOrder(sender, clock, n, dests, after, payload, place, self._epoch)
             office.tails[d] = (sender, clock)
             if d == self.me:
                 yield from self._ordered(order, since)
@@ -172,6 +357,10 @@ class SequencerTotalOrder(Process):
                 yield Send(d, order)
 
     def _ordered(self, order: SequencerOrder, since: int) -> Iterator[Effect]:
+        if order.epoch // ROUND < self._ended.bit_count():
+            return  # it is ordered anew in the round that we have reported for
+        if self.excused >> self.me & 1:
+            return  # others have our testament: they could not know what place this has
         if order.clock <= self._delivered.get(order.sender, 0) or order.after in self._held:
             return  # a duplicate made by the network
         self._held[order.after] = _Held(order, since)
@@ -179,7 +368,44 @@ class SequencerTotalOrder(Process):
             order, _ = self._held.pop(self._last)
             self._last = (order.sender, order.clock)
             self._delivered[order.sender] = order.clock
+            if order.place:  # which versions up to 0.2.0 did not give
+                self._recent[self._last] = self._place = order.place
+                self._unsaid += 1
             yield self.delivery(order)
+        if self._unsaid >= SEEN_EVERY:
+            self._unsaid = 0
+            yield from self._seen(SequencerSeen(self.me, self._place, self._epoch))
+
+    # How far everybody is.
+
+    def _seen(self, message: SequencerSeen) -> list[Effect]:
+        if message.epoch // ROUND < self._ended.bit_count():
+            return []  # what has not arrived by then is ordered anew
+        if self._office is not None:
+            self._office.has_seen(message.sender, message.place)
+            return self._settle()
+        knows_whom = not self._is_orphan and not self.excused >> self._coordinator & 1
+        return [Send(self._coordinator, message)] if knows_whom else []
+
+    def _settle(self) -> list[Effect]:
+        """As the coordinator, tell everybody what need not be kept, if that is worth a message."""
+        office = self._office
+        assert office is not None
+        office.settling |= office.settle()
+        place, told = office.settled
+        if sum(place[:1]) - sum(told[:1]) < SEEN_EVERY:
+            return []
+        office.settled = place, place
+        clocks, office.settling = office.settling, {}
+        self._settled(place, clocks.get(self.me, 0))
+        others = unpack(self.present & ~(1 << self.me))
+        return [Send(d, SequencerSettled(self.me, place, clocks.get(d, 0))) for d in others]
+
+    def _settled(self, place: Place, requested: int) -> None:
+        if self._entrusted_until and self._entrusted_until <= place:
+            self._entrusted, self._entrusted_until = {}, ()
+        self._recent = {name: at for name, at in self._recent.items() if at > place}
+        self._kept = {clock: request for clock, request in self._kept.items() if clock > requested}
 
     def pending(self) -> list[Held]:
         held = [Held(order, (after,), since) for after, (order, since) in self._held.items()]
@@ -196,29 +422,49 @@ class SequencerTotalOrder(Process):
             "delivered": sorted(self._delivered.items()),
             "held": [(order, since) for _, (order, since) in sorted(self._held.items())],
             "ahead": list(self._ahead.values()),
-            "office": None if self._office is None else _office_to(self._office),
+            "office": None if self._office is None else self._office.state(),
+            "kept": list(self._kept.values()),
+            "entrusted": list(self._entrusted.values()),
+            "recent": sorted((*name, place) for name, place in self._recent.items()),
+            "succession": (
+                self._unsaid,
+                self._place,
+                self._ended,
+                int(self._is_orphan),
+                self._entrusted_until,
+            ),
+            "reports": [report for _, report in sorted(self._reports.items())],
         }
 
     def load(self, state: State) -> None:
         epoch, coordinator, requested = state["role"]
         held = [_Held(SequencerOrder(*order), since) for order, since in state["held"]]
         ahead = [SequencerRequest(*fields) for fields in state["ahead"]]
-        office = None if state["office"] is None else _office_from(*state["office"])
+        office = None if state["office"] is None else Office.from_state(*state["office"])
         last, delivered = state["last"], dict(state["delivered"])
+        kept = [SequencerRequest(*fields) for fields in state["kept"]]
+        entrusted = [SequencerRequest(*fields) for fields in state["entrusted"]]
+        recent = {(sender, clock): place for sender, clock, place in state["recent"]}
+        reports = [_report_from(*each) for each in state["reports"]]
+        self._unsaid, self._place, self._ended, orphan, self._entrusted_until = state["succession"]
+        self._is_orphan = bool(orphan)
         self._epoch, self._coordinator, self._requested = epoch, coordinator, requested
-        self._last, self._delivered, self._office = last, delivered, office
+        self._last, self._delivered, self._office, self._recent = last, delivered, office, recent
         self._held = {entry.order.after: entry for entry in held}
         self._ahead = {(request.sender, request.clock): request for request in ahead}
+        self._kept = {request.clock: request for request in kept}
+        self._entrusted = {(request.sender, request.clock): request for request in entrusted}
+        self._reports = {report.sender: report for report in reports}
+
+    def upgraded(self, state: State) -> State:
+        """Versions up to 0.2.0 knew no succession: what they kept nothing of is not there to be reported."""
+        new = {"kept": (), "entrusted": (), "recent": (), "succession": (0, (), 0, 0, ()), "reports": ()}
+        return state if new.keys() & state.keys() else new | state
 
 
-def _office_to(office: _Office) -> tuple[Any, ...]:
-    return sorted(office.taken.items()), sorted(office.tails.items()), list(office.early.values())
-
-
-def _office_from(taken: Any, tails: Any, early: Any) -> _Office:
-    requests = [(SequencerRequest(*fields), since) for fields, since in early]
-    return _Office(
-        dict(taken),
-        dict(tails),
-        {(request.sender, request.previous): (request, s) for request, s in requests},
+def _report_from(*fields: Any) -> SequencerReport:
+    report = SequencerReport(*fields)
+    return report._replace(
+        held=tuple(SequencerOrder(*order) for order in report.held),
+        requests=tuple(SequencerRequest(*request) for request in report.requests),
     )

@@ -8,6 +8,9 @@ from ..messages import Application, Control
 NOBODY: MessageKey = (0, 0)
 """Before the first message; no message has clock 0."""
 
+Place = tuple[int, ...]
+"""Where a message is in the order of all; see sequencer_office.py. (): before all, or not told."""
+
 
 class _ThroughCoordinator(Application):
     """Whoever is or was the coordinator may put it on a link."""
@@ -30,6 +33,7 @@ class _Request(NamedTuple):
     previous: int  # the clock of its sender's previous request, 0 if none
     epoch: int  # how many hand-overs whoever sends this has heard of
     payload: bytes
+    reached: Place = ()  # of the last message that its sender had delivered
 
 
 class SequencerRequest(_Request, _ThroughCoordinator):
@@ -48,6 +52,8 @@ class _Ordered(NamedTuple):
     dests: int  # bit set
     after: MessageKey  # what that destination delivers just before it; NOBODY if it is the first
     payload: bytes
+    place: Place = ()
+    epoch: int = 0  # that of the coordinator who sends it
 
 
 class SequencerOrder(_Ordered, _ThroughCoordinator):
@@ -56,12 +62,22 @@ class SequencerOrder(_Ordered, _ThroughCoordinator):
     __slots__ = ()
 
 
+class Unsettled(NamedTuple):
+    """A message that was ordered, and whose delivery at `missing` the coordinator has not heard of."""
+
+    place: Place
+    request: SequencerRequest
+    missing: int  # bit set
+
+
 class _Handover(NamedTuple):
     sender: int
     epoch: int
     taken: tuple[MessageKey, ...]  # per sender the clock of its last request in order
     tails: tuple[tuple[int, MessageKey], ...]  # per destination the last message ordered to it
     early: tuple[SequencerRequest, ...]  # requests whose predecessors have not come
+    place: int = 0  # the first number of the last place given
+    unsettled: tuple[Unsettled, ...] = ()
 
 
 class SequencerHandover(_Handover, Control):
@@ -70,16 +86,19 @@ class SequencerHandover(_Handover, Control):
     __slots__ = ()
 
     def size(self) -> tuple[int, int]:
-        return len(self.taken) + len(self.tails) + len(self.early), 0
+        return len(self.taken) + len(self.tails) + len(self.early) + len(self.unsettled), 0
 
     def model_bytes(self) -> int:
-        return 4 + 6 * len(self.taken) + 8 * len(self.tails) + sum(8 + len(m.payload) for m in self.early)
+        told = 8 + 6 * len(self.taken) + 8 * len(self.tails) + 12 * len(self.unsettled)
+        told += sum(len(each.request.payload) for each in self.unsettled)
+        return told + sum(8 + len(m.payload) for m in self.early)
 
 
 class _Announcement(NamedTuple):
     sender: int
     epoch: int
     coordinator: int
+    place: Place = ()  # after a round, of the last message that it has put in order anew
 
 
 class SequencerAnnouncement(_Announcement, Control):
@@ -89,3 +108,82 @@ class SequencerAnnouncement(_Announcement, Control):
 
     def model_bytes(self) -> int:
         return 4 + 2
+
+
+class _Seen(NamedTuple):
+    sender: int
+    place: Place
+    epoch: int
+
+
+class SequencerSeen(_Seen, Control):
+    """Process `sender` has delivered what was ordered to it up to this place."""
+
+    __slots__ = ()
+
+    @property
+    def via(self) -> None:
+        return None  # whoever was the coordinator passes it on
+
+    def model_bytes(self) -> int:
+        return 4 + 2
+
+
+class _Settled(NamedTuple):
+    sender: int
+    place: Place
+    requested: int
+
+
+class SequencerSettled(_Settled, Control):
+    """Everybody has delivered what was ordered up to this place, and with it the receiver's own requests up
+    to the clock `requested`."""
+
+    __slots__ = ()
+
+    def model_bytes(self) -> int:
+        return 4 + 4
+
+
+class _Report(NamedTuple):
+    sender: int
+    ended: int  # bit set: whose end this is about
+    requested: int  # the clock of its last request
+    last: MessageKey  # the message it delivered last
+    place: Place  # of that message
+    delivered: tuple[MessageKey, ...]  # per sender the clock of its last message delivered there
+    recent: tuple[tuple[Place, int, int], ...]  # (place, sender, clock) of what not everybody may have
+    held: tuple[SequencerOrder, ...]
+    requests: tuple[SequencerRequest, ...]  # its own that not everybody may have
+
+
+class SequencerReport(_Report, Control):
+    """What a process knows of the order, for the one that goes on with it when another has ended."""
+
+    __slots__ = ()
+
+    def size(self) -> tuple[int, int]:
+        return len(self.delivered) + len(self.recent) + len(self.held) + len(self.requests), 0
+
+    def model_bytes(self) -> int:
+        known = 16 + 6 * len(self.delivered) + 10 * len(self.recent)
+        orders = sum(8 + len(order.payload) for order in self.held)
+        return known + orders + sum(8 + len(request.payload) for request in self.requests)
+
+
+class _Testament(NamedTuple):
+    sender: int
+    recent: tuple[tuple[Place, int, int], ...]  # as in a report
+    requests: tuple[SequencerRequest, ...]
+
+
+class SequencerTestament(_Testament, Control):
+    """What a process that leaves would report: others do so instead."""
+
+    __slots__ = ()
+
+    def size(self) -> tuple[int, int]:
+        return len(self.recent) + len(self.requests), 0
+
+    def model_bytes(self) -> int:
+        return 10 * len(self.recent) + sum(8 + len(request.payload) for request in self.requests)

@@ -26,6 +26,10 @@ from ..machine import Effect, Held, MessageKey
 from ..messages import Application, Control
 from ..process import Process, State, refusal
 
+AT_LEAVE = "is not waited for to propose; what it sent is decided and delivered, what it was sent may be not"
+NO_EXPULSION = "it may have told the final timestamp of a message to some of its destinations only"
+"""What the facts of both protocols say."""
+
 WIRE = WireFormat(36, "happened.wire.three_phase")
 
 
@@ -112,7 +116,8 @@ class _Entry(NamedTuple):
 class ThreePhase(Process):
     """Both sides of the algorithm; a protocol says when the agreement on a multicast begins.
 
-    A process that leaves still proposes for what is on its way to it.
+    A process that leaves still proposes for what is on its way to it; whoever has heard that it leaves
+    does not wait for that, and then does not tell it the final timestamp either.
     """
 
     def __init__(self, me: int, n: int) -> None:
@@ -133,8 +138,9 @@ class ThreePhase(Process):
     def begin(self, clock: int, dests: int, payload: bytes) -> Iterator[Effect]:
         me = self.me
         self._timestamp += 1
-        self._rounds[clock] = _Round(dests, dests, 0)
-        for d in unpack(dests):
+        present = dests & ~self.excused | dests & 1 << me
+        self._rounds[clock] = _Round(present, present, 0)
+        for d in unpack(present):
             self._numbers[d] = number = self._numbers.get(d, 0) + 1
             message = AgreedMessage(me, clock, self.n, dests, number, self._timestamp, payload)
             if d == me:
@@ -198,13 +204,28 @@ class ThreePhase(Process):
             return  # proposed twice
         dests, missing, highest = open_round
         missing &= ~(1 << proposal.by)
-        highest = max(highest, proposal.timestamp)
+        yield from self._gathered(proposal.clock, _Round(dests, missing, max(highest, proposal.timestamp)))
+
+    def go_on_without(self, process: int) -> list[Effect]:
+        effects, its_bit = super().go_on_without(process), 1 << process
+        if process == self.me:
+            return effects
+        for clock, (dests, missing, highest) in list(self._rounds.items()):
+            if missing & its_bit:
+                effects += self._gathered(clock, _Round(dests & ~its_bit, missing & ~its_bit, highest))
+        return effects
+
+    def _gathered(self, clock: int, opened: _Round) -> Iterator[Effect]:
+        """Keep a round of ours, or close it if nothing is missing."""
+        dests, missing, highest = opened
         if missing:
-            self._rounds[proposal.clock] = _Round(dests, missing, highest)
+            self._rounds[clock] = opened
             return
-        del self._rounds[proposal.clock]
+        del self._rounds[clock]
+        if not dests:
+            return  # it was for somebody who has left
         self._timestamp = max(self._timestamp, highest)
-        final = AgreedFinal(proposal.sender, proposal.clock, highest)
+        final = AgreedFinal(self.me, clock, highest)
         for d in unpack(dests & ~(1 << self.me)):
             yield Send(d, final)
         if dests >> self.me & 1:

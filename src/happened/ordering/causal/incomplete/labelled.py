@@ -96,10 +96,11 @@ class Labelled(Process):
             for named, hop, waits_for, since in carrier.pending()
         ]
 
-    def join(self, process: int) -> None:
-        super().join(process)
+    def join(self, process: int) -> list[Effect]:
+        effects = super().join(process)
         for carrier in self._labels.values():
             carrier.join()
+        return effects
 
     def save(self) -> State:
         return {"labels": tuple((label, carrier.state()) for label, carrier in sorted(self._labels.items()))}

@@ -1,0 +1,88 @@
+"""`happened topology suggest`: zones and gateways for the traffic of a trace, and what they would save."""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import CausalityError
+from ..core.exit_codes import ExitCode
+from .terminal import local_path, print_json
+from .terrain_option import read_terrain
+from .topology_cost import as_json, replayed_costs, report
+
+DESCRIPTION = """\
+Propose zones and gateways for the processes of a trace, by who sent to whom how often: zones whose members
+mostly send to each other, each behind the one that sends across most. Write them as a topology, and tell what
+the protocols would have carried there for the same sends, beside the optimal one without zones.
+"""
+
+
+def add_suggest(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "suggest", help="propose zones and gateways for the traffic of a trace", description=DESCRIPTION
+    )
+    parser.add_argument("trace", type=local_path, metavar="TRACE", help="what was recorded")
+    parser.add_argument(
+        "--out", type=local_path, metavar="FILE", required=True, help="a new file (.yaml) to write"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from .. import trace
+    from ..topology.suggestion import kept_inside, suggest
+    from ..trace.traffic import volumes
+
+    table = trace.read(arguments.trace)
+    sent = volumes(table)
+    if not sent:
+        raise CausalityError(f"{arguments.trace}: nobody sends to anybody in this trace")
+    document = suggest(sent, sorted(set(table["process"].to_pylist())))
+    if "zones" not in document:
+        raise CausalityError(
+            f"{arguments.trace}: no zones to propose: its processes send to each other too evenly; ks, which "
+            "sends directly, needs none"
+        )
+    _write(arguments.out, document, arguments.trace)
+    terrain = read_terrain(arguments.out)
+    assert terrain is not None
+    costs = replayed_costs(terrain, arguments.trace)
+    inside = kept_inside(document, sent)
+    if arguments.json:
+        told = {"path": str(arguments.out), "topology": document, "inside": inside}
+        print_json(told | {"protocols": [as_json(cost) for cost in costs]})
+    else:
+        print("\n".join(_told(arguments.out, document, inside)))
+        print("\n".join(report(terrain, f"trace {arguments.trace}", costs)))
+    return ExitCode.HOLDS
+
+
+def _write(out: Path, document: Mapping[str, Any], source: Path) -> None:
+    from ..topology import from_document, refuse
+    from ..topology.documents import written
+
+    if out.suffix.lower() not in (".yaml", ".yml"):
+        raise CausalityError(f"{out}: what is written is YAML; give a file that ends in .yaml or .yml")
+    refuse(from_document(document, str(out)), str(out))
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(f"# Zones and gateways that `happened topology suggest` proposes for {source.name}.\n")
+            file.write(written(document))
+    except FileExistsError as error:
+        raise CausalityError(f"{out}: is there already; give the name of a new file") from error
+    except OSError as error:
+        raise CausalityError(f"{out}: cannot be written: {error.strerror or error}") from error
+
+
+def _told(out: Path, document: Mapping[str, Any], inside: float) -> Iterator[str]:
+    zones = document["zones"]
+    yield f"{len(zones)} zones; {inside:.0%} of the copies sent stay in theirs"
+    for zone in zones.values():
+        yield f"  {', '.join(zone['gateways'])}: {' '.join(zone['processes'])}"
+    alone = [name for name in document["processes"] if all(name not in z["gateways"] for z in zones.values())]
+    if alone:
+        yield f"  in none: {' '.join(alone)}"
+    yield f"written to {out}; `happened topology check {out}` judges it, `deploy` makes it run"
+    yield ""

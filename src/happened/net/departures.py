@@ -1,0 +1,92 @@
+"""How far a process and its peers are with each departure, and what may happen next.
+
+A process that has left is *closed* with when nothing more comes from it: if it left by itself, once its
+farewell has come, which is the last on its link; if it was expelled, once everybody present has told us
+so, on links where everything that they sent before they knew comes before. Those who were expelled are closed
+with together, since what is missing of one may be followed by what is held of another.
+
+Then it goes through stages, each of which everybody tells everybody:
+    1  we have closed with it, and hold nothing of it
+    2  everybody has told us 1: our machine has forgotten it, and names it no more
+    3  everybody has told us 2: nothing on its way to us names it
+and once everybody has told us 3, its index may be given to somebody else.
+
+Versions up to 0.2.0 knew none of these steps. A departure that was told in their words stays where they left
+it, so that their journals have the effects that they had; it is closed with together with the next one.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+FREE = 4
+
+
+class Departure:
+    """The departure of one process, as one other sees it."""
+
+    __slots__ = ("closed", "expelled", "heard", "is_old", "parted", "said", "stage")
+
+    def __init__(self, *, is_old: bool = False) -> None:
+        self.is_old = is_old  # told in the words of versions that knew no steps, and not closed with since
+        self.expelled = False
+        self.closed = False
+        self.parted = False  # whether we have said farewell to it
+        self.heard: set[int] = set()  # who has told us of it
+        self.stage = 0
+        self.said: dict[int, int] = {}  # per process the stage that it has told us
+
+    def advances(self, present: Iterable[int]) -> bool:
+        """Whether everybody is where we are, so that we can take the next step."""
+        return 0 < self.stage < FREE and all(self.said.get(link, 0) >= self.stage for link in present)
+
+    def is_free(self, present: Iterable[int]) -> bool:
+        return self.stage == FREE and all(self.said.get(link, 0) >= FREE - 1 for link in present)
+
+    def state(self) -> list[Any]:
+        flags = [self.expelled, self.closed, self.parted]
+        return [*flags, sorted(self.heard), self.stage, sorted(self.said.items()), self.is_old]
+
+    @classmethod
+    def from_state(cls, state: list[Any]) -> "Departure":
+        *flags, heard, stage, said, is_old = state
+        departure = cls(is_old=is_old)
+        departure.expelled, departure.closed, departure.parted = flags
+        departure.stage = stage
+        departure.heard, departure.said = set(heard), dict(said)
+        return departure
+
+
+class Departures(dict[int, Departure]):
+    """By the index of the process that has gone."""
+
+    def under_way(self) -> list[int]:
+        return [
+            index
+            for index, departure in sorted(self.items())
+            if departure.stage < FREE and not departure.is_old
+        ]
+
+    def to_close(self, awaited: set[int], present: Iterable[int]) -> list[int]:
+        """Whom to close with now."""
+        waiting = [index for index in sorted(self) if not self[index].closed and index not in awaited]
+        old = [index for index in waiting if self[index].is_old]
+        expelled = [index for index in waiting if self[index].expelled]
+        everybody = set(present)
+        complete = not awaited and all(everybody <= self[index].heard for index in expelled)
+        ready = [index for index in waiting if index not in old and (complete or index not in expelled)]
+        return old + ready if ready else []
+
+    def give_again(self, index: int) -> None:
+        """Forget whoever had this index: as a process that has gone, and as one that told us of others."""
+        del self[index]
+        for departure in self.values():
+            departure.heard.discard(index)
+            departure.said.pop(index, None)
+
+    def free(self, present: Iterable[int]) -> int | None:
+        """An index that may be given again: whoever has joined meanwhile has come as far too, and everybody
+        has closed with those who left meanwhile, so that nothing of theirs on its way names it."""
+        if any(departure.stage < 2 for departure in self.values()):
+            return None
+        members = list(present)
+        return min((index for index, each in self.items() if each.is_free(members)), default=None)

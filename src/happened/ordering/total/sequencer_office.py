@@ -1,0 +1,162 @@
+"""What the coordinator of `sequencer` keeps, and how a successor makes it from what everybody reports.
+
+Places. A coordinator gives every message a *place* in the order of all: a tuple of numbers, compared from
+the left, (1,), (2,), … What a message's sender had delivered, and what was delivered at any of its
+destinations, has a smaller place; so has what the sender sent before.
+
+Succession. When a coordinator is gone without a word, survivors know the places of what they have delivered
+or hold, and those stay. Of other messages nobody knows the place. Each of them gets one just after its lower
+bound: the largest of the place that its sender had reached when it sent it (`SequencerRequest.reached`), the
+places that its destinations have reached, and the place of its sender's previous message. The lost place was
+larger than that bound, hence the new one is smaller than those of all messages that follow causally, and it
+is larger than those of all that precede: for a message u that precedes v the bound of v is at least the lost
+place of u, unless both have the same sender.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.destinations import pack, unpack
+from ...core.lanes import CLOCK_LIMIT
+from ..machine import MessageKey
+from .sequencer_messages import Place, SequencerReport, SequencerRequest, Unsettled
+
+EVERYWHERE: Place = (CLOCK_LIMIT,)
+"""Behind every place."""
+
+FIRST: Place = (0,)
+"""Before every place."""
+
+ROUNDS = 1 << 20
+"""More than there are rounds. Of two that insert after the same place, the later one does so before what the
+earlier one inserted: nobody knows more than that this is behind the bound."""
+
+
+class Office:
+    """What only the coordinator keeps, and hands over."""
+
+    def __init__(self, place: int = 0) -> None:
+        self.taken: dict[int, int] = {}  # per sender the clock of its last request in order
+        self.tails: dict[int, MessageKey] = {}  # per destination the last message ordered to it
+        self.early: dict[MessageKey, tuple[SequencerRequest, int]] = {}  # by (sender, previous clock)
+        self.place = place  # the first number of the last place given
+        self.unsettled: list[Unsettled] = []  # in order
+        self.seen: dict[int, Place] = {}  # per process how far it has said it is
+        self.settled: tuple[Place, Place] = (), ()  # how far everybody is, and how far everybody was told so
+        self.settling: dict[int, int] = {}  # per sender the clock of its last message between those two
+
+    def next_place(self) -> Place:
+        self.place += 1
+        return (self.place,)
+
+    def has_seen(self, process: int, place: Place) -> None:
+        self.seen[process] = max(place, self.seen.get(process, ()))
+
+    def missing(self, ordered: Unsettled) -> int:
+        """The set of those whose delivery of a message we have not heard of."""
+        place, _, missing = ordered
+        return pack(d for d in unpack(missing) if self.seen.get(d, ()) < place)
+
+    def settle(self) -> dict[int, int]:
+        """Drop what everybody has; per sender the clock of the last of its messages among that."""
+        done: dict[int, int] = {}
+        count = 0
+        for each in self.unsettled:
+            if self.missing(each):
+                break
+            count += 1
+            done[each.request.sender] = each.request.clock
+            self.settled = each.place, self.settled[1]
+        if count:
+            self.unsettled = self.unsettled[count:]
+        return done
+
+    def state(self) -> tuple[Any, ...]:
+        old = sorted(self.taken.items()), sorted(self.tails.items()), list(self.early.values())
+        said = sorted(self.settling.items()), sorted(self.seen.items())
+        return *old, self.place, self.unsettled, self.settled, *said
+
+    @classmethod
+    def from_state(
+        cls,
+        taken: Any,
+        tails: Any,
+        early: Any,
+        place: int = 0,
+        unsettled: Any = (),
+        settled: Any = ((), ()),
+        settling: Any = (),
+        seen: Any = (),
+    ) -> "Office":
+        """The office of a snapshot; versions up to 0.2.0 gave no places."""
+        requests = [(SequencerRequest(*fields), since) for fields, since in early]
+        office = cls(place)
+        office.taken, office.tails = dict(taken), dict(tails)
+        office.early = {(request.sender, request.previous): (request, s) for request, s in requests}
+        office.unsettled = [
+            Unsettled(place, SequencerRequest(*request), missing) for place, request, missing in unsettled
+        ]
+        office.settled, office.settling, office.seen = settled, dict(settling), dict(seen)
+        return office
+
+
+def succeed(reports: Mapping[int, SequencerReport], round_: int) -> tuple[Office, list[Unsettled]]:
+    """The office of a successor, and what it must order anew: each message that somebody may lack, with its
+    place and those who lack it, in the order of places. `round_` is the number of the round, from 1."""
+    order = _in_order(reports, round_)
+    known = [place for place, _ in order]
+    office = Office()
+    for process, report in reports.items():
+        office.taken[process] = report.requested
+        office.tails[process] = report.last
+        known += [report.place, *(place for place, _, _ in report.recent)]
+        known += [request.reached for request in report.requests]
+    office.place = max((place[0] for place in known if place), default=0)
+    delivered = {process: dict(report.delivered) for process, report in reports.items()}
+    due = []
+    for place, request in order:
+        sender, clock = request.sender, request.clock
+        office.taken[sender] = max(office.taken.get(sender, 0), clock)
+        lacking = (d for d in unpack(request.dests) if d in delivered and delivered[d].get(sender, 0) < clock)
+        due.append(Unsettled(place, request, sum(1 << d for d in lacking)))
+    return office, due
+
+
+def _in_order(reports: Mapping[int, SequencerReport], round_: int) -> list[tuple[Place, SequencerRequest]]:
+    requests, places = _known(reports)
+    found: list[tuple[Place, SequencerRequest]] = []
+    inserted = 0
+    bounds: dict[int, Place] = {}  # per sender, the place of its last message so far, or the bound of that
+    for name in sorted(requests.keys() | places.keys()):
+        sender = name[0]
+        place = places.get(name, ())
+        if not place:
+            request = requests[name]
+            reached = (reports[d].place for d in unpack(request.dests) if d in reports)
+            bounds[sender] = max(bounds.get(sender, FIRST), request.reached, *reached)
+            inserted += 1
+            place = (*bounds[sender], ROUNDS - round_, inserted)
+        else:
+            bounds[sender] = place
+        if name in requests:
+            found.append((place, requests[name]))
+    return sorted(found, key=lambda each: each[0])
+
+
+def _known(
+    reports: Mapping[int, SequencerReport],
+) -> tuple[dict[MessageKey, SequencerRequest], dict[MessageKey, Place]]:
+    """The requests that anybody has, and the places that anybody knows."""
+    requests: dict[MessageKey, SequencerRequest] = {}
+    places: dict[MessageKey, Place] = {}
+    for report in reports.values():
+        places |= {(sender, clock): place for place, sender, clock in report.recent}
+        for order in report.held:
+            name = (order.sender, order.clock)
+            places[name] = order.place
+            requests[name] = SequencerRequest(*name, order.n, order.dests, 0, 0, order.payload)
+        requests |= {(request.sender, request.clock): request for request in report.requests}
+    for sender, clock in list(requests):
+        if sender in reports and clock > reports[sender].requested:
+            del requests[sender, clock]  # made after its sender's report: it comes when we coordinate
+    return requests, places
