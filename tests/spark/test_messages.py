@@ -96,9 +96,9 @@ def test_random_computations_against_counting(seed):
 
 
 def test_messages_of_a_computation_cut_into_epochs(spark, tmp_path, seed):
-    table = write(wild_rows(seed, 40, prefix="w", skew=300), tmp_path / "trace")
+    table = write(wild_rows(seed, 80, prefix="w", skew=300), tmp_path / "trace")
     analyze_path(
-        spark, tmp_path / "trace", tmp_path / "out", questions=["messages"], whole_events=1, epoch_events=200
+        spark, tmp_path / "trace", tmp_path / "out", questions=["messages"], whole_events=1, epoch_events=400
     )
     expected = analyse(table, questions=["messages"]).table("messages")
     found = pq.read_table(tmp_path / "out" / "messages")

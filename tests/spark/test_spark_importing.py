@@ -47,7 +47,7 @@ def contents(out):
 
 def test_a_table_in_pieces_is_the_table(spark, dice, tmp_path):
     path = tmp_path / "spans.csv"
-    path.write_text(requests(dice, 60))
+    path.write_text(requests(dice, 120))
     on_spark = run(spark, [path], tmp_path / "spark", piece_bytes=2000)
     alone = import_files([path], tmp_path / "alone")
     assert path.stat().st_size > 6000
