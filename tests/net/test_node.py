@@ -77,7 +77,7 @@ async def crash(node):
     await node.transport.close()
     node._commits._pool.shutdown(wait=True)
     if node._journal is not None:
-        node._journal._db.close()
+        node._journal.close()
 
 
 @pytest.mark.parametrize("journaled", [False, True], ids=["in memory", "journaled"])

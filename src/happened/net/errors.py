@@ -27,5 +27,9 @@ class PeerRefused(RemoteProtocolError):
     """A peer is known by name, but runs another protocol, lists other members, or has lost its journal."""
 
 
+class OldJournal(PeerRefused):
+    """A peer shows that our own journal is an old copy, or has lost its end: the node must not go on with it."""
+
+
 class IdentityError(CausalityError):
     """A key or certificate cannot be used or made; the text says which file and what to do."""

@@ -7,11 +7,12 @@
 Promises   a batch is there whole or not at all; what `append` has returned from survives kill -9 and, with
            `flush`, a power failure. What cannot be read as it was written is refused, never skipped:
            each row has a checksum of its number and bytes, and SQLite checks its own pages when the journal
-           is opened. One process at a time has a journal open.
+           is opened. One process at a time has a journal open, and a child of it has not (ownership.py).
 Leaves out damage to the last few megabytes, which SQLite keeps in its write-ahead log until a checkpoint:
            it takes a damaged end of that log for one that was never written. Peers find out: they have
            frames that a shortened journal does not know, and refuse the node (membership.py).
-Bounds     `append` with a snapshot, then `forget`, keeps the file to what came after the snapshot.
+Bounds     `append` with a snapshot, then `forget`, keeps the file to what came after the snapshot: pages that are
+           free are given back. (A journal made by a version up to 0.2.0 uses them again, and does not shrink.)
 
 It is used from one thread at a time. commits.py runs `append` and `forget` in a thread of their own, so that
 the event loop goes on during a flush.
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .errors import JournalError
+from .ownership import Ownership
 
 FORMAT = 1
 MAX_SNAPSHOT = 900_000_000
@@ -59,22 +61,29 @@ class Journal:
         self._last = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            self._ownership = Ownership(path)
+        except OSError as error:
+            raise JournalError(f"{path}: cannot be opened: {error}") from error
+        try:
             self._db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-        except (OSError, sqlite3.Error) as error:
+        except sqlite3.Error as error:
+            self._ownership.release()
             raise JournalError(f"{path}: cannot be opened: {error}") from error
         try:
             self._configure(flush, max_pages)
         except sqlite3.Error as error:
-            self._db.close()
+            self._let_go()
             raise self._explained(error) from error
         except JournalError:
-            self._db.close()
+            self._let_go()
             raise
 
     def _configure(self, flush: bool, max_pages: int | None) -> None:
         run = self._db.execute
         # Exclusive: the second process to open it is refused, and no lock outlives its process.
         run("PRAGMA locking_mode = EXCLUSIVE")
+        if self.path.stat().st_size == 0:
+            run("PRAGMA auto_vacuum = INCREMENTAL")  # can only be said before anything is written
         run("BEGIN EXCLUSIVE")
         run("COMMIT")
         version = run("PRAGMA user_version").fetchone()[0]
@@ -95,6 +104,9 @@ class Journal:
         problems = [row[0] for row in run("PRAGMA quick_check(3)")]
         if problems != ["ok"]:
             raise self._damaged("; ".join(problems))
+        run("BEGIN IMMEDIATE")  # which makes the write-ahead log, if nothing else has
+        run("COMMIT")
+        self._ownership.guard(self._db)
 
     def open(self, identity: Identity) -> bytes:
         """Return the incarnation kept in this journal, which is drawn now if the journal is new. Raises
@@ -160,6 +172,7 @@ class Journal:
 
     def append(self, time: int, entries: bytes, snapshot: bytes | None = None) -> int:
         """Make a batch durable, and a snapshot of the state after it if given; returns its number."""
+        self._ownership.check()
         number = self._last + 1
         try:
             run = self._db.execute
@@ -172,27 +185,38 @@ class Journal:
             run("COMMIT")
         except sqlite3.Error as error:
             raise self._explained(error) from error
+        self._ownership.check()  # after it: a file that is gone by now would not have it
         self._last = number
         self.bytes += len(entries)
         return number
 
     def forget(self, after: int) -> None:
         """Delete the batches up to this one, and older snapshots than the one after it."""
+        self._ownership.check()
         try:
             self._db.execute("BEGIN")
             self._db.execute("DELETE FROM batches WHERE number <= ?", (after,))
             self._db.execute("DELETE FROM snapshots WHERE after < ?", (after,))
             self._db.execute("COMMIT")
             rest = self._db.execute("SELECT total(length(entries)) FROM batches").fetchone()[0]
+            self._db.executescript("PRAGMA incremental_vacuum")  # `execute` would free one page
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
             raise self._explained(error) from error
         self.bytes = int(rest)
 
     def close(self) -> None:
         try:
-            self._db.close()
+            self._let_go()
         except sqlite3.Error as error:
             raise self._explained(error) from error
+
+    def _let_go(self) -> None:
+        try:
+            if self._ownership.is_ours:
+                self._db.close()
+        finally:
+            self._ownership.release()
 
     def _explained(self, error: sqlite3.Error) -> JournalError:
         code = getattr(error, "sqlite_errorcode", None)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..core.errors import LocalProtocolError
 from .engine import Engine
-from .errors import PeerRefused
+from .errors import OldJournal, PeerRefused
 from .handshake import check_name
 from .limits import Limits
 from .transport import Hello
@@ -167,11 +167,12 @@ class Membership:
         tracker = tracking.facts.name if tracking is not None else ""
         sites = self._engine.sites
         topology = sites.site.digest if sites is not None else ""
-        return Hello(self._incarnation, knows, self._protocol, tuple(self.names), tracker, topology)
+        has = self._engine.outboxes[self.index[peer]].acknowledged
+        return Hello(self._incarnation, knows, self._protocol, tuple(self.names), tracker, topology, has)
 
     def check_hello(self, peer: str, theirs: Hello) -> bool:
-        """Raise PeerRefused if we cannot work with a peer that says this. True: it is the first time that we
-        meet it, and the engine is to remember its incarnation."""
+        """Raise PeerRefused if we cannot work with a peer that says this, OldJournal if we cannot go on at all.
+        True: it is the first time that we meet it, and the engine is to remember its incarnation."""
         if peer not in self.index:
             raise PeerRefused(f"{peer!r} is not a member here")
         me, ours = self._initial.name, self.hello(peer)
@@ -205,6 +206,11 @@ class Membership:
             raise PeerRefused(
                 f"{peer!r} knows {me!r} with another journal; restore that, or join under a new name"
             )
+        # It was told so by us, after a commit.
+        if theirs.acknowledged > (known := self._engine.inboxes[self.index[peer]].durable):
+            raise OldJournal(
+                f"{me!r} had {theirs.acknowledged} frames of {peer!r}, and its journal knows {known}: {_OLD}"
+            )
         return not ours.knows
 
     def _may_differ(self, index: int, name: str) -> bool:
@@ -213,7 +219,7 @@ class Membership:
 
     def check_resuming(self, peer: str, number: int) -> None:
         """Raise PeerRefused if the number of our frames that a peer has, when a connection begins, shows that
-        one of us has forgotten what it knew."""
+        it has forgotten what it knew; OldJournal if we have."""
         me, link = self._initial.name, self.index[peer]
         # It never says less than on an earlier connection, unless it has forgotten.
         if number < (before := self._engine.outboxes[link].acknowledged):
@@ -228,16 +234,18 @@ class Membership:
         self._began_with.pop(link, None)
 
     def check_acknowledged(self, peer: str, number: int) -> None:
-        """Raise PeerRefused if a peer has frames of ours that we never let go."""
+        """Raise OldJournal if a peer has frames of ours that we never let go."""
         released = self._engine.outboxes[self.index[peer]].released
         if number > released:
             raise self._our_journal_is_old(peer, number, released)
 
-    def _our_journal_is_old(self, peer: str, number: int, known: int) -> PeerRefused:
-        return PeerRefused(
-            f"{peer!r} has {number} frames of {self._initial.name!r}, whose journal knows {known}: it is an "
-            "old copy, or has lost its end. Restore the newest one, or join under a new name"
+    def _our_journal_is_old(self, peer: str, number: int, known: int) -> OldJournal:
+        return OldJournal(
+            f"{peer!r} has {number} frames of {self._initial.name!r}, whose journal knows {known}: {_OLD}"
         )
+
+
+_OLD = "it is an old copy, or has lost its end. Restore the newest one, or join under a new name"
 
 
 def _topology(hello: Hello) -> str:

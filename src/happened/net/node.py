@@ -23,7 +23,7 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,7 +35,7 @@ from ..tracking import Stamp
 from .commits import Commits
 from .connections import Connections
 from .engine import Batch, Delivery, Engine
-from .errors import EngineFault, NodeClosed, NodeError, NodeFull
+from .errors import EngineFault, NodeClosed, NodeError, NodeFull, OldJournal
 from .flow import Flow
 from .journal import Identity, Journal
 from .lifecycle import Lifecycle, State
@@ -566,7 +566,9 @@ class Node:
         return self._members.hello(peer)
 
     def meet(self, peer: str, hello: Hello) -> None:
-        if self._members.check_hello(peer, hello):
+        with self._stops_if_old():
+            is_new = self._members.check_hello(peer, hello)
+        if is_new:
             self._commits.stamp()
             self._engine.meet(self._members.index[peer], hello.incarnation)
             self._commits.schedule()
@@ -574,14 +576,26 @@ class Node:
     def outbox(self, peer: str) -> Outbox:
         return self._engine.outboxes[self._members.index[peer]]
 
+    @contextlib.contextmanager
+    def _stops_if_old(self) -> Iterator[None]:
+        """Stop if a peer shows that our journal is old: on other links, what we send now under numbers that
+        were used before would be taken for what we sent then."""
+        try:
+            yield
+        except OldJournal as error:
+            self._fail(error)
+            raise
+
     def resumes(self, peer: str, number: int) -> None:
-        self._members.check_resuming(peer, number)
+        with self._stops_if_old():
+            self._members.check_resuming(peer, number)
         self.acknowledged(peer, number)
 
     def acknowledged(self, peer: str, number: int) -> None:
         if self.failure is not None:
             return
-        self._members.check_acknowledged(peer, number)
+        with self._stops_if_old():
+            self._members.check_acknowledged(peer, number)
         link = self._members.index[peer]
         self._commits.stamp()
         if self._engine.free(link, number):
