@@ -63,7 +63,7 @@ class Book:
 async def opened(*arguments, **options):
     book = Book(*arguments, **options)
     try:
-        book.commits.recover()
+        await book.commits.recover()
         yield book
     finally:
         book.commits.close()

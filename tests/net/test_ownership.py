@@ -7,6 +7,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 from test_node import addresses, make, run, take, until
@@ -67,7 +68,8 @@ def test_a_child_writes_nothing_and_its_end_changes_nothing(tmp_path, end):
     )
     *refused, status = done.stdout.splitlines()
     assert (done.returncode, status, done.stderr) == (-9, "0", "")
-    assert len(refused) == 2 and all("which forked this one; a child needs a node" in each for each in refused)
+    assert len(refused) == 2
+    assert all("which forked this one; a child needs a node" in each for each in refused)
     survivor = opened(tmp_path / "j")
     assert survivor.snapshot() is None
     assert [entries for _, entries in survivor.batches()] == [b"confirmed"] * 51
@@ -152,3 +154,33 @@ def test_the_file_shrinks_after_compaction(tmp_path):
     journal.close()
     with contextlib.closing(opened(tmp_path / "j")) as again:
         assert again.snapshot() == b"state"
+
+
+def test_replaying_a_long_journal_lets_the_event_loop_go_on(tmp_path):
+    """Ticks of the loop keep coming while thousands of inputs are replayed."""
+
+    async def scenario():
+        where = addresses("a", "b")
+        a = make("a", where, tmp_path, {"linger": 0.0, "compaction": 1 << 30})
+        await a.start()
+        for _ in range(6000):
+            a.multicast_nowait(["b"], b"x")
+        await a.flush()
+        a._commits.save = lambda: asyncio.sleep(0)  # ends as kill -9 would: everything is to be replayed
+        await a.close()
+        ticks, gaps = [asyncio.get_running_loop().time()], []
+
+        async def tick():
+            while True:
+                await asyncio.sleep(0.001)
+                ticks.append(asyncio.get_running_loop().time())
+
+        again, ticking = make("a", where, tmp_path, {"linger": 0.0}), asyncio.create_task(tick())
+        await again.start()
+        ticking.cancel()
+        gaps = [later - earlier for earlier, later in pairwise(ticks)]
+        assert again.sent == 6000 and len(ticks) > 3
+        assert max(gaps) < (ticks[-1] - ticks[0]) / 2
+        await again.close()
+
+    run(scenario())

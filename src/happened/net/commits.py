@@ -59,11 +59,15 @@ class Commits:
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._snapshot_bytes = 0
 
-    def recover(self) -> None:
-        """Replay the journal, so that the engine and the trace are where the last batch left them.
+    async def recover(self) -> None:
+        """Replay the journal, so that the engine and the trace are where the last batch left them. It runs in
+        the journal's thread: the event loop goes on, and nobody else may use the engine meanwhile.
 
         Raises JournalError if it cannot be replayed, NodeError if the trace is another journal's.
         """
+        await self._loop.run_in_executor(self._pool, self._recover)
+
+    def _recover(self) -> None:
         journal, recorder = self._journal, self._recorder
         if journal is None:
             if recorder is not None and recorder.written:
@@ -124,11 +128,11 @@ class Commits:
         """Write a last snapshot, so that the next start has nothing to replay. Call when `settled`."""
         if self._journal is None:
             return
-        state = self._engine.snapshot()
-        if len(state) > MAX_SNAPSHOT:
+        parts = self._engine.snapshot_parts()
+        if sum(map(len, parts)) > MAX_SNAPSHOT:
             return
         run = self._loop.run_in_executor
-        after = await run(self._pool, self._journal.append, time.time_ns(), b"", state)
+        after = await run(self._pool, _append, self._journal, time.time_ns(), b"", parts)
         if self._recorder is not None:
             self._recorder.flush()
         await run(self._pool, self._journal.forget, after)
@@ -170,18 +174,18 @@ class Commits:
             self._show(batch, rows)
             return
         self.is_under_way = True
-        snapshot = self._snapshot_if_due(journal)
-        future = self._loop.run_in_executor(self._pool, journal.append, batch.time, batch.entries, snapshot)
-        future.add_done_callback(lambda done: self._appended(done, batch, rows, journal, snapshot))
+        parts = self._snapshot_if_due(journal)
+        future = self._loop.run_in_executor(self._pool, _append, journal, batch.time, batch.entries, parts)
+        future.add_done_callback(
+            lambda done: self._appended(done, batch, rows, journal, is_snapshot=parts is not None)
+        )
 
-    def _snapshot_if_due(self, journal: Journal) -> bytes | None:
+    def _snapshot_if_due(self, journal: Journal) -> list[bytes] | None:
         if journal.bytes <= self._compaction + 2 * self._snapshot_bytes:
             return None
-        snapshot = self._engine.snapshot()
-        if len(snapshot) > MAX_SNAPSHOT:  # too much is on its way: later
-            self._snapshot_bytes = len(snapshot)
-            return None
-        return snapshot
+        parts = self._engine.snapshot_parts()
+        self._snapshot_bytes = sum(map(len, parts))
+        return parts if self._snapshot_bytes <= MAX_SNAPSHOT else None  # too much is on its way: later
 
     def _appended(
         self,
@@ -189,7 +193,8 @@ class Commits:
         batch: Batch,
         rows: list[dict[str, Any]],
         journal: Journal,
-        snapshot: bytes | None,
+        *,
+        is_snapshot: bool,
     ) -> None:
         self.is_under_way = False
         error = done.exception()
@@ -201,8 +206,7 @@ class Commits:
         self._show(batch, rows)
         if self._is_stopped:
             return
-        if snapshot is not None:
-            self._snapshot_bytes = len(snapshot)
+        if is_snapshot:
             self._compact(journal, done.result())
         elif self._engine.is_dirty:
             self._commit()
@@ -244,3 +248,8 @@ class Commits:
             self._failed(error)
         elif self._engine.is_dirty:
             self._commit()
+
+
+def _append(journal: Journal, time: int, entries: bytes, parts: list[bytes] | None) -> int:
+    """In the journal's thread: put a snapshot together, and append the batch."""
+    return journal.append(time, entries, b"".join(parts) if parts is not None else None)

@@ -28,7 +28,7 @@ class PeerRefused(RemoteProtocolError):
 
 
 class OldJournal(PeerRefused):
-    """A peer shows that our own journal is an old copy, or has lost its end: the node must not go on with it."""
+    """A peer shows that our own journal is an old copy, or has lost its end: the node must stop."""
 
 
 class IdentityError(CausalityError):

@@ -11,8 +11,8 @@ Promises   a batch is there whole or not at all; what `append` has returned from
 Leaves out damage to the last few megabytes, which SQLite keeps in its write-ahead log until a checkpoint:
            it takes a damaged end of that log for one that was never written. Peers find out: they have
            frames that a shortened journal does not know, and refuse the node (membership.py).
-Bounds     `append` with a snapshot, then `forget`, keeps the file to what came after the snapshot: pages that are
-           free are given back. (A journal made by a version up to 0.2.0 uses them again, and does not shrink.)
+Bounds     `append` with a snapshot, then `forget`, keeps the file to what came after the snapshot, and gives
+           free pages back. (A journal made by a version up to 0.2.0 does not shrink: it uses them again.)
 
 It is used from one thread at a time. commits.py runs `append` and `forget` in a thread of their own, so that
 the event loop goes on during a flush.

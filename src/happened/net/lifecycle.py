@@ -1,6 +1,7 @@
 """The states of a node from its construction to its end, and the only ways from one to another.
 
     NEW       made, nothing is opened yet
+    REPLAYING its journal is being read; the event loop goes on
     RUNNING   takes part
     CLOSING   takes no more multicasts; frames still come and go, and the application may acknowledge
     SAVING    takes no more input at all; the last batch and a snapshot go to the journal
@@ -21,6 +22,7 @@ class State(Enum):
     """The value is what `Node.stats` shows."""
 
     NEW = "new"
+    REPLAYING = "replaying"
     RUNNING = "running"
     CLOSING = "closing"
     SAVING = "saving"
@@ -29,7 +31,9 @@ class State(Enum):
 
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {
-    State.NEW: frozenset({State.RUNNING, State.CLOSED}),
+    State.NEW: frozenset({State.REPLAYING, State.CLOSED}),
+    # To CLOSED: the journal cannot be replayed, or `start` was cancelled.
+    State.REPLAYING: frozenset({State.RUNNING, State.CLOSED}),
     # To CLOSED at once: `start` could not finish.
     State.RUNNING: frozenset({State.CLOSING, State.FAILED, State.CLOSED}),
     # To CLOSED at once: `close` was cancelled.
@@ -86,7 +90,8 @@ class Lifecycle:
     def closed_error(self) -> NodeClosed:
         """What a caller is told who comes too late, with the failure as its cause if there is one."""
         if self.failure is None:
-            return NodeClosed(f"{self._name!r} is {'not started' if self.state is State.NEW else 'closed'}")
+            is_early = self.state in (State.NEW, State.REPLAYING)
+            return NodeClosed(f"{self._name!r} is {'not started' if is_early else 'closed'}")
         error = NodeClosed(f"{self._name!r} has stopped: {self.failure}")
         error.__cause__ = self.failure
         return error

@@ -171,7 +171,7 @@ class Membership:
         return Hello(self._incarnation, knows, self._protocol, tuple(self.names), tracker, topology, has)
 
     def check_hello(self, peer: str, theirs: Hello) -> bool:
-        """Raise PeerRefused if we cannot work with a peer that says this, OldJournal if we cannot go on at all.
+        """Raise PeerRefused if we cannot work with a peer that says this, OldJournal if we must stop.
         True: it is the first time that we meet it, and the engine is to remember its incarnation."""
         if peer not in self.index:
             raise PeerRefused(f"{peer!r} is not a member here")

@@ -199,7 +199,8 @@ class Node:
         self._room.set()
         with contextlib.ExitStack() as if_it_fails:
             if_it_fails.callback(self._end)
-            self._load(if_it_fails)
+            self._life.move(State.REPLAYING)
+            await self._load(if_it_fails)
             self._life.move(State.RUNNING)
             for peer in self._members.peers():
                 self._add_peer(peer)
@@ -212,7 +213,7 @@ class Node:
         again = len(self._ready)
         log.info("started", extra={"node": self.name, "events": self._engine.events, "again": again})
 
-    def _load(self, if_it_fails: contextlib.ExitStack) -> None:
+    async def _load(self, if_it_fails: contextlib.ExitStack) -> None:
         options = protocols()[self._protocol].numbered(self._options, self._initial.index)
         members, journaled = self._initial.members, self._journal_path is not None
         site = self._first_site
@@ -237,7 +238,7 @@ class Node:
             failed=self._fail,
         )
         if_it_fails.callback(self._commits.close)
-        self._commits.recover()
+        await self._commits.recover()
         self._members = Membership(self._initial, self._engine, self._protocol, incarnation)
         self._joined = self._engine.joined
         self._know_routes()
@@ -255,6 +256,8 @@ class Node:
         life = self._life
         if life.state is State.NEW:
             self._end()
+        if life.state is State.REPLAYING:
+            raise LocalProtocolError(f"{self.name!r} is still starting: cancel that, or close it when it has")
         if life.state in (State.CLOSING, State.SAVING, State.CLOSED):
             await self._has_ended.wait()
             return

@@ -1,8 +1,8 @@
 """Who may write a journal: one process, as long as it lives, and as long as the file is the one it opened.
 
-Promises   a second process is refused while the first one lives, under whatever path it names the file. A child
-           made by fork does not own what its parent opened: it cannot write the journal, and its end changes
-           nothing. A journal that was deleted or replaced under its owner is noticed at the next `check`.
+Promises   a second process is refused while the first one lives, under whatever path it names the file. A
+           child made by fork does not own what its parent opened: it cannot write the journal, and its end
+           changes nothing. A journal that was deleted or replaced under its owner is noticed by `check`.
 Why        SQLite's own locks are POSIX locks. Closing any descriptor of a file drops all of them, so that a
            program that copies its journal loses them; and a child that ends closes the connection it has
            inherited, which removes the write-ahead log of its parent.
@@ -26,7 +26,7 @@ PRIVATE = 0o600
 
 
 class Ownership:
-    """The right to write the journal at `path`, from now until `release`. JournalError if another process has it.
+    """The right to write the journal at `path`, until `release`. JournalError: another process has it.
 
     The lock file beside the journal stays when its owner ends: removing it would let two processes lock two
     files of that name.
@@ -55,8 +55,8 @@ class Ownership:
             owner = os.read(lock, 20).decode("ascii", "replace").strip()
             os.close(lock)
             raise JournalError(
-                f"{self.path}: is in use by another process{f', {owner}' if owner else ''}: every node needs a "
-                "name and a journal of its own"
+                f"{self.path}: is in use by another process{f', {owner}' if owner else ''}: every node needs "
+                "a name and a journal of its own"
             ) from error
         os.ftruncate(lock, 0)
         os.write(lock, b"%d\n" % self._owner)
@@ -74,17 +74,17 @@ class Ownership:
         return os.getpid() == self._owner
 
     def check(self) -> None:
-        """Raise JournalError if this process does not own the journal, or the file is not the one it opened."""
+        """Raise JournalError if this process does not own the journal, or the file is not the same."""
         if not self.is_ours:
             raise JournalError(
-                f"{self.path}: belongs to process {self._owner}, which forked this one; a child needs a node, a "
-                "name and a journal of its own"
+                f"{self.path}: belongs to process {self._owner}, which forked this one; a child needs a "
+                "node, a name and a journal of its own"
             )
         for path, identity in self._files.items():
             if _identity(path) != identity:
                 raise JournalError(
-                    f"{path}: was removed or replaced while the node was running. What is confirmed from now on "
-                    "would be lost: put the file back, or let the process join under a new name"
+                    f"{path}: was removed or replaced while the node was running. What is confirmed from now "
+                    "on would be lost: put the file back, or let the process join under a new name"
                 )
 
     def release(self) -> None:
