@@ -11,9 +11,8 @@ from typing import NamedTuple
 from happened.core.destinations import pack
 from happened.core.effects import Deliver
 from happened.core.errors import CausalityError
-from happened.ordering import Held, Machine, Message, create, protocols
+from happened.ordering import Held, Machine, Message, create, notation, protocols
 from oracles.history import History
-from scenarios import notation
 from scenarios.language import ScenarioError, names
 
 WORD = r"[\w'-]+"
@@ -205,9 +204,10 @@ class System:
 
     def show_log(self, name: str) -> Iterator[str]:
         machine = self._machine(name)
-        if not hasattr(machine, "log_entries"):
+        log = machine.log_entries()
+        if log is None:
             raise ScenarioError(f"{self.protocol} tells no log")
-        yield f"log of {name}: {notation.entries(machine.log_entries())}"
+        yield f"log of {name}: {notation.entries(log)}"
 
     def show_held(self, name: str) -> Iterator[str]:
         held = self._machine(name).pending()

@@ -56,6 +56,7 @@ COMMANDS = {
     "clean": Command("clean", "remove what runs left that did not finish"),
     "check": Command("check", "judge a recorded trace"),
     "explore": Command("explore", "every interleaving of every small program"),
+    "play": Command("play", "play a small program step by step, with what each process knows"),
     "track": Command("track", "what timestamping relevant events costs"),
     "compare": Command("compare", "what each protocol costs on the same schedule"),
     "advise": Command("advise", "what each protocol would have cost on a recorded trace"),

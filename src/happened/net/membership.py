@@ -207,9 +207,9 @@ class Membership:
                 f"{peer!r} knows {me!r} with another journal; restore that, or join under a new name"
             )
         # It was told so by us, after a commit.
-        if theirs.acknowledged > (known := self._engine.inboxes[self.index[peer]].durable):
+        if theirs.confirmed > (known := self._engine.inboxes[self.index[peer]].durable):
             raise OldJournal(
-                f"{me!r} had {theirs.acknowledged} frames of {peer!r}, and its journal knows {known}: {_OLD}"
+                f"{me!r} had {theirs.confirmed} frames of {peer!r}, and its journal knows {known}: {_OLD}"
             )
         return not ours.knows
 

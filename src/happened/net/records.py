@@ -99,7 +99,7 @@ def read_control(body: bytes) -> dict[str, Any]:
 
 def hello_to_json(hello: Hello) -> dict[str, Any]:
     said = hello._asdict() | {"incarnation": hello.incarnation.hex(), "knows": hello.knows.hex()}
-    for later in ("tracker", "topology", "acknowledged"):
+    for later in ("tracker", "topology", "confirmed"):
         if not said[later]:
             del said[later]  # as it was said before there were any
     return said
@@ -118,8 +118,8 @@ def hello_from_json(said: Any) -> Hello:
             raise ValueError("a tracker is a name")
         if not isinstance(topology, str) or len(topology) > 128:
             raise ValueError("the topology is told by its digest")
-        acknowledged = number_in(said, "acknowledged") if "acknowledged" in said else 0
-        return Hello(incarnation, knows, said["protocol"], members, tracker, topology, acknowledged)
+        confirmed = number_in(said, "confirmed") if "confirmed" in said else 0
+        return Hello(incarnation, knows, said["protocol"], members, tracker, topology, confirmed)
     except (KeyError, TypeError, ValueError) as error:
         raise RemoteProtocolError(f"not a hello: {error!r}") from error
 

@@ -38,7 +38,7 @@ class Hello(NamedTuple):
     members: tuple[str, ...]  # everybody there ever was, in order of their indices
     tracker: str = ""  # the tracking protocol whose piggybacks messages carry; empty: none
     topology: str = ""  # the digest of its topology; empty: it has none
-    acknowledged: int = 0  # the speaker's frames up to this link number are in the other's journal
+    confirmed: int = 0  # the speaker's frames up to this link number are in the other's journal
 
 
 class Host(Protocol):

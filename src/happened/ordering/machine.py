@@ -142,6 +142,10 @@ class Machine(Protocol):
     def log_units(self) -> frozenset[Unit] | None:
         """The units of the log, which an optimal protocol keeps necessary; None where it does not tell."""
 
+    def log_entries(self) -> list[tuple[int, int, frozenset[int]]] | None:
+        """The log as the papers write it: (sender, clock, destinations), empty sets too where they are kept;
+        None where it does not tell."""
+
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""
 

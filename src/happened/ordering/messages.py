@@ -4,10 +4,11 @@ A message is a named tuple, for speed: `class RstMessage(_Fields, Application)`,
 takes precedence over what is said here.
 """
 
-from typing import Self
+from typing import Any, Self
 
 from ..core.destinations import unpack
 from .machine import Unit
+from .notation import described
 
 ENTRY_BYTES = 4 + 2
 """The papers' model: the clock and the sender of the message that an entry speaks of."""
@@ -20,9 +21,17 @@ NO_UNITS: frozenset[Unit] = frozenset()
 
 
 class Application:
-    """A message for an application: a part of those that have the fields sender, clock, n, dests, payload."""
+    """A message for an application: a part of those that have the fields sender, clock, n, dests, payload.
+
+    It prints as the papers write it, M(0,1)→{1,2}; 5,1:{6}: the packed numbers in its fields tell nobody
+    anything.
+    """
 
     __slots__ = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__repr__ = described  # type: ignore[assignment]  # that of the named tuple would come first
 
     @property
     def sender(self) -> int:

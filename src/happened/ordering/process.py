@@ -13,6 +13,7 @@ from ..core.effects import Deliver
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
 from ..core.places import Place
+from . import notation
 from .facts import Facts
 from .machine import Effect, Held, Unit
 from .snapshots import opened, seal
@@ -37,6 +38,13 @@ class Process:
         self.clock = 0
         self.events = 0  # local events so far, numbered as machine.py says
 
+    def __repr__(self) -> str:
+        told = [f"process {self.me} of {self.n}", f"clock {self.clock}"]
+        if (log := self.log_entries()) is not None:
+            told.append(f"log {notation.entries(log)}")
+        told += [f"holds {notation.holding(held)}" for held in self.pending()]
+        return f"<{self.facts.name}: {'; '.join(told)}>"
+
     @property
     def present(self) -> int:
         """The set of those who have not left."""
@@ -58,6 +66,10 @@ class Process:
 
     def log_units(self) -> frozenset[Unit] | None:
         return None
+
+    def log_entries(self) -> list[tuple[int, int, frozenset[int]]] | None:
+        units = self.log_units()
+        return None if units is None else notation.grouped(units)
 
     # Who is there.
 

@@ -1,0 +1,124 @@
+"""`happened play`: a small program step by step, with what each process knows."""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
+from ..ordering import DEFAULT, protocols
+from ..sim.story import Story, read_program
+from .terminal import local_path, note, print_json
+
+EPILOG = """\
+A program says who sends to whom, in which order: 0: {1,2} {0}; 2: {1} lets process 0 send to 1 and 2 and
+then to itself, and process 2 to 1. The schedule says when a message is sent and when a copy arrives:
+
+  happened play "0: {1,2}; 1: {2}" --seed 3               at random, the same for the same seed
+  happened play "0: {1,2}; 1: {2}" --schedule steps.txt   a step a line: `0 sends`, `2 receives M(0,1)`
+  happened explore --protocol P --order causal --messages 4 --json >found.json
+  happened play --from found.json                         a counterexample of `explore`
+
+A log is written as in Kshemkalyani & Singhal (1998): 5,1:{6} means that M(5,1) may not have been delivered
+at 6 yet.
+
+exit codes: 0 causal order holds, 1 a delivery overtook another, 2 bad usage or input
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "play",
+        help="play a small program step by step, with what each process knows",
+        description="Play a small program step by step: what each message carries, what is held and for "
+        "what, what each process remembers, and why it may forget.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("program", metavar="PROGRAM", nargs="?", help='such as "0: {1,2}; 1: {2}"')
+    parser.add_argument("--protocol", default=DEFAULT, choices=sorted(protocols()), metavar="P")
+    parser.add_argument("--fifo", action="store_true", help="copies on one link arrive in the order sent")
+    parser.add_argument(
+        "--tick-at-deliveries", action="store_true", help="clocks count deliveries too, not only sends"
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--seed", type=int, default=0, metavar="N", help="of a random schedule; default: 0")
+    how.add_argument(
+        "--schedule",
+        metavar="FILE",
+        type=local_path,
+        help="a line for each step; what is left over then happens in order. - is stdin",
+    )
+    how.add_argument(
+        "--from",
+        dest="found",
+        metavar="FILE",
+        type=local_path,
+        help="play the first counterexample of `happened explore --json`",
+    )
+    parser.add_argument("--out", metavar="PAGE", type=local_path, help="write a page to step through")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    story = _story(arguments)
+    if arguments.out is not None:
+        from ..report.story_page import story_page
+
+        arguments.out.write_text(story_page(_document(story)), encoding="utf-8")
+        note(f"wrote {arguments.out}: step with the arrow keys")
+    if arguments.json:
+        print_json(_document(story))
+    else:
+        print(f"{story.protocol}: {story.program}")
+        for scene in story.scenes:
+            print("\n".join(scene.lines()))
+    return ExitCode.VIOLATED if any(scene.overtaken for scene in story.scenes) else ExitCode.HOLDS
+
+
+def _story(arguments: argparse.Namespace) -> Story:
+    if arguments.found is not None:
+        if arguments.program is not None:
+            raise LocalProtocolError("a counterexample has its own program: leave PROGRAM out with --from")
+        return _counterexample(arguments.found)
+    if arguments.program is None:
+        raise LocalProtocolError('say which program to play, as in: happened play "0: {1,2}; 1: {2}"')
+    story = Story(
+        read_program(arguments.program),
+        arguments.protocol,
+        fifo=arguments.fifo,
+        tick_at_deliveries=arguments.tick_at_deliveries,
+    )
+    if arguments.schedule is None:
+        return story.play(arguments.seed)
+    lines = sys.stdin if str(arguments.schedule) == "-" else arguments.schedule.read_text().splitlines()
+    return story.follow(lines).drain()
+
+
+def _counterexample(path: Path) -> Story:
+    try:
+        found = json.loads(path.read_text())
+        violations, protocol, fifo = found["violations"], found["protocol"], found["fifo"]
+        if not violations:
+            raise LocalProtocolError(f"{path}: nothing was violated, so there is no counterexample to play")
+        program, schedule = violations[0]["program"], violations[0]["schedule"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise LocalProtocolError(
+            f"{path}: is not what `happened explore --json` prints for an ordering protocol ({error!r})"
+        ) from error
+    if protocol not in protocols():
+        raise LocalProtocolError(f"{path}: {protocol!r} is a tracker; stories are told of ordering protocols")
+    return Story(read_program(program), protocol, fifo=fifo).follow(schedule)
+
+
+def _document(story: Story) -> dict[str, Any]:
+    return {
+        "protocol": story.protocol,
+        "program": str(story.program),
+        "processes": len(story.program.sends),
+        "steps": json.loads(json.dumps([asdict(s) | {"text": list(s.lines())} for s in story.scenes])),
+    }

@@ -1,0 +1,59 @@
+"""Messages, logs and what is carried, as Kshemkalyani & Singhal write them: M(0,1)→{1,2} and 5,1:{6}."""
+
+from collections.abc import Iterable
+
+from .machine import Held, Message, MessageKey, Unit
+
+
+def dests(members: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, sorted(members))) + "}"
+
+
+def key_name(key: MessageKey) -> str:
+    return f"M({key[0]},{key[1]})"
+
+
+def message_name(message: Message) -> str:
+    return f"M({message.sender},{message.clock})→{dests(message.to)}"
+
+
+def described(message: Message) -> str:
+    """A message with what it carries, or a control message with what it is about."""
+    if not message.to:
+        about = f" about {key_name((message.sender, message.clock))}" if message.clock else ""
+        return f"{type(message).__name__} of {message.sender}{about}"
+    return f"{message_name(message)}; {carried(message)}"
+
+
+def holding(held: Held) -> str:
+    """A held message and what it waits for; itself, if its place in an order is not known yet."""
+    own = held.message.sender, held.message.clock
+    lacking = ["its place in the order is known" for key in held.waits_for if key == own]
+    lacking += [key_name(key) if key[1] else f"a word of {key[0]}" for key in held.waits_for if key != own]
+    return f"{key_name(own)} until {' and '.join(lacking)}"
+
+
+def entries(of: Iterable[tuple[int, int, Iterable[int]]]) -> str:
+    """Entries (sender, clock, Dests) in order; an empty set is written ∅."""
+    written = [
+        f"{s},{t}:{dests(to) if to else '∅'}" for s, t, to in sorted((s, t, sorted(d)) for s, t, d in of)
+    ]
+    return " ".join(written) or "nothing"
+
+
+def grouped(units: Iterable[Unit]) -> list[tuple[int, int, frozenset[int]]]:
+    """The units of each message as one entry, in order."""
+    sets: dict[tuple[int, int], set[int]] = {}
+    for s, t, d in units:
+        sets.setdefault((s, t), set()).add(d)
+    return [(s, t, frozenset(to)) for (s, t), to in sorted(sets.items())]
+
+
+def carried(message: Message) -> str:
+    """The units, and in how many entries of the protocol's own kind, unless that is one for each message."""
+    about_others = message.units()
+    count = message.size()[0]
+    said = entries(grouped(about_others))
+    if count == len({(s, t) for s, t, _ in about_others}):
+        return said
+    return f"{said if about_others else 'no unit'}, in {count} {'entry' if count == 1 else 'entries'}"

@@ -1,0 +1,134 @@
+"""Stories: what is told of a small program is what happened, and each forgotten unit is explained rightly."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from happened.core.errors import LocalProtocolError
+from happened.ordering import protocols
+from happened.sim.programs import programs
+from happened.sim.story import Story, read_program
+
+FIGURE = Path(__file__).parents[2] / "examples" / "stories" / "figure_2_8.txt"
+FIGURE_PROGRAM = "5: {4,6} {6}; 4: {2,3} {3,6}; 6: {1}; 2: {1} {1}; 3: {2}"
+LOGS = """5,1:{4,6}|5,1:{6}|5,1:{4}|4,2:{2,3} 5,1:{6}|5,1:{4} 6,2:{1}|4,2:{3} 5,1:{6}|2,2:{1} 4,2:{3} 5,1:{6}
+4,2:{2} 5,1:{6}|2,3:{1} 4,2:{3} 5,1:{6}|4,2:{2} 4,3:{3,6} 5,1:∅|4,2:{2} 4,3:{6} 5,1:∅|3,3:{2} 4,3:{6} 5,1:∅
+2,3:{1} 3,3:∅ 4,3:{6} 5,1:∅|5,1:{4} 5,2:{6}|4,2:{2} 4,3:{3} 5,1:∅ 6,2:{1}|4,2:{2} 4,3:{3} 5,2:∅ 6,2:{1}
+2,2:∅ 4,2:{3} 5,1:{6}|2,2:∅ 4,2:{3} 5,1:∅ 6,2:∅|2,3:∅ 4,2:{3} 5,1:∅ 6,2:∅"""
+"""After each of the nineteen steps of Fig. 2.8, as docs/papers.md has them."""
+
+
+def test_the_nineteen_steps_of_the_textbook_figure():
+    story = Story(read_program(FIGURE_PROGRAM), "ks", tick_at_deliveries=True)
+    story.follow(FIGURE.read_text().splitlines())
+    assert [scene.log for scene in story.scenes] == LOGS.replace("\n", "|").split("|")
+    assert not any(scene.overtaken or scene.held for scene in story.scenes)
+
+
+def test_every_unit_that_ks_forgets_is_delivered_or_replaced(seed):
+    """The reasons come from the events; `ks` keeps what is necessary and no more, so each drop has one."""
+    dropped = [
+        each
+        for number, program in enumerate(programs(3, 3)[::7])
+        for scene in Story(program, "ks").play(seed + number).scenes
+        for each in scene.dropped
+    ]
+    assert {each.rule for each in dropped} == {"PC1", "PC2"}
+    words = re.compile(r"\b(?:just|already|delivered|replaced)\b")
+    reasons = {" ".join(words.findall(each.reason)) for each in dropped}
+    assert reasons == {"just delivered", "already delivered", "just replaced", "already replaced"}
+
+
+@pytest.mark.parametrize("name", sorted(name for name, facts in protocols().items() if not facts.serialized))
+def test_every_protocol_has_a_story_that_ends_with_everything_delivered(name, seed):
+    facts = protocols()[name]
+    to = "{1}" if "broadcast" not in facts.casts else "{0,1,2}"
+    program = read_program(f"0: {to} {to}; 2: {to}")
+    story = Story(program, name, fifo=facts.fifo_links).play(seed)
+    delivered = sorted((scene.process, key) for scene in story.scenes for key in scene.delivered)
+    assert len(delivered) == len(set(delivered)) == program.packets
+    assert "\n".join(line for scene in story.scenes for line in scene.lines())
+
+
+def test_a_delivery_that_overtakes_another_is_said():
+    story = Story(read_program("0: {0} {2}; 1: {0}; 2: {1}"), "chain-two")
+    story.follow(["0 sends", "0 sends", "2 receives M(0,2)", "2 sends"])
+    story.follow(["1 receives M(2,1)", "1 sends", "0 receives M(1,1)"])
+    assert story.scenes[-1].overtaken == ((0, 1),)
+
+
+@pytest.mark.parametrize(
+    "program, why",
+    [
+        ("", "empty program"),
+        ("0 sends to 1", "no part of a program"),
+        ("0: {}", "no part of a program"),
+        ("0: {1}; 99: {1}", "beyond the 64"),
+    ],
+)
+def test_a_text_that_is_no_program_is_refused(program, why):
+    with pytest.raises(LocalProtocolError, match=why):
+        read_program(program)
+
+
+def test_a_step_that_is_not_possible_is_refused_with_what_is():
+    story = Story(read_program("0: {1}; 1: {0}"), "ks")
+    with pytest.raises(LocalProtocolError, match="not on its way; what is: nothing"):
+        story.follow(["1 receives M(0,1)"])
+    with pytest.raises(LocalProtocolError, match=r"what is: M\(0,1\) from 0 to 1"):
+        story.follow(["0 sends", "0 receives M(1,1)"])
+    with pytest.raises(LocalProtocolError, match="0 has nothing more to send"):
+        story.follow(["0 sends"])
+
+
+def play(*arguments, text=None):
+    command = [sys.executable, "-m", "happened", "play", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, input=text, timeout=120)
+
+
+def test_the_command_tells_a_story_and_writes_a_page(tmp_path):
+    page = tmp_path / "story.html"
+    schedule = ["0 sends", "1 receives M(0,1)", "1 sends", "2 receives M(1,1)", "2 receives M(0,1)"]
+    done = play("0: {1,2}; 1: {2}", "--schedule", "-", "--out", str(page), text="\n".join(schedule))
+    assert done.returncode == 0, done.stderr
+    assert "2 holds M(1,1) until M(0,1)" in done.stdout and "carries 0,1:{2}" in done.stdout
+    text = page.read_text()
+    assert text.count('class="send"') == 2 and text.count('class="hold"') == 1
+    assert "http" not in text.replace("http-equiv", "")
+
+
+def test_a_counterexample_of_explore_is_played(tmp_path):
+    found = tmp_path / "found.json"
+    found.write_text(
+        json.dumps(
+            {
+                "protocol": "chain-two",
+                "fifo": False,
+                "violations": [
+                    {
+                        "program": "0: {0} {2}; 1: {0}; 2: {1}",
+                        "schedule": [
+                            "0 sends M(0,1) to {0}",
+                            "0 sends M(0,2) to {2}",
+                            "2 receives M(0,2)",
+                            "2 delivers M(0,2)",
+                            "2 sends M(2,1) to {1}",
+                            "1 receives M(2,1)",
+                            "1 delivers M(2,1)",
+                            "1 sends M(1,1) to {0}",
+                            "0 receives M(1,1)",
+                        ],
+                    }
+                ],
+            }
+        )
+    )
+    done = play("--from", str(found))
+    assert done.returncode == 1 and "OVERTAKING M(0,1)" in done.stdout
+    found.write_text("{}")
+    refused = play("--from", str(found))
+    assert refused.returncode == 2 and "is not what `happened explore --json` prints" in refused.stderr
