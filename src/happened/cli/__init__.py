@@ -57,6 +57,7 @@ COMMANDS = {
     "check": Command("check", "judge a recorded trace"),
     "explore": Command("explore", "every interleaving of every small program"),
     "play": Command("play", "play a small program step by step, with what each process knows"),
+    "explain": Command("explain", "why messages had to carry a unit of information, and what ended that"),
     "track": Command("track", "what timestamping relevant events costs"),
     "compare": Command("compare", "what each protocol costs on the same schedule"),
     "advise": Command("advise", "what each protocol would have cost on a recorded trace"),

@@ -1,0 +1,123 @@
+"""`happened explain`: why messages carried a unit of information, and where it could be forgotten."""
+
+import argparse
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ..causality import Computation, Event
+from ..causality.judgement import check_path
+from ..causality.necessary import Unit
+from ..causality.unit_life import PC1, UnitLife, unit_life
+from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
+from .terminal import print_json
+
+EPILOG = """\
+A unit says that a message was sent to a destination and may not have been delivered there yet:
+
+  happened simulate --processes 4 --messages 40 --units --out run
+  happened explain run 'p0:1>p2'       message p0:1, destination p2
+
+It is necessary at a process until PC1 it knows that the message was delivered, or PC2 it knows of a later
+message to the same destination, which waits for it (Kshemkalyani & Singhal 1998).
+
+exit codes: 0 answered, 2 bad usage or input
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "explain",
+        help="why messages had to carry a unit of information, and what ended that",
+        description="Follow one unit of necessary information through a trace: which processes had to know "
+        "it, from when until when, on which messages it had to travel, and what made it redundant.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", metavar="TRACE", help="a trace, as `happened check` takes it")
+    parser.add_argument("unit", metavar="UNIT", help="MESSAGE>DESTINATION, such as 'p0:1>p2'")
+    parser.add_argument("--computation", metavar="NAME", help="which one, if the trace has several")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    message, arrow, destination = arguments.unit.rpartition(">")
+    if not arrow:
+        raise LocalProtocolError(f"{arguments.unit!r} is no unit: write MESSAGE>DESTINATION, as in 'p0:1>p2'")
+    unit = Unit(message, destination)
+    computation = _chosen(check_path(arguments.path).computations, unit, arguments.computation)
+    life = unit_life(computation, unit)
+    if arguments.json:
+        print_json(_document(life))
+    else:
+        print("\n".join(_told(life)))
+    return ExitCode.HOLDS
+
+
+def _chosen(computations: Sequence[Computation], unit: Unit, name: str | None) -> Computation:
+    """The computation in which the unit's message was sent to its destination."""
+    candidates = [c for c in computations if name is None or c.name == name]
+    if not candidates:
+        known = ", ".join(repr(c.name) for c in computations[:10])
+        raise LocalProtocolError(f"no computation is called {name!r}; there are: {known}")
+    units = {c.name: set(_units(c)) for c in candidates}
+    found = [c for c in candidates if unit in units[c.name]]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several = ", ".join(repr(c.name) for c in found[:10])
+        raise LocalProtocolError(f"{unit} is in several computations; say --computation, one of {several}")
+    there = sorted({str(each) for of in units.values() for each in of})
+    near = ", ".join(difflib.get_close_matches(str(unit), there[:10_000], 5) or there[:5]) or "there is none"
+    raise LocalProtocolError(
+        f"no message {unit.message!r} was sent to {unit.destination!r}; did you mean: {near}"
+    )
+
+
+def _units(c: Computation) -> Iterator[Unit]:
+    names = [c.message_name(m) for m in range(len(c.send))]
+    return (
+        Unit(names[message], c.process_names[to])
+        for message, to in zip(c.slot_message, c.slot_dest, strict=True)
+    )
+
+
+def _document(life: UnitLife) -> dict[str, Any]:
+    def named(event: Event | None) -> str | None:
+        return event.id if event is not None else None
+
+    return {
+        "unit": str(life.unit),
+        "send": named(life.send),
+        "delivery": named(life.delivery),
+        "stretches": [
+            asdict(each) | {"first": named(each.first), "end": named(each.end), "by": named(each.by)}
+            for each in life.stretches
+        ],
+        "edges": [asdict(each) | {"send": named(each.send)} for each in life.edges],
+    }
+
+
+def _told(life: UnitLife) -> Iterator[str]:
+    x = life.unit.destination
+    fate = f"delivered there at {life.delivery.id}" if life.delivery is not None else "never delivered there"
+    yield f"{life.unit.message} was sent to {x} at {life.send.id}, and {fate}"
+    yield ""
+    yield "who had to know that it may not have been delivered yet"
+    for stretch in life.stretches:
+        yield f"  {stretch.process:<16} from {stretch.first}"
+        if stretch.end is None or stretch.by is None:
+            yield f"  {'':<16} to the end of the trace"
+            continue
+        why = (
+            f"knows that it was delivered ({stretch.by.id})"
+            if stretch.rule == PC1
+            else f"knows of {stretch.by.message}, sent later to {x} ({stretch.by.id}), which waits for it"
+        )
+        yield f"  {'':<16} until {stretch.end}: {stretch.rule}, it {why}"
+    yield ""
+    yield f"which copies had to carry it: {len(life.edges)}"
+    yield from (f"  {edge.message} to {edge.destination}  (sent at {edge.send.id})" for edge in life.edges)
