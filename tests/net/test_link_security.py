@@ -7,8 +7,10 @@ times, and must leave one line in alice's log.
 import asyncio
 import contextlib
 import logging
+import os
 import ssl
 import struct
+import sys
 
 import pytest
 
@@ -437,3 +439,43 @@ def test_a_flood_of_connections(pki, caplog, kind):
 
     attack(kind, pki, caplog, act)
     logged_once(caplog, "too many connections")
+
+
+FLOOD = """
+import socket, sys, time
+kept, end = [], time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end and len(kept) < 3000:
+    each = socket.socket()
+    each.setblocking(False)
+    each.connect_ex(("127.0.0.1", int(sys.argv[1])))
+    kept.append(each)
+    if len(kept) > 800:
+        kept.pop(0).close()
+print(len(kept), flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", GUARDS)
+def test_a_burst_from_outside_holds_few_descriptors_and_newcomers_get_in(pki, caplog, kind):
+    """Another process connects as fast as it can: thousands were accepted before any was refused, once."""
+    guard = guard_of(kind, "mallory", pki)
+
+    async def act(pair):
+        before, most = len(os.listdir("/proc/self/fd")), 0
+        flood = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", FLOOD, str(pair.port), "1.5", stdout=asyncio.subprocess.PIPE
+        )
+        ended = asyncio.create_task(flood.communicate())
+        got_in = 0
+        while not ended.done():
+            with contextlib.suppress(OSError, TimeoutError, AssertionError):
+                async with asyncio.timeout(1.0):
+                    newcomer = await Attacker.connect(pair.port, guard.tls(server=False))
+                    await newcomer.shake_hands(guard, "mallory")
+                    got_in += 1
+                    newcomer.writer.close()
+            most = max(most, len(os.listdir("/proc/self/fd")))
+        assert most <= before + 2 * LIMITS.strangers + 20, (before, most)
+        assert got_in > 0
+
+    attack(kind, pki, caplog, act)

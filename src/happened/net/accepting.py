@@ -4,8 +4,10 @@ asyncio's own server shows a connection only after its TLS handshake, and none w
 a flood of connections that never begin TLS would be bounded by descriptors alone, and a wrong certificate
 would leave no trace.
 
-Bounds     at most `limits.strangers` connections are within their TLS handshake, each for a bounded time; one
-           more ends the oldest.
+Bounds     at most `limits.strangers` connections have sent nothing, and as many are within their TLS
+           handshake, each for a bounded time; one more ends the oldest of its kind. So a peer that calls and
+           speaks at once is not pushed out by any number of others that are silent. One is accepted
+           in each turn of the event loop: a burst does not stop what else it does.
 """
 
 import asyncio
@@ -28,22 +30,23 @@ class Listener:
         sockets: list[socket.socket],
         factory: Callable[[], asyncio.BaseProtocol],
         context: ssl.SSLContext | None,
-        seconds: float | None,
+        seconds: float,
         most: int,
         refused: Callable[[str, bool, str], None],
     ) -> None:
         self.sockets = sockets
         self._factory, self._context = factory, context
         self._seconds, self._most, self._refused = seconds, most, refused
-        self._greeting: dict[asyncio.Task[None], str] = {}  # TLS handshakes under way, oldest first: the host
+        self._silent: _Bounded = {}
+        self._greeting: _Bounded = {}  # TLS handshakes under way
         self._tasks = [asyncio.create_task(self._accept(each)) for each in sockets]
 
     def close(self) -> None:
-        for task in (*self._tasks, *self._greeting):
+        for task in (*self._tasks, *self._silent, *self._greeting):
             task.cancel()
 
     async def wait_closed(self) -> None:
-        await asyncio.gather(*self._tasks, *self._greeting, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._silent, *self._greeting, return_exceptions=True)
         for each in self.sockets:  # only now does nobody wait on their descriptors
             each.close()
 
@@ -56,21 +59,42 @@ class Listener:
                 self._refused("somebody", False, f"not accepted: {error.strerror or error}")
                 await asyncio.sleep(WITHOUT_DESCRIPTORS_SECONDS)
                 continue
-            if len(self._greeting) >= self._most:
-                oldest, host = next(iter(self._greeting.items()))
-                del self._greeting[oldest]
-                oldest.cancel()
-                self._refused(host, False, "too many connections that have not said who they are")
             task = loop.create_task(self._greet(connection, address[0]))
-            self._greeting[task] = address[0]
-            task.add_done_callback(lambda done: self._greeting.pop(done, None))
+            self._enter(self._silent, task, address[0])
+            task.add_done_callback(self._forget)
+            await asyncio.sleep(0)  # `sock_accept` does not wait as long as others are in the queue
+
+    def _enter(self, kind: "_Bounded", task: asyncio.Task[None], host: str) -> None:
+        """Count a connection, and end the oldest of its kind if they are too many."""
+        if len(kind) >= self._most:
+            oldest, from_host = next(iter(kind.items()))
+            del kind[oldest]
+            oldest.cancel()
+            self._refused(from_host, False, "too many connections that have not said who they are")
+        kind[task] = host
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._silent.pop(task, None)
+        self._greeting.pop(task, None)
 
     async def _greet(self, connection: socket.socket, host: str) -> None:
         try:
+            async with asyncio.timeout(self._seconds):
+                await _first_byte(connection)
+            task = asyncio.current_task()
+            if task in self._silent:
+                del self._silent[task]
+                self._enter(self._greeting, task, host)
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._factory, connection, ssl=self._context, ssl_handshake_timeout=self._seconds
+                self._factory,
+                connection,
+                ssl=self._context,
+                ssl_handshake_timeout=self._seconds if self._context is not None else None,
             )
-        except OSError as error:  # errors of TLS and the timeout are OSErrors too
+        except TimeoutError:
+            connection.close()
+            self._refused(host, False, "it did not say who it is in time")
+        except OSError as error:  # errors of TLS are OSErrors too
             connection.close()
             self._refused(
                 host, False, f"no TLS: {getattr(error, 'reason', None) or error or type(error).__name__}"
@@ -80,6 +104,20 @@ class Listener:
             raise
 
 
+_Bounded = dict[asyncio.Task[None], str]
+"""Connections, oldest first, each with the host it comes from."""
+
+
+async def _first_byte(connection: socket.socket) -> None:
+    """Wait until something can be read, or the other side has hung up; nothing is taken."""
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection, came.set)
+    try:
+        await came.wait()
+    finally:
+        loop.remove_reader(connection)
+
+
 async def open_listener(
     factory: Callable[[], asyncio.BaseProtocol],
     host: str,
@@ -87,7 +125,6 @@ async def open_listener(
     node: Host,
     limits: Limits,
     ssl: ssl.SSLContext | None = None,
-    ssl_handshake_timeout: float | None = None,
 ) -> Listener:
     """Listen on every address of the host, like asyncio's create_server; `node` is told whom TLS refused."""
     loop = asyncio.get_running_loop()
@@ -107,4 +144,5 @@ async def open_listener(
         for each in sockets:
             each.close()
         raise
-    return Listener(sockets, factory, ssl, ssl_handshake_timeout, limits.strangers, node.disconnected)
+    seconds = limits.handshake or 0.001
+    return Listener(sockets, factory, ssl, seconds, limits.strangers, node.disconnected)

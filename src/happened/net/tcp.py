@@ -74,11 +74,10 @@ class TcpTransport:
         where, port = self._listen
         self._check_local(where, "listens on")
         context = self._guard.tls(server=True)
-        tls: dict[str, Any] = {"ssl": context}
-        if context is not None:
-            tls["ssl_handshake_timeout"] = self._limits.handshake or 0.001
         try:
-            self._server = await open_listener(lambda: _Called(self), where, port, host, self._limits, **tls)
+            self._server = await open_listener(
+                lambda: _Called(self), where, port, host, self._limits, context
+            )
         except OSError as error:
             raise NodeError(
                 f"{host.name!r} cannot listen on {where}:{port}: {error.strerror or error}; is another node "
@@ -159,7 +158,7 @@ class TcpTransport:
         self._strangers[connection] = None
         if len(self._strangers) > self._limits.strangers:
             oldest = next(iter(self._strangers))
-            oldest.end("too many connections that have not said who they are")
+            oldest.abort("too many connections that have not said who they are")
 
     def known(self, connection: "_Connection") -> None:
         """A connection has said who it is, and hello."""
@@ -292,6 +291,14 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
             # A peer that does not read must not keep us.
             asyncio.get_running_loop().call_later(1.0, self._transport.abort)
+
+    def abort(self, reason: str) -> None:
+        """Close the connection at once: what was written and has not left is dropped."""
+        if not self._ended:
+            self._ended = True
+            self._reason = reason
+            self._owner.forgotten(self)
+            self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._ended = True
