@@ -81,6 +81,8 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "event": record.getMessage(),
         }
+        if "event" in vars(record):  # a word for programs; the message is for people
+            line["message"] = record.getMessage()
         line |= {key: value for key, value in vars(record).items() if key not in self.USUAL}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
@@ -125,7 +127,9 @@ class _Session:
 
         where = split_address(config["metrics"])
         try:
-            return await serve_metrics(where, self._node.stats, node=self._node.name)
+            return await serve_metrics(
+                where, self._node.stats, node=self._node.name, health=self._node.health
+            )
         except OSError as error:
             raise NodeError(f"metrics: cannot listen on {config['metrics']}: {error}") from error
 

@@ -1,16 +1,21 @@
-"""Real processes: a `Node` runs an ordering protocol over TCP or NATS, and survives by its journal."""
+"""Real processes: a `Node` runs an ordering protocol over TCP or NATS, and survives by its journal.
 
-import logging
+What goes wrong is logged under "happened", as sentences that say what to do. An application that
+configures no logging sees warnings and errors on stderr, as Python does by default.
+"""
 
+from .connections import LinkChange
 from .errors import JournalError, NodeClosed, NodeError, NodeFull, PeerRefused
 from .identity import MutualTls, SharedKey
 from .limits import Limits
-from .node import Message, Node, Pending
+from .node import Health, Message, Node, Pending
 from .transport import Plaintext
 
 __all__ = [
+    "Health",
     "JournalError",
     "Limits",
+    "LinkChange",
     "Message",
     "MutualTls",
     "Node",
@@ -22,5 +27,3 @@ __all__ = [
     "Plaintext",
     "SharedKey",
 ]
-
-logging.getLogger("happened").addHandler(logging.NullHandler())

@@ -5,10 +5,37 @@ Bounds     LOGGED_REASONS different troubles with each member, and as many with 
 """
 
 import logging
+from collections.abc import Callable
+from typing import NamedTuple
 
 log = logging.getLogger("happened.node")
 
 LOGGED_REASONS = 1000
+
+REMEDIES = (
+    ("Connect call failed", "is it running, and is that its address?"),
+    ("Connection refused", "is it running, and is that its address?"),
+    ("no answer in time", "is it running, and is that its address?"),
+    ("does not have our shared key", "give both the same key file"),
+    ("CERTIFICATE_EXPIRED", "issue a new certificate: happened ca issue"),
+    ("certificate has expired", "issue a new certificate: happened ca issue"),
+    ("CERTIFICATE", "give both certificates of one authority: happened ca issue"),
+    ("no TLS", "do both have certificates, or neither?"),
+    ("it speaks version", "upgrade the older one"),
+    ("it does not speak this protocol", "is something else calling this port?"),
+    ("is not a peer of", "list it under peers here, or correct the address it calls"),
+    ("wanted", "correct the address that it calls"),
+)
+"""What to do about a reason that has these words and does not say so itself; the first that fits."""
+
+
+class LinkChange(NamedTuple):
+    """A connection was made or has ended: `outgoing` carries what we send, the other what the peer sends."""
+
+    peer: str
+    outgoing: bool
+    is_up: bool
+    reason: str  # why it ended; empty: it was closed in peace
 
 
 class Connections:
@@ -18,15 +45,20 @@ class Connections:
         self._name = name
         self.calling: set[str] = set()
         self.called: set[str] = set()
+        self.listeners: list[Callable[[LinkChange], object]] = []
         self._troubles: dict[str, dict[tuple[str, str], int]] = {}  # by member; "" for strangers
 
     def opened(self, peer: str, outgoing: bool) -> None:
         (self.calling if outgoing else self.called).add(peer)
         log.info("connected", extra={"node": self._name, "peer": peer, "outgoing": outgoing})
+        self._tell(LinkChange(peer, outgoing, True, ""))
 
     def closed(self, peer: str, outgoing: bool, reason: str, *, is_member: bool) -> None:
         """A connection has ended or was never made; an empty reason is no trouble."""
+        was_up = peer in (self.calling if outgoing else self.called)
         (self.calling if outgoing else self.called).discard(peer)
+        if was_up:
+            self._tell(LinkChange(peer, outgoing, False, reason))
         if not reason:
             return
         key = (peer, reason)
@@ -36,10 +68,37 @@ class Connections:
         elif len(troubles) < LOGGED_REASONS:
             troubles[key] = 1
             log.warning(
-                "disconnected",
-                extra={"node": self._name, "peer": peer, "outgoing": outgoing, "reason": reason},
+                "%s: no link %s %s: %s",
+                self._name,
+                "to" if outgoing else "from",
+                peer,
+                with_remedy(reason),
+                extra={
+                    "event": "disconnected",
+                    "node": self._name,
+                    "peer": peer,
+                    "outgoing": outgoing,
+                    "reason": reason,
+                },
             )
+
+    def _tell(self, change: LinkChange) -> None:
+        for listener in self.listeners:
+            try:
+                listener(change)
+            except Exception:  # the application's, which must not end the connection of a peer
+                log.exception("a listener to links failed", extra={"node": self._name})
 
     def troubles_with(self, member: str) -> dict[str, int]:
         """How often connections with this member have failed, by reason."""
         return {reason: times for (_, reason), times in self._troubles.get(member, {}).items()}
+
+    @property
+    def troubles(self) -> dict[str, int]:
+        """How often connections have failed, by member; "strangers" for all who are none."""
+        return {member or "strangers": sum(of.values()) for member, of in self._troubles.items()}
+
+
+def with_remedy(reason: str) -> str:
+    remedy = next((remedy for words, remedy in REMEDIES if words in reason), None)
+    return reason if remedy is None else f"{reason}; {remedy}"

@@ -90,14 +90,14 @@ class Membership:
         found = []
         for name, address in {**self._initial.peers, **engine.addresses}.items():
             link = self.index.get(name)
-            if link is not None and not self.is_done_with(link) and self._is_linked(name, link):
+            if link is not None and not self.is_done_with(link) and self.is_linked(link):
                 found.append(Peer(name, address, joined=name in engine.addresses))
         return found
 
-    def _is_linked(self, name: str, link: int) -> bool:
+    def is_linked(self, link: int) -> bool:
         """Whether our site links us with a process, or did when we last had something to tell it."""
         sites = self._engine.sites
-        return sites is None or name in sites.site.links or bool(self._engine.outboxes[link])
+        return sites is None or self.names[link] in sites.site.links or bool(self._engine.outboxes[link])
 
     def newly_admitted(self) -> list[Peer]:
         """The members that others have admitted since the last call; after a change of the topology, all

@@ -1,6 +1,7 @@
 """A node's numbers in Prometheus's text format, over the least HTTP that a scraper needs.
 
-One answer per connection, to GET /metrics and nothing else; a request has REQUEST_SECONDS and REQUEST_BYTES.
+One answer per connection, to GET /metrics, and to /livez and /readyz where a node's health is known; a
+request has REQUEST_SECONDS and REQUEST_BYTES.
 The numbers are no secret to whoever can reach the port: names of peers, counts and sizes.
 """
 
@@ -8,7 +9,10 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .node import Health
 
 PREFIX = "happened_"
 REQUEST_SECONDS = 5.0
@@ -65,9 +69,17 @@ def _escape(label: str) -> str:
 
 
 async def serve_metrics(
-    listen: tuple[str, int], collect: Callable[[], Numbers], *, node: str
+    listen: tuple[str, int],
+    collect: Callable[[], Numbers],
+    *,
+    node: str,
+    health: Callable[[], "Health"] | None = None,
 ) -> asyncio.Server:
-    """Answer until the server is closed; `collect` is called for each request."""
+    """Answer until the server is closed; `collect` and `health` are called for each request."""
+
+    def respond(request: bytes) -> bytes:
+        return _response(request, lambda: render(collect(), node=node), health)
+
     open_connections = 0
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -79,7 +91,7 @@ async def serve_metrics(
                 if open_connections <= CONNECTIONS:
                     async with asyncio.timeout(REQUEST_SECONDS):
                         request = await reader.readuntil(b"\r\n\r\n")
-                        writer.write(_response(request, lambda: render(collect(), node=node)))
+                        writer.write(respond(request))
                         await writer.drain()
         finally:
             open_connections -= 1
@@ -88,14 +100,18 @@ async def serve_metrics(
     return await asyncio.start_server(answer, *listen, limit=REQUEST_BYTES)
 
 
-def _response(request: bytes, body: Callable[[], str]) -> bytes:
+def _response(request: bytes, body: Callable[[], str], health: "Callable[[], Health] | None" = None) -> bytes:
     method, _, rest = request.partition(b" ")
     path = rest.partition(b" ")[0].partition(b"?")[0]
-    if path != b"/metrics":
+    if path not in (b"/metrics", *((b"/livez", b"/readyz") if health is not None else ())):
         return _http("404 Not Found", "there is /metrics\n")
     if method not in (b"GET", b"HEAD"):
         return _http("405 Method Not Allowed", "GET, please\n")
-    return _http("200 OK", body(), with_body=method == b"GET")
+    if path == b"/metrics" or health is None:
+        return _http("200 OK", body(), with_body=method == b"GET")
+    now = health()
+    status = "200 OK" if (now.is_live if path == b"/livez" else now.is_ready) else "503 Service Unavailable"
+    return _http(status, "".join(f"{each}\n" for each in now.problems) or "ok\n", with_body=method == b"GET")
 
 
 def _http(status: str, text: str, *, with_body: bool = True) -> bytes:

@@ -23,7 +23,7 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,7 +33,7 @@ from ..core.places import onward_by_link
 from ..ordering import DEFAULT, Relays, protocols
 from ..tracking import Stamp
 from .commits import Commits
-from .connections import Connections
+from .connections import Connections, LinkChange
 from .engine import Batch, Delivery, Engine
 from .errors import EngineFault, NodeClosed, NodeError, NodeFull, OldJournal
 from .flow import Flow
@@ -93,6 +93,14 @@ class Pending(NamedTuple):
     message: str
     waits_for: tuple[str, ...]  # messages not delivered here; itself: it lacks its place in the total order
     since: int  # the seq of its arrival
+
+
+class Health(NamedTuple):
+    """Whether a node lives, and whether it can serve its application now; `problems` says what is amiss."""
+
+    is_live: bool
+    is_ready: bool
+    problems: tuple[str, ...]
 
 
 class Node:
@@ -302,7 +310,12 @@ class Node:
     def _fail(self, error: BaseException) -> None:
         """Stop at once: nothing more is sent, delivered or confirmed."""
         if self._life.fail(error):
-            log.error("stopped", extra={"node": self.name, "error": str(error)})
+            log.error(
+                "%s has stopped: %s",
+                self.name,
+                error,
+                extra={"event": "stopped", "node": self.name, "error": str(error)},
+            )
             self._wake_everybody()
             self._loop.create_task(self.transport.close())
 
@@ -442,8 +455,33 @@ class Node:
             "held": engine.held_count(),
             "staged_bytes": engine.staged,
             "journal_bytes": self._journal.bytes if self._journal is not None else 0,
+            "failures": self._connections.troubles,
             "peers": {self._members.names[link]: self._peer_stats(link) for link in engine.outboxes},
         }
+
+    def health(self) -> Health:
+        """Live: it has not failed and is not closed. Ready: it takes multicasts now, and can reach everybody
+        that it has something for. A peer that is away is a problem all the same, and is named."""
+        life = self._life
+        problems = [] if life.failure is None else [f"stopped: {life.failure}"]
+        if not life.is_running:
+            return Health(life.state in (State.NEW, State.REPLAYING), False, (*problems, life.state.value))
+        if not self._room.is_set():
+            problems.append("too much is not acknowledged: multicasts wait")
+        names = self._members.names
+        linked = [link for link in self._engine.present_links() if self._members.is_linked(link)]
+        away = [link for link in linked if names[link] not in self._connections.calling]
+        problems += [f"no link to {names[link]}{self._why_away(names[link])}" for link in away]
+        behind = [link for link in away if self._engine.outboxes[link]]
+        return Health(True, self._room.is_set() and not behind, tuple(problems))
+
+    def _why_away(self, peer: str) -> str:
+        reasons = list(self._connections.troubles_with(peer))
+        return f": {reasons[-1]}" if reasons else ""
+
+    def on_link(self, listener: Callable[[LinkChange], object]) -> None:
+        """Call `listener` whenever a connection with a peer is made or ends."""
+        self._connections.listeners.append(listener)
 
     def _peer_stats(self, link: int) -> dict[str, Any]:
         engine, name = self._engine, self._members.names[link]
@@ -668,7 +706,13 @@ class Node:
             if not peer.joined:
                 raise
             # An address that another process admitted must not stop us, now or at the next start.
-            log.error("cannot call", extra={"node": self.name, "peer": peer.name, "error": str(error)})
+            log.error(
+                "%s cannot call %s: %s",
+                self.name,
+                peer.name,
+                error,
+                extra={"event": "cannot call", "node": self.name, "peer": peer.name, "error": str(error)},
+            )
 
     def connected(self, peer: str, outgoing: bool) -> None:
         self._connections.opened(peer, outgoing)
