@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "causality": {"core", "trace"},
     "sim": {"core", "ordering", "tracking", "wire", "trace"},
     "net": {"core", "ordering", "tracking", "wire", "trace", "topology"},
+    "testing": {"core", "net"},
     "spark": {"core", "trace", "causality", "report"},
     "report": {"core", "trace", "causality"},
     "experiments": {"core", "ordering", "wire", "trace", "sim", "tracking", "causality", "spark", "topology"},
