@@ -7,6 +7,7 @@ from .identity import MutualTls, SharedKey
 from .limits import Limits
 from .node import Message, Node, Pending
 from .transport import Plaintext
+from .udp_multicast import UdpMulticast
 
 __all__ = [
     "JournalError",
@@ -21,6 +22,7 @@ __all__ = [
     "Pending",
     "Plaintext",
     "SharedKey",
+    "UdpMulticast",
 ]
 
 logging.getLogger("happened").addHandler(logging.NullHandler())
