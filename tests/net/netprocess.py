@@ -16,6 +16,7 @@ from random import Random
 
 from happened.net import Limits, Node, Plaintext, UdpMulticast
 from happened.net.nats import NatsTransport
+from happened.net.nats_broadcast import NatsBroadcast
 
 
 def destinations(plan, name, number):
@@ -31,6 +32,10 @@ def destinations(plan, name, number):
         group = dice.choice([each for each in plan["groups"] if name in each])
         return group if dice.random() < 0.5 or len(group) == 1 else [each for each in group if each != name]
     return dice.sample(names, dice.randint(1, len(names)))
+
+
+def over_nats(*, broadcast=False, **more):
+    return (NatsBroadcast if broadcast else NatsTransport)(**more)
 
 
 def lose_datagrams(transport, dice, share):
@@ -180,7 +185,7 @@ async def main(plan):
         flush=plan.get("flush", True),
         trace=f"{plan['directory']}/trace" if plan.get("trace", True) else None,
         guard=Plaintext(anywhere=plan.get("anywhere", False)),
-        transport=NatsTransport(**plan["nats"]) if "nats" in plan else None,
+        transport=over_nats(**plan["nats"]) if "nats" in plan else None,
         limits=Limits(**plan["limits"]),
         medium=UdpMulticast(**plan["medium"]) if "medium" in plan else None,
     )

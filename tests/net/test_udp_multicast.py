@@ -1,7 +1,6 @@
 """Nodes with UDP multicast beside their links: one datagram for all, and what the links must repair."""
 
 import asyncio
-import socket
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -11,10 +10,8 @@ from netprocess import lose_datagrams
 from test_node import addresses, crash, run, take, until
 
 from happened.causality import check_delivery, check_order
-from happened.core.errors import LocalProtocolError
-from happened.net import Limits, Node, NodeError, Plaintext, SharedKey, UdpMulticast
+from happened.net import Limits, Node, Plaintext, SharedKey, UdpMulticast
 from happened.net.udp_multicast import AHEAD, FRAMES, MAC_BYTES, Seal
-from happened.ordering import protocols
 from happened.trace import read
 from happened.wire import packets
 

@@ -130,7 +130,13 @@ def _check_medium(path: Path, medium: dict[str, Any] | None) -> None:
     for key, value in medium.items():
         kind = MEDIUM[key]
         expected = {str: "a string", int: "a whole number", float: "a number of seconds"}[kind]
-        _typed(path, f"medium.{key}", float(value) if kind is float and type(value) is int else value, kind, expected)
+        _typed(
+            path,
+            f"medium.{key}",
+            float(value) if kind is float and type(value) is int else value,
+            kind,
+            expected,
+        )
 
 
 def _groups(config: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -54,8 +54,9 @@ class Claims:
             self._open.popleft()
         return before - len(self._open)
 
-    def give_back(self) -> None:
-        self._open.clear()
+    def give_back(self) -> int:
+        """Give all of them back; returns how many."""
+        return self.expire(float("inf"))
 
 
 class Unclaimed:
