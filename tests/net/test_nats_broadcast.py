@@ -178,7 +178,7 @@ def test_packets_of_others_of_another_life_and_for_others_are_not_taken(server):
     run(test())
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 def test_five_processes_are_killed_and_cut(tmp_path, seed):
     with broker(tmp_path / "broker") as server:
         more = {"servers": server.urls, "start_seconds": 60, "broadcast": True}

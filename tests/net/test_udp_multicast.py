@@ -23,8 +23,8 @@ def new_group():
     return f"239.255.77.1:{free_ports(1)[0]}"
 
 
-def make(name, where, group, *, guard=None, repair=NEVER, is_in_group=True, **more):
-    limits = Limits(**{**QUICK, "linger": 0.2})
+def make(name, where, group, *, guard=None, repair=NEVER, is_in_group=True, limits=None, **more):
+    limits = Limits(**{**QUICK, "linger": 0.2, **(limits or {})})
     medium = UdpMulticast(group, repair=repair, beat=0.05) if is_in_group else None
     guard = guard or Plaintext()
     options = {} if medium is not None or more.get("protocol") else {"hardware_multicast": True}
@@ -166,6 +166,38 @@ def judge(directory, messages, deliveries):
     assert (found.messages, found.deliveries) == (messages, deliveries)
     assert (found.lost, found.duplicated, found.misdelivered, found.never_sent) == (0, 0, 0, 0)
     assert check_order(trace, "causal").holds
+
+
+def test_piggybacks_of_a_tracker_for_all_are_in_one_datagram():
+    async def test():
+        async with system("alice", "bob", "carol", tracker="p3-reduced") as nodes:
+            for number in range(5):
+                nodes["alice"].relevant(f"before {number}")
+                sent = await nodes["alice"].multicast(["bob", "carol"], b"x")
+                for name in ("bob", "carol"):
+                    assert await take(nodes[name], 1) == [sent]
+            assert (medium(nodes["alice"])["packets"], medium(nodes["alice"])["copies"]) == (5, 10)
+            assert nodes["carol"].relevant("after").predecessors == {("alice", 5)}
+
+    run(test())
+
+
+def test_a_node_that_is_full_takes_no_datagrams():
+    async def test():
+        limits = {"undelivered": 5}
+        async with system("alice", "bob", "carol", repair=0.05, limits=limits) as nodes:
+            for _ in range(100):
+                await nodes["alice"].multicast(["bob", "carol"], b"x")
+            await until(lambda: nodes["bob"].stats()["peers"]["alice"]["paused"])
+            await until(lambda: nodes["carol"].stats()["peers"]["alice"]["paused"])
+            arrived = nodes["bob"].delivered
+            await nodes["alice"].multicast(["bob", "carol"], b"x")
+            await until(lambda: medium(nodes["alice"])["repaired"] > 0)
+            assert nodes["bob"].delivered == arrived < 100
+            for name in ("bob", "carol"):
+                assert len(await take(nodes[name], 101)) == 101
+
+    run(test())
 
 
 def test_forged_and_replayed_datagrams_are_refused():

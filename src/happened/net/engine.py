@@ -145,7 +145,7 @@ class Engine:
         self.staged = 0  # bytes of entries since the last cut
         self.is_dirty = False  # whether there were inputs since the last cut
         self._fresh: list[Delivery] = []  # deliveries since the last cut
-        self.shares = False  # whether somebody wants to know which links have the same frame
+        self.shares = False  # whether a medium carries what is the same on several links
         self._shared: list[tuple[bytes, dict[int, int]]] = []  # since the last cut
         self._out: set[int] = set()  # links on which we have sent since the last cut
         self._in: set[int] = set()  # links on which frames have come since then
@@ -470,7 +470,10 @@ class Engine:
         messages, tracking = [message for _, message in sends], self.tracking
         if tracking is None:
             return encode_multicast(messages)
-        payloads = [tracking.payload_for(to, message.payload) for to, message in sends]
+        if self.shares:  # with the piggybacks for all, so that all get the same
+            payloads = [message.payload for message in messages]
+        else:
+            payloads = [tracking.payload_for(to, message.payload) for to, message in sends]
         return [tracking.frame(frame) for frame in encode_multicast(messages, payloads)]
 
     def _deliver(self, effect: Deliver) -> None:

@@ -30,7 +30,7 @@ class Claims:
     __slots__ = ("_open",)
 
     def __init__(self) -> None:
-        self._open: deque[_Claim] = deque()  # in order of numbers and of deadlines
+        self._open: deque[_Claim] = deque()  # in order of numbers; a deadline counts once it is the first
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -42,10 +42,12 @@ class Claims:
     def claim(self, number: int, deadline: float = 0.0) -> None:
         self._open.append(_Claim(number, deadline))
 
-    def settle(self, number: int) -> None:
-        """The frames up to this number are there."""
+    def settle(self, number: int) -> int:
+        """The frames up to this number are there; returns how many of them were claimed."""
+        before = len(self._open)
         while self._open and self._open[0].number <= number:
             self._open.popleft()
+        return before - len(self._open)
 
     def expire(self, now: float) -> int:
         """Give back those whose deadline has passed; returns how many."""

@@ -247,8 +247,8 @@ class Node:
             failed=self._fail,
         )
         if_it_fails.callback(self._commits.close)
-        self._commits.recover()
         self._engine.shares = self._medium is not None
+        self._commits.recover()
         self._members = Membership(self._initial, self._engine, self._protocol, incarnation)
         self._joined = self._engine.joined
         self._know_routes()

@@ -6,10 +6,11 @@
 
 Assumes    links that say who a peer is and which life of it (transport.py). Datagrams may be lost, repeated,
            reordered and forged.
-Promises   what the links promise. A frame that is not acknowledged `repair` seconds after it was sent goes by
-           the link; one that is too long for a datagram, too far ahead of what its receiver has, or for a
-           peer that does not hear us goes there at once. Datagrams are taken only from peers that have a
-           link with us now, of the incarnation that they have there, and with a key only if it made them.
+Promises   what the links promise. A frame that is not acknowledged `repair` seconds after it was sent (more,
+           if its receiver has been slow before: MOST_PATIENCE) goes by the link; one that is too long for a
+           datagram, too far ahead of what its receiver has, or for a peer that does not hear us goes there
+           at once. Datagrams are taken only from peers that have a link with us now, of the incarnation that
+           they have there, and with a key only if it made them.
 Bounds     AHEAD frames for each peer are under way on the medium, and as many that came early are kept here.
 Leaves out secrecy: everybody in the group can read datagrams, also where links are encrypted.
 """
@@ -48,6 +49,9 @@ READ_AT_ONCE = 64
 COUNTS = ("datagrams", "bytes", "packets", "copies", "repaired", "received", "refused")
 """Datagrams sent and their bytes; those with frames; copies that links did not carry; of those, the ones left
 to the links in the end; frames that came for us, and datagrams refused."""
+MOST_PATIENCE, CALMING = 16.0, 7 / 8
+"""A peer that does not acknowledge in time is given twice the time, up to so many times `repair`; less again
+with every acknowledgement that comes in time."""
 SILENT_BEATS = 3
 """Beacons that may be missing before a peer counts as one that does not hear."""
 
@@ -61,7 +65,7 @@ class UdpMulticast:
                 Whoever has it can speak for everybody: with certificates, that is less than links ask for
     ttl         routers that a datagram may cross; on loopback, 0
     datagram    the longest one, in bytes, that is sent
-    repair      seconds after which a frame goes by the link
+    repair      seconds after which a frame goes by the link, at the least
     beat        seconds between beacons
     """
 
@@ -166,14 +170,14 @@ class Seal:
 class _Peer:
     """What the medium knows of one peer."""
 
-    __slots__ = ("called", "calling", "claims", "early", "heard", "hears_us", "is_paused")
+    __slots__ = ("called", "calling", "claims", "early", "heard", "hears_us", "patience")
 
     def __init__(self) -> None:
         self.claims = Claims()
         self.early: dict[int, bytes] = {}  # frames by link number, whose turn has not come
         self.heard = self.hears_us = float("-inf")  # when its last beacon came, and the last that names us
         self.calling = self.called = False  # our link to it, and its link to us
-        self.is_paused = False
+        self.patience = 1.0  # how many times `repair` seconds it is given
 
 
 class MulticastTransport:
@@ -183,6 +187,7 @@ class MulticastTransport:
         self._links, self._medium = links, medium
         self._seal = Seal(key, medium.group)
         self._peers: dict[str, _Peer] = {}
+        self._paused: set[str] = set()
         self._host: Host | None = None
         self._sockets: tuple[socket.socket, socket.socket] | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -232,13 +237,11 @@ class MulticastTransport:
         self._links.durable(peer, number)
 
     def pause(self, peer: str) -> None:
-        if peer in self._peers:
-            self._peers[peer].is_paused = True
+        self._paused.add(peer)
         self._links.pause(peer)
 
     def resume(self, peer: str) -> None:
-        if peer in self._peers:
-            self._peers[peer].is_paused = False
+        self._paused.discard(peer)
         self._links.resume(peer)
 
     async def close(self) -> None:
@@ -274,15 +277,15 @@ class MulticastTransport:
     def _claimed(self, released: Sequence[Shared]) -> list[Shared]:
         """The frames and peers for which the medium is the better way, which are claimed for it."""
         now = asyncio.get_running_loop().time()
-        deadline = now + self._medium.repair
         chosen = []
         for frame, numbers in released:
-            hearing = {peer: k for peer, k in numbers.items() if self._can_hear(peer, k, now)}
+            hearing = {name: k for name, k in numbers.items() if self._can_hear(name, k, now)}
             # Behind others that are under way on the medium, the link would have to wait for those.
-            is_worth_it = len(hearing) > 1 or any(self._peers[peer].claims for peer in hearing)
+            is_worth_it = len(hearing) > 1 or any(self._peers[name].claims for name in hearing)
             if is_worth_it and len(frame) <= self._most_frames(len(hearing)):
-                for peer, number in hearing.items():
-                    self._peers[peer].claims.claim(number, deadline)
+                for name, number in hearing.items():
+                    peer = self._peers[name]
+                    peer.claims.claim(number, now + peer.patience * self._medium.repair)
                 chosen.append(Shared(frame, hearing))
         return chosen
 
@@ -315,6 +318,8 @@ class MulticastTransport:
         for name, peer in self._peers.items():
             if given_back := peer.claims.expire(now):
                 self._counts["repaired"] += given_back
+                # Lost, or at a peer that is slow: then the next ones must not be sent twice too.
+                peer.patience = min(2 * peer.patience, MOST_PATIENCE)
                 self._links.wake(name)
         if any(peer.claims for peer in self._peers.values()):
             self._after("repair", self._medium.repair / 2, self._repair)
@@ -405,7 +410,7 @@ class MulticastTransport:
     def _take_packet(self, packet: packets.Packet) -> None:
         peer = self._known(packet.sender, packet.incarnation)
         frames = packet.numbered(self.name)
-        if peer is None or not frames or peer.is_paused:
+        if peer is None or not frames or packet.sender in self._paused:
             return
         expected = self.host.expects(packet.sender)
         self._counts["received"] += len(frames)
@@ -453,7 +458,8 @@ class MulticastTransport:
     def _settle(self, name: str, number: int) -> None:
         peer = self._peers.get(name)
         if peer is not None and peer.claims:
-            peer.claims.settle(number)
+            if peer.claims.settle(number):
+                peer.patience = max(1.0, peer.patience * CALMING)
             self._links.wake(name)  # what is behind them may go
 
     def expects(self, peer: str) -> int:
