@@ -1,17 +1,20 @@
 """Nodes over real JetStream servers, where a multicast is one publication for all its destinations."""
 
 import asyncio
+from collections import deque
 from contextlib import asynccontextmanager
 
 import nats
 import pytest
 from brokers import broker
 from netcluster import QUICK, Cluster, schedule
+from test_nats_transport import Books
 from test_node import crash, run, take, until
 from test_udp_multicast import judge, medium
 
 from happened.net import Limits, Node
-from happened.net.nats_broadcast import NatsBroadcast, mark
+from happened.net.medium import Claims
+from happened.net.nats_broadcast import NatsBroadcast, SharedLink, mark
 from happened.wire import packets
 
 NAMES = ("alice", "bob", "carol", "dave")
@@ -30,7 +33,7 @@ def make(name, server, stream, **more):
 
 
 @asynccontextmanager
-async def system(server, stream, **more):
+async def system(server, stream, *, when_ready=None, **more):
     """Nodes of whom alice can publish for all the others."""
     made = {name: make(name, server, stream, **more) for name in NAMES}
     try:
@@ -39,6 +42,12 @@ async def system(server, stream, **more):
         await made["alice"].multicast(NAMES[1:], b"first")  # by the links
         for name in NAMES[1:]:
             assert await take(made[name], 1) == ["alice:1"]
+        if when_ready is not None:
+            for _ in range(5):
+                await made["alice"].multicast(NAMES[1:], b"by the links")
+            for name in NAMES[1:]:
+                assert len(await take(made[name], 5)) == 5
+            when_ready()
         await ready(made["alice"])
         yield made
     finally:
@@ -136,6 +145,65 @@ def test_a_sender_and_a_receiver_die_and_come_back_in_the_middle(server, tmp_pat
 
     run(test())
     judge(tmp_path / "trace", 150, 450)
+
+
+def test_what_was_published_before_its_receivers_were_ever_started_waits_for_them(server, tmp_path):
+    async def test():
+        alice = make("alice", server, "late", journal=tmp_path / "alice.journal")
+        await alice.start()
+        await alice.multicast(NAMES[1:], b"first")
+        await ready(alice)
+        for _ in range(20):
+            await alice.multicast(NAMES[1:], b"x")
+        await until(lambda: not any(peer["outbox_frames"] for peer in alice.stats()["peers"].values()))
+        assert medium(alice)["copies"] == 60
+        await alice.close()
+        others = [make(name, server, "late") for name in NAMES[1:]]
+        for node in others:
+            await node.start()
+        for node in others:
+            assert await take(node, 21) == [f"alice:{number + 1}" for number in range(21)]
+        await asyncio.gather(*(node.close() for node in others))
+
+    run(test())
+
+
+def test_nothing_is_published_for_a_consumer_that_is_not_there_yet(server, monkeypatch):
+    gate, prepare = asyncio.Event(), SharedLink._prepare
+
+    async def late(link):
+        await gate.wait()
+        await prepare(link)
+
+    monkeypatch.setattr(SharedLink, "_prepare", late)
+
+    async def test():
+        async with system(server, "gate", when_ready=gate.set) as nodes:
+            assert medium(nodes["alice"])["copies"] == 0
+            await nodes["alice"].multicast(NAMES[1:], b"x")
+            assert await take(nodes["dave"], 1) == ["alice:7"]
+            assert medium(nodes["alice"])["copies"] == 3
+
+    run(test())
+
+
+def test_a_stored_packet_counts_when_the_frames_before_it_are_stored():
+    link = SharedLink.__new__(SharedLink)
+    link._host, link._peer = Books("alice", ["alice", "bob"]), "bob"
+    link.claims, link._shared, link._awake = Claims(), deque(), asyncio.Event()
+    box = link._host.outboxes["bob"]
+    for _ in range(3):
+        box.release(box.put(b"x"))
+    link.claims.claim(2)
+    link.claims.claim(3)
+    link.shared(2, 2)
+    assert box.acknowledged == 0
+    link._stored(1)
+    assert (box.acknowledged, link.claims.first) == (2, 3)
+    link.shared(3, 3)
+    assert box.acknowledged == 3 and not link.claims
+    link.shared(3, 3)  # was left to the link meanwhile
+    assert not link._shared
 
 
 def test_what_is_under_way_when_the_broker_dies_goes_by_the_links(tmp_path):
