@@ -25,7 +25,7 @@ def new_group():
 
 def make(name, where, group, *, guard=None, repair=NEVER, is_in_group=True, limits=None, **more):
     limits = Limits(**{**QUICK, "linger": 0.2, **(limits or {})})
-    medium = UdpMulticast(group, repair=repair, beat=0.05) if is_in_group else None
+    medium = UdpMulticast(group, repair=repair, beat=5.0) if is_in_group else None
     guard = guard or Plaintext()
     options = {} if medium is not None or more.get("protocol") else {"hardware_multicast": True}
     more = {"options": options, **more}
@@ -295,7 +295,7 @@ def test_a_sender_and_a_receiver_die_and_come_back_in_the_middle(tmp_path, victi
 
 @pytest.mark.sampled
 def test_five_processes_are_killed_and_cut_while_datagrams_get_lost(tmp_path, seed):
-    medium = {"group": new_group(), "beat": 0.05, "repair": 0.05}
+    medium = {"group": new_group(), "repair": 0.05}
     with Cluster(tmp_path, seed, messages=100, pace=0.008, medium=medium, loss=0.05) as cluster:
         cluster.suffer(schedule(seed, 1.0, 0.4))
         assert cluster.kills >= 2

@@ -52,6 +52,8 @@ to the links in the end; frames that came for us, and datagrams refused."""
 MOST_PATIENCE, CALMING = 16.0, 7 / 8
 """A peer that does not acknowledge in time is given twice the time, up to so many times `repair`; less again
 with every acknowledgement that comes in time."""
+SOON = 0.02
+"""Seconds until a beacon that is sent out of turn."""
 SILENT_BEATS = 3
 """Beacons that may be missing before a peer counts as one that does not hear."""
 
@@ -341,6 +343,13 @@ class MulticastTransport:
             self._send(BEACON, bytes(out))
         self._after("beat", self._medium.beat, self._beat)
 
+    def _beat_soon(self) -> None:
+        """Somebody has come, who need not wait for the next beacon: one for all who come at once."""
+        beat = self._timers.get("beat")
+        if beat is not None and beat.when() > asyncio.get_running_loop().time() + SOON:
+            beat.cancel()
+            self._after("beat", SOON, self._beat)
+
     def _after(self, what: str, seconds: float, act: Callable[[], None]) -> None:
         self._timers[what] = asyncio.get_running_loop().call_later(seconds, act)
 
@@ -401,7 +410,10 @@ class MulticastTransport:
         peer = self._known(name, reader.take(reader.number()))
         if peer is None:
             return
-        peer.heard = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        if now - peer.heard > SILENT_BEATS * self._medium.beat:
+            self._beat_soon()
+        peer.heard = now
         ours = packets.tag(self.name)
         while reader.left:
             if reader.take(packets.TAG_BYTES) == ours:
@@ -488,5 +500,8 @@ class MulticastTransport:
         self.host.disconnected(peer, outgoing, reason)
 
     def _note_link(self, name: str, outgoing: bool, *, is_open: bool) -> None:
-        if (peer := self._peers.get(name)) is not None:
-            setattr(peer, "calling" if outgoing else "called", is_open)
+        peer, end = self._peers.get(name), "calling" if outgoing else "called"
+        if peer is not None and getattr(peer, end) != is_open:
+            setattr(peer, end, is_open)
+            if is_open:
+                self._beat_soon()
