@@ -33,7 +33,7 @@
     [medium]                             # the same beside TCP links: UDP multicast
     group = "239.255.7.1:7400"
     interface = "127.0.0.1"
-    key = "lab.key"                      # needed with certificates; default: the shared key
+    # key = "lab.key"                    # needed with certificates; default: the shared key
 
     [limits]                             # those of limits.py
     outbox = 67108864
