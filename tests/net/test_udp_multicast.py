@@ -182,6 +182,32 @@ def test_piggybacks_of_a_tracker_for_all_are_in_one_datagram():
     run(test())
 
 
+def test_a_process_that_joins_gets_its_copy_from_the_medium_and_one_that_leaves_none():
+    async def test():
+        group = new_group()
+        async with system("alice", "bob", "carol", group=group) as nodes:
+            where = addresses("dave")
+            members = await nodes["alice"].join("dave", where["dave"])
+            peers = {name: nodes[name].transport.address for name in ("alice", "bob", "carol")}
+            dave = make("dave", {**peers, **where}, group, members=members)
+            await dave.start()
+            await hearing([*nodes.values(), dave])
+            for node in (*nodes.values(), dave):
+                others = [name for name in (*nodes, "dave") if name != node.name]
+                before = medium(node)["copies"]
+                await node.multicast(others, b"x")
+                await node.flush()
+                assert medium(node)["copies"] == before + 3
+            for node in (*nodes.values(), dave):
+                assert len(await take(node, 3)) == 3
+            await dave.leave()
+            await dave.close()
+            await nodes["bob"].multicast(["alice", "carol"], b"y")
+            assert [name.split(":")[0] for name in await take(nodes["carol"], 1)] == ["bob"]
+
+    run(test())
+
+
 def test_a_node_that_is_full_takes_no_datagrams():
     async def test():
         limits = {"undelivered": 5}
