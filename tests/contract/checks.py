@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from contract import frames, runs, states
+from contract import copies, frames, runs, states
 from happened.ordering.facts import Facts
 
 CHECKS: tuple[Callable[[Facts, Any], None], ...] = (
@@ -28,6 +28,7 @@ CHECKS: tuple[Callable[[Facts, Any], None], ...] = (
     frames.check_frames,
     frames.check_one_multicast,
     frames.check_bounds,
+    copies.check_common_frame,
     frames.check_hostile_frames,
     frames.check_damaged_frames,
 )

@@ -146,6 +146,7 @@ class Cluster:
         self.children = {}
         self.kills = self.cuts = 0
         self.again = []
+        self.last = {}  # of each process that has ended, its newest report
         self.most_rss = Counter()
 
     def __enter__(self):
@@ -173,6 +174,7 @@ class Cluster:
         child = self.children.pop(name)
         code = child.end(with_signal)
         self.again += child.again
+        self.last[name] = child.last
         self.most_rss[name] = max(self.most_rss[name], child.most_rss)
         return code
 
@@ -243,6 +245,9 @@ class Cluster:
     def quota(self, name):
         quiet = (*self.plan.get("silent", ()), *self.plan.get("routers", ()))
         return 0 if name in quiet else self.plan["messages"]
+
+    def last_reports(self, key):
+        return [report[key] for report in self.last.values() if key in report]
 
     def state(self, expected):
         return {name: (child.last, expected[name]) for name, child in self.children.items()}

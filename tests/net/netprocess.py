@@ -14,8 +14,9 @@ import signal
 import sys
 from random import Random
 
-from happened.net import Limits, Node, Plaintext
+from happened.net import Limits, Node, Plaintext, UdpMulticast
 from happened.net.nats import NatsTransport
+from happened.net.nats_broadcast import NatsBroadcast
 
 
 def destinations(plan, name, number):
@@ -31,6 +32,30 @@ def destinations(plan, name, number):
         group = dice.choice([each for each in plan["groups"] if name in each])
         return group if dice.random() < 0.5 or len(group) == 1 else [each for each in group if each != name]
     return dice.sample(names, dice.randint(1, len(names)))
+
+
+def over_nats(*, broadcast=False, **more):
+    return (NatsBroadcast if broadcast else NatsTransport)(**more)
+
+
+def lose_datagrams(transport, dice, share):
+    """Let that share of the datagrams get lost, as many be sent twice, and as many after the next one."""
+    transmit, late = transport._transmit, []
+
+    def badly(datagram):
+        fate = dice.random()
+        if fate < share:
+            return
+        if fate < 2 * share:
+            late.append(datagram)
+            return
+        transmit(datagram)
+        while late:
+            transmit(late.pop())
+        if fate < 3 * share:
+            transmit(datagram)
+
+    transport._transmit = badly
 
 
 async def send(node, plan):
@@ -112,6 +137,7 @@ async def report(node):
                     "unacknowledged": stats["unacknowledged"],
                     "outbox": sum(peer["outbox_frames"] for peer in stats["peers"].values()),
                     "held": stats["held"],
+                    "medium": stats["medium"],
                     "rss": rss(),
                 }
             ),
@@ -159,9 +185,12 @@ async def main(plan):
         flush=plan.get("flush", True),
         trace=f"{plan['directory']}/trace" if plan.get("trace", True) else None,
         guard=Plaintext(anywhere=plan.get("anywhere", False)),
-        transport=NatsTransport(**plan["nats"]) if "nats" in plan else None,
+        transport=over_nats(**plan["nats"]) if "nats" in plan else None,
         limits=Limits(**plan["limits"]),
+        medium=UdpMulticast(**plan["medium"]) if "medium" in plan else None,
     )
+    if plan.get("loss"):
+        lose_datagrams(node.transport, Random(f"{plan['seed']}/{name}/loss"), plan["loss"])
     async with node:
         jobs = [take(node, plan, f"{plan['directory']}/{name}.acknowledged"), report(node), obey(node, plan)]
         if plan["serialized"]:

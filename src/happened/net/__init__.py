@@ -10,6 +10,7 @@ from .identity import MutualTls, SharedKey
 from .limits import Limits
 from .node import Health, Message, Node, Pending
 from .transport import Plaintext
+from .udp_multicast import UdpMulticast
 
 __all__ = [
     "Health",
@@ -26,4 +27,5 @@ __all__ = [
     "Pending",
     "Plaintext",
     "SharedKey",
+    "UdpMulticast",
 ]

@@ -28,6 +28,13 @@
     [nats]                               # instead of `listen` and `security`
     servers = ["nats://127.0.0.1:4222"]
 
+    broadcast = true                     # a multicast is one message for all its destinations
+
+    [medium]                             # the same beside TCP links: UDP multicast
+    group = "239.255.7.1:7400"
+    interface = "127.0.0.1"
+    # key = "lab.key"                    # needed with certificates; default: the shared key
+
     [limits]                             # those of limits.py
     outbox = 67108864
 
@@ -46,6 +53,7 @@ from .identity import MutualTls, SharedKey
 from .limits import Limits
 from .node import Node
 from .transport import Guard, Plaintext, Transport
+from .udp_multicast import UdpMulticast
 
 
 class ConfigError(NodeError):
@@ -55,8 +63,11 @@ class ConfigError(NodeError):
 STRINGS = (
     "name", "listen", "protocol", "topology", "journal", "trace", "computation", "metrics", "tracker"
 )  # fmt: skip
-TABLES = ("peers", "groups", "security", "options", "limits", "nats")
+TABLES = ("peers", "groups", "security", "options", "limits", "nats", "medium")
 KEYS = (*STRINGS, "members", "flush", *TABLES)
+MEDIUM = {
+    "group": str, "interface": str, "key": str, "ttl": int, "datagram": int, "repair": float, "beat": float
+}  # fmt: skip
 SECURITY = ("plaintext", "key", "authority", "certificate", "private_key")
 
 
@@ -75,6 +86,8 @@ def load(path: Path) -> dict[str, Any]:
     for key in ("key", "authority", "certificate", "private_key"):
         if key in config.get("security", {}):
             config["security"][key] = str(path.parent / config["security"][key])
+    if "key" in config.get("medium", {}):
+        config["medium"]["key"] = str(path.parent / config["medium"]["key"])
     return config
 
 
@@ -96,14 +109,34 @@ def _check(path: Path, config: dict[str, Any]) -> None:
     _known(path, "security.", config.get("security", {}), SECURITY)
     for key, value in config.get("security", {}).items():
         _typed(path, f"security.{key}", value, str, "a string")
-    _known(path, "nats.", config.get("nats", {}), ("servers", "stream", "replicas"))
+    _known(path, "nats.", config.get("nats", {}), ("servers", "stream", "replicas", "broadcast"))
     nats = config.get("nats", {})
     servers = nats.get("servers", "")
     for server in servers if isinstance(servers, list) else [servers]:
         _typed(path, "nats.servers", server, str, "a URL, or a list of them")
     _typed(path, "nats.stream", nats.get("stream", ""), str, "a string")
     _typed(path, "nats.replicas", nats.get("replicas", 1), int, "a number of servers")
+    _typed(path, "nats.broadcast", nats.get("broadcast", False), bool, "true or false")
+    _check_medium(path, config.get("medium"))
     _known(path, "limits.", config.get("limits", {}), [field.name for field in fields(Limits)])
+
+
+def _check_medium(path: Path, medium: dict[str, Any] | None) -> None:
+    if medium is None:
+        return
+    _known(path, "medium.", medium, MEDIUM)
+    if "group" not in medium:
+        raise ConfigError(f'{path}: medium.group is missing, as in group = "239.255.7.1:7400"')
+    for key, value in medium.items():
+        kind = MEDIUM[key]
+        expected = {str: "a string", int: "a whole number", float: "a number of seconds"}[kind]
+        _typed(
+            path,
+            f"medium.{key}",
+            float(value) if kind is float and type(value) is int else value,
+            kind,
+            expected,
+        )
 
 
 def _groups(config: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -141,6 +174,7 @@ def make_node(config: dict[str, Any]) -> Node:
         guard=_guard(config) if transport is None else None,
         transport=transport,
         limits=Limits(**config.get("limits", {})),
+        medium=UdpMulticast(**config["medium"]) if "medium" in config else None,
     )
 
 
@@ -172,9 +206,11 @@ def _transport(config: dict[str, Any]) -> Transport | None:
         return None
     try:
         from .nats import NatsTransport
+        from .nats_broadcast import NatsBroadcast
     except ImportError as error:
         raise NodeError(f"[nats] needs the extra `nats`: pip install 'happened[nats]' ({error})") from error
+    nats = {key: value for key, value in config["nats"].items() if key != "broadcast"}
     try:
-        return NatsTransport(**config["nats"])
+        return (NatsBroadcast if config["nats"].get("broadcast") else NatsTransport)(**nats)
     except TypeError as error:
         raise CausalityError(f"[nats]: {error}") from error

@@ -83,6 +83,9 @@ class Batch(NamedTuple):
     released_through: dict[int, int]  # per link: our frames up to this number may leave
     received_through: dict[int, int]  # per link: its frames up to this number may be acknowledged
     deliveries: list[Delivery]
+    shared: Sequence[tuple[bytes, dict[int, int]]] = ()
+    """Frames sent, in order, each with its link number on every link that has it; only if the engine
+    `shares`. A replay has none: what it makes again is left to the links."""
 
 
 class Engine:
@@ -142,6 +145,8 @@ class Engine:
         self.staged = 0  # bytes of entries since the last cut
         self.is_dirty = False  # whether there were inputs since the last cut
         self._fresh: list[Delivery] = []  # deliveries since the last cut
+        self.shares = False  # whether a medium carries what is the same on several links
+        self._shared: list[tuple[bytes, dict[int, int]]] = []  # since the last cut
         self._out: set[int] = set()  # links on which we have sent since the last cut
         self._in: set[int] = set()  # links on which frames have come since then
         if site is not None:
@@ -391,8 +396,9 @@ class Engine:
         """End the current batch and return it: everything since the last cut."""
         released = {link: self.outboxes[link].last for link in self._out}
         received = {link: self.inboxes[link].received_through for link in self._in}
-        batch = Batch(b"".join(self._entries), self.time, released, received, self._fresh)
+        batch = Batch(b"".join(self._entries), self.time, released, received, self._fresh, self._shared)
         self._entries, self._fresh, self.staged, self.is_dirty = [], [], 0, False
+        self._shared = []
         self._out.clear()
         self._in.clear()
         return batch
@@ -443,9 +449,13 @@ class Engine:
                 elif effect.to not in self.gone or self._takes_messages(effect.to):
                     sends.append(effect)
             if sends:
+                alike: dict[bytes, dict[int, int]] = {}
                 for (to, _), frame in zip(sends, self._frames(sends), strict=True):
-                    self.outboxes[to].put(frame)
+                    number = self.outboxes[to].put(frame)
                     self._out.add(to)
+                    if self.shares:
+                        alike.setdefault(frame, {})[to] = number
+                self._shared += alike.items()
             if not looped:
                 return
             message = looped.popleft()
@@ -460,7 +470,10 @@ class Engine:
         messages, tracking = [message for _, message in sends], self.tracking
         if tracking is None:
             return encode_multicast(messages)
-        payloads = [tracking.payload_for(to, message.payload) for to, message in sends]
+        if self.shares:  # with the piggybacks for all, so that all get the same
+            payloads = [message.payload for message in messages]
+        else:
+            payloads = [tracking.payload_for(to, message.payload) for to, message in sends]
         return [tracking.frame(frame) for frame in encode_multicast(messages, payloads)]
 
     def _deliver(self, effect: Deliver) -> None:

@@ -32,6 +32,10 @@ class SharedKey:
         """`key` is the key itself, or the path of a file that `happened keygen` wrote."""
         self._key = key if isinstance(key, bytes) else read_key(Path(key))
 
+    @property
+    def group_key(self) -> bytes | None:
+        return self._key
+
     def tls(self, *, server: bool) -> ssl.SSLContext | None:
         return None
 
@@ -43,6 +47,7 @@ class MutualTls:
     """A guard of links whose ends both show a certificate of the group's authority."""
 
     local_only = False
+    group_key: bytes | None = None
 
     def __init__(self, me: str, *, authority: str | Path, certificate: str | Path, key: str | Path) -> None:
         """Read PEM files; IdentityError unless the certificate is `me`'s, valid now and of that authority."""

@@ -9,8 +9,19 @@ Invariant  the frames of a link are numbered 1, 2, … by its sender. An outbox 
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Protocol
 
 from ..core.errors import RemoteProtocolError
+
+
+class Sendable(Protocol):
+    """An outbox as a transport sees it."""
+
+    @property
+    def acknowledged(self) -> int: ...
+    @property
+    def released(self) -> int: ...
+    def after(self, number: int, most_bytes: int) -> list[tuple[int, bytes]]: ...
 
 
 class Outbox:

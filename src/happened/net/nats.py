@@ -26,6 +26,7 @@ from urllib.parse import quote
 from ..core.errors import RemoteProtocolError
 from ..wire import MAX_FRAME
 from .errors import NodeError
+from .link import Sendable
 from .records import frames_in, frames_out, hello_from_json, hello_to_json
 from .transport import Hello, Host
 
@@ -71,13 +72,13 @@ class NatsTransport:
     ) -> None:
         """`replicas` servers of a cluster keep the stream; further options go to `nats.connect`."""
         self._servers = [servers] if isinstance(servers, str) else list(servers)
-        self._stream = _token(stream)
+        self._stream = token(stream)
         self._replicas = replicas
         self._start_seconds = start_seconds
         self._options = options
         self._peers: set[str] = set()
         self._paused: set[str] = set()
-        self._links: dict[str, _Link] = {}
+        self._links: dict[str, Link] = {}
         self._host: Host | None = None
         self._client: Client | None = None
 
@@ -108,30 +109,36 @@ class NatsTransport:
                 error_cb=self._note_error,
                 **self._options,
             )
-            await self._make_stream(client.jetstream(timeout=PUBLISH_SECONDS))
+            for config in self._streams():
+                await self._make_stream(client.jetstream(timeout=PUBLISH_SECONDS), config)
         except BaseException:
             with contextlib.suppress(Exception):
                 await client.close()
             raise
         return client
 
-    async def _make_stream(self, jetstream: Any) -> None:
-        config = api.StreamConfig(
-            name=self._stream,
-            subjects=[f"{self._stream}.*.*"],
-            retention=api.RetentionPolicy.WORK_QUEUE,
+    def _streams(self) -> list[api.StreamConfig]:
+        return [self._stream_of(self._stream, f"{self._stream}.*.*", api.RetentionPolicy.WORK_QUEUE)]
+
+    def _stream_of(self, name: str, subjects: str, retention: api.RetentionPolicy) -> api.StreamConfig:
+        return api.StreamConfig(
+            name=name,
+            subjects=[subjects],
+            retention=retention,
             storage=api.StorageType.FILE,
             # A full stream refuses publications, which stay in the outboxes; it never drops what it has.
             discard=api.DiscardPolicy.NEW,
             num_replicas=self._replicas,
             duplicate_window=DUPLICATES_SECONDS,
         )
+
+    async def _make_stream(self, jetstream: Any, config: api.StreamConfig) -> None:
         while True:
             try:
                 await jetstream.add_stream(config)
                 return
             except nats.js.errors.BadRequestError as error:
-                raise NodeError(f"stream {self._stream!r} cannot be used: {error.description}") from None
+                raise NodeError(f"stream {config.name!r} cannot be used: {error.description}") from None
             except (nats.js.errors.ServiceUnavailableError, nats.errors.Error):
                 # The cluster has no leader yet; `start` gives up after `start_seconds`.
                 await asyncio.sleep(RETRY_SECONDS)
@@ -160,12 +167,14 @@ class NatsTransport:
             self._ending = asyncio.create_task(_end(link.tasks))
 
     def _open(self, peer: str) -> None:
-        assert self._host is not None
         if peer not in self._links:
-            link = _Link(self._host, peer, self._client, self._stream, self._replicas)
-            self._links[peer] = link
+            self._links[peer] = link = self._new_link(peer)
             if peer in self._paused:
                 link.may_pull.clear()
+
+    def _new_link(self, peer: str) -> "Link":
+        assert self._host is not None
+        return Link(self._host, peer, self._client, self._stream, self._replicas)
 
     def wake(self, peer: str) -> None:
         if (link := self._links.get(peer)) is not None:
@@ -196,7 +205,7 @@ class NatsTransport:
             await client.close()
 
 
-class _Link:
+class Link:
     """Both directions of the link between us and one peer."""
 
     def __init__(self, host: Host, peer: str, client: Any, stream: str, replicas: int) -> None:
@@ -212,9 +221,11 @@ class _Link:
         self._in_hand: dict[int, tuple[int, list[tuple[int, bytes]], Any]] = {}
         self._awaited: tuple[int, float] | None = None  # a frame that later ones wait for, and since when
         self._journaled = asyncio.Event()
-        self.tasks = [
-            asyncio.create_task(self._keep(act)) for act in (self._publish, self._pull, self._acknowledge)
-        ]
+        self.tasks = [asyncio.create_task(self._keep(act)) for act in self._acts()]
+
+    def _acts(self) -> list[Callable[[], Awaitable[None]]]:
+        """What the link does all the time, each in a task of its own."""
+        return [self._publish, self._pull, self._acknowledge]
 
     def wake(self) -> None:
         self._awake.set()
@@ -230,16 +241,23 @@ class _Link:
 
     # Outgoing.
 
+    def _outbox(self) -> Sendable:
+        return self._host.outbox(self._peer)
+
+    def _stored(self, number: int) -> None:
+        """The broker has all our frames up to this number."""
+        self._host.acknowledged(self._peer, number)
+
     async def _publish(self) -> None:
         """Keep a window of publications under way, in order, and report each that is acknowledged."""
         under_way: deque[tuple[int, asyncio.Future[Any]]] = deque()
         window = 1
-        published = self._host.outbox(self._peer).acknowledged
+        published = self._outbox().acknowledged
         while True:
             self._awake.clear()
             try:
                 while len(under_way) < window and (
-                    batch := self._host.outbox(self._peer).after(published, self._batch_bytes())
+                    batch := self._outbox().after(published, self._batch_bytes())
                 ):
                     under_way.append((batch[-1][0], await self._publish_batch(batch)))
                     published = batch[-1][0]
@@ -253,13 +271,13 @@ class _Link:
                 for _, future in under_way:
                     future.cancel()
                 under_way.clear()
-                window, published = 1, self._host.outbox(self._peer).acknowledged
+                window, published = 1, self._outbox().acknowledged
                 self._host.disconnected(self._peer, True, f"not published: {error or type(error).__name__}")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             if window == 1:
                 self._host.connected(self._peer, True)
-            self._host.acknowledged(self._peer, number)
+            self._stored(number)
             window = WINDOW
 
     def _batch_bytes(self) -> int:
@@ -269,32 +287,36 @@ class _Link:
         me, peer, hello = self._host.name, self._peer, self._host.hello(self._peer)
         first, last = batch[0][0], batch[-1][0]
         headers = {
-            api.Header.MSG_ID: f"{hello.incarnation.hex()}:{_token(me)}>{_token(peer)}:{first}-{last}",
+            api.Header.MSG_ID: f"{hello.incarnation.hex()}:{token(me)}>{token(peer)}:{first}-{last}",
             HELLO: json.dumps(hello_to_json(hello), separators=(",", ":")),
         }
-        subject = f"{self._stream}.{_token(peer)}.{_token(me)}"
+        subject = f"{self._stream}.{token(peer)}.{token(me)}"
         return await self._jetstream.publish_async(subject, frames_out(batch), headers=headers)  # type: ignore[no-any-return]
 
     # Incoming.
 
     async def _pull(self) -> None:
+        me, peer = self._host.name, self._peer
+        consumer = consumer_name(me, peer)
+        await self._make_consumer(self._stream, consumer, f"{self._stream}.{token(me)}.{token(peer)}")
+        await self._pull_from(self._stream, consumer, self._take)
+
+    async def _pull_from(self, stream: str, consumer: str, take: Callable[[Any], Awaitable[None]]) -> None:
         """Ask the broker for messages while the link is not paused, and take them as they come."""
-        me, peer = _token(self._host.name), _token(self._peer)
-        # A consumer's name may hold less than a subject; the two subjects say whose it is.
-        consumer = f"{me}-from-{peer}".replace("%", "=")
-        await self._make_consumer(consumer, f"{self._stream}.{me}.{peer}")
         inbox = self._client.new_inbox()
         subscription = await self._client.subscribe(inbox)
-        request = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{consumer}"
+        request = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         try:
             while True:
                 await self.may_pull.wait()
-                await self._pull_some(request, inbox, subscription)
+                await self._pull_some(request, inbox, subscription, take)
         finally:
             with contextlib.suppress(nats.errors.Error):
                 await subscription.unsubscribe()
 
-    async def _pull_some(self, request: str, inbox: str, subscription: Any) -> None:
+    async def _pull_some(
+        self, request: str, inbox: str, subscription: Any, take: Callable[[Any], Awaitable[None]]
+    ) -> None:
         wanted, expires = IN_HAND // 2, int(PULL_SECONDS * 1e9)
         try:
             asked = json.dumps({"batch": wanted, "expires": expires}).encode()
@@ -306,11 +328,11 @@ class _Link:
                         raise NodeError(f"the broker answers a request for messages with {status}")
                     return
                 wanted -= 1
-                await self._take(message)
+                await take(message)
         except (TimeoutError, nats.errors.Error):
             await asyncio.sleep(0 if self._client.is_connected else RETRY_SECONDS)
 
-    async def _make_consumer(self, name: str, subject: str) -> None:
+    async def _make_consumer(self, stream: str, name: str, subject: str) -> None:
         config = api.ConsumerConfig(
             name=name,
             durable_name=name,
@@ -322,7 +344,7 @@ class _Link:
         )
         while True:
             try:
-                await self._jetstream.add_consumer(self._stream, config)
+                await self._jetstream.add_consumer(stream, config)
                 return
             except (TimeoutError, OSError, nats.errors.Error) as error:
                 self._host.disconnected(self._peer, False, f"no consumer: {error or type(error).__name__}")
@@ -344,18 +366,25 @@ class _Link:
                 host.meet(peer, told)
                 self._met = hello
                 host.connected(peer, False)
-            self._in_hand[frames[0][0]] = (frames[-1][0], frames, message)
-            before = 0
-            while before < host.expects(peer):  # a node that has stopped takes nothing: then this ends
-                before = host.expects(peer)
-                host.arrived(peer, self._next(before))
-        except RemoteProtocolError as error:  # unacknowledged, it comes again: the cause may be mended
-            self._in_hand.clear()
-            self._met = ""
-            host.disconnected(peer, False, str(error))
-            return
+            self._hand_over(frames, message)
+        except RemoteProtocolError as error:
+            self._refuse(error)
+
+    def _hand_over(self, frames: list[tuple[int, bytes]], message: Any) -> None:
+        host, peer = self._host, self._peer
+        self._in_hand[frames[0][0]] = (frames[-1][0], frames, message)
+        before = 0
+        while before < host.expects(peer):  # a node that has stopped takes nothing: then this ends
+            before = host.expects(peer)
+            host.arrived(peer, self._next(before))
         self._look_for_gap()
         self.durable()
+
+    def _refuse(self, error: RemoteProtocolError) -> None:
+        """Leave what is in hand unacknowledged, so that it comes again: the cause may be mended."""
+        self._in_hand.clear()
+        self._met = ""
+        self._host.disconnected(self._peer, False, str(error))
 
     def _look_for_gap(self) -> None:
         """Log a frame that later ones have waited for too long."""
@@ -419,6 +448,11 @@ def _read_hello(text: str) -> Hello:
         raise RemoteProtocolError(f"not a hello: {error}") from None
 
 
-def _token(name: str) -> str:
+def consumer_name(me: str, peer: str) -> str:
+    """The consumer of `me` for what comes from `peer`. Its name may hold less than a subject does."""
+    return f"{token(me)}-from-{token(peer)}".replace("%", "=")
+
+
+def token(name: str) -> str:
     """Quote a name so that it is one token of a subject."""
     return quote(name, safe="").replace(".", "%2E").replace("~", "%7E")

@@ -45,7 +45,8 @@ from .membership import InitialMembers, Membership, Peer
 from .site import Site, proposal, read_site
 from .tcp import TcpTransport
 from .tracked import check_tracker
-from .transport import Guard, Hello, Transport
+from .transport import Guard, Hello, Shared, Sharing, Transport
+from .udp_multicast import UdpMulticast
 
 if TYPE_CHECKING:
     from .trace_recorder import TraceRecorder
@@ -118,6 +119,7 @@ class Node:
     trace       a directory for the events of this node
     guard       how peers are authenticated: there is no default
     transport   instead of TCP, which `listen` and `guard` are for
+    medium      beside TCP, carries a multicast once for all its destinations (docs/runtime.md)
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class Node:
         guard: Guard | None = None,
         transport: Transport | None = None,
         limits: Limits | None = None,
+        medium: UdpMulticast | None = None,
     ) -> None:
         self._limits = limits or Limits()
         self.name = name
@@ -165,7 +168,14 @@ class Node:
                     "believe every name, which is for one machine only"
                 )
             transport = TcpTransport(listen, guard, self._limits)
+            if medium is not None:
+                transport = medium.over(transport, guard)
+        elif medium is not None:
+            raise LocalProtocolError("a UDP medium stands beside TCP links; give it without a transport")
         self.transport: Transport = transport
+        self._medium = transport if isinstance(transport, Sharing) else None
+        if self._medium is not None:
+            self._options = protocols()[protocol].sharing(self._options)
         self._tracker = tracker
         if tracker is not None:
             check_tracker(tracker, protocols()[protocol], transport)
@@ -246,6 +256,7 @@ class Node:
             failed=self._fail,
         )
         if_it_fails.callback(self._commits.close)
+        self._engine.shares = self._medium is not None
         await self._commits.recover()
         self._members = Membership(self._initial, self._engine, self._protocol, incarnation)
         self._joined = self._engine.joined
@@ -456,6 +467,7 @@ class Node:
             "staged_bytes": engine.staged,
             "journal_bytes": self._journal.bytes if self._journal is not None else 0,
             "failures": self._connections.troubles,
+            "medium": self._medium.medium_counts() if self._medium is not None else {},
             "peers": {self._members.names[link]: self._peer_stats(link) for link in engine.outboxes},
         }
 
@@ -727,6 +739,9 @@ class Node:
     def _committed(self, batch: Batch) -> None:
         """A batch is durable: its frames may leave, those it received are acknowledged, it is delivered."""
         transport, names = self.transport, self._members.names
+        if self._medium is not None and batch.shared:
+            named = [(frame, {names[link]: k for link, k in on.items()}) for frame, on in batch.shared]
+            self._medium.share([Shared(*each) for each in named])
         for link in batch.released_through:
             transport.wake(names[link])
         for link, number in batch.received_through.items():

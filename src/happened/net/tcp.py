@@ -428,8 +428,9 @@ class _Outgoing(_Connection):
     def pump(self) -> None:
         """Send what is released, as long as the connection takes it."""
         outbox = self._owner.host.outbox(self.peer)
-        while self._may_write and self._agreed and not self._ended and self._sent < outbox.released:
-            frames = outbox.after(self._sent, RECORD_BYTES)
+        while self._may_write and self._agreed and not self._ended:
+            if not (frames := outbox.after(self._sent, RECORD_BYTES)):
+                return
             self._sent = frames[-1][0]
             self.write(frames_out(frames))
 

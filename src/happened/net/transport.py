@@ -19,10 +19,10 @@ Who does what
 
 import ssl
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from .handshake import NONCE_SIZE, Handshake, Mode
-from .link import Outbox
+from .link import Sendable
 
 
 class Hello(NamedTuple):
@@ -54,7 +54,7 @@ class Host(Protocol):
         """Take the hello of a peer that the transport has authenticated. Raises PeerRefused if we cannot work
         with it."""
 
-    def outbox(self, peer: str) -> Outbox:
+    def outbox(self, peer: str) -> Sendable:
         """The frames for a peer that may leave now, and are not acknowledged."""
 
     def resumes(self, peer: str, number: int) -> None:
@@ -122,6 +122,24 @@ class Transport(Protocol):
         """Stop at once; whatever is not acknowledged stays in the outboxes."""
 
 
+class Shared(NamedTuple):
+    """A frame that is in the outboxes of several peers, and its link number in each."""
+
+    frame: bytes
+    numbers: dict[str, int]
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """A transport with a broadcast medium: it can carry a frame once for several peers (medium.py)."""
+
+    def share(self, released: Sequence[Shared]) -> None:
+        """These frames were released just now, in this order; `wake` of their peers follows."""
+
+    def medium_counts(self) -> dict[str, int]:
+        """What the medium has carried, for statistics."""
+
+
 class Guard(Protocol):
     """How a TCP transport knows whom it talks with: one per node."""
 
@@ -136,9 +154,16 @@ class Guard(Protocol):
         """The handshake of one new connection. `wanted` is whom we called, None if we were called; `tls` is
         the connection's ssl object, None without TLS."""
 
+    @property
+    def group_key(self) -> bytes | None:
+        """What everybody in the group can authenticate a datagram to all with; empty: nothing, as on the
+        links; None: identities are proved on each link alone."""
+
 
 class Plaintext:
     """A guard that believes every name and hides nothing; for loopback only, unless `anywhere` is true."""
+
+    group_key: bytes | None = b""
 
     def __init__(self, *, anywhere: bool = False) -> None:
         self.local_only = not anywhere

@@ -3,7 +3,7 @@
 Drivers iterate over the registry and ask these facts; they never name a protocol.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -111,6 +111,25 @@ class Facts:
     most_processes: int = FEW_PROCESSES
     entries: Callable[[int], int] | None = None  # of every message, where the number of processes decides it
     options: tuple[Option, ...] = ()
+    common_frame: bool | str = False
+    """Whether the copies of a multicast are the same bytes for all its destinations, so that a broadcast
+    medium can carry one for all; a string: if the option of this name is on."""
+
+    def sharing(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options with which the copies of a multicast are the same; LocalProtocolError if there are
+        none."""
+        if not self.common_frame:
+            raise LocalProtocolError(
+                f"{self.name} sends each destination a message of its own, which a broadcast medium cannot "
+                "carry once for all: use another protocol, or no medium"
+            )
+        if isinstance(self.common_frame, str):
+            if not options.get(self.common_frame, True):
+                raise LocalProtocolError(
+                    f"a broadcast medium needs option {self.common_frame} of {self.name}"
+                )
+            return {**options, self.common_frame: True}
+        return dict(options)
 
     def changes(self) -> dict[str, str]:
         """What happens when a process joins, leaves or is expelled; where that is refused, why."""

@@ -98,10 +98,15 @@ def encode_multicast(messages: Sequence[Any], payloads: Sequence[bytes] | None =
 
     `payloads` are used instead of the messages' own.
     """
-    frames, encoded = [], _parts(messages)
+    frames: list[bytes] = []
+    encoded, last = _parts(messages), None
     if payloads is None:
         payloads = [message.payload for message in messages]
     for message, payload, parts in zip(messages, payloads, encoded, strict=True):
+        if last is not None and message is last[0] and payload is last[1]:
+            frames.append(frames[-1])  # one for all destinations: kept once
+            continue
+        last = message, payload
         address, control = parts
         length = len(address) + len(control) + len(payload)
         if length > MAX_FRAME:

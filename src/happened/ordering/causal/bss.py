@@ -32,6 +32,7 @@ FACTS = Facts(
     entries=lambda n: n,
     description="broadcast to a fixed group: one vector clock",
     paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
+    common_frame=True,
     wire=WireFormat(14, "happened.wire.bss"),
 )
 

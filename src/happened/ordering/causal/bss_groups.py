@@ -36,6 +36,7 @@ FACTS = Facts(
     waits_only_for_past=True,
     description="multicast in fixed, overlapping groups (option `groups`): a vector per group",
     paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
+    common_frame=True,
     wire=WireFormat(15, "happened.wire.bss_groups"),
     options=(Option("groups", "the members of each group; by default, one group of everybody", Names.SETS),),
 )

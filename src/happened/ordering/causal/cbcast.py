@@ -30,6 +30,7 @@ FACTS = Facts(
     description="carries the messages of its causal past, and never holds one back",
     paper="Birman & Joseph, ACM TOCS 5(1), 1987",
     order=Order.CAUSAL,
+    common_frame=True,
     wire=WireFormat(31, "happened.wire.cbcast"),
     carries_payloads=True,
 )

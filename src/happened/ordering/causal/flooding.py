@@ -35,6 +35,7 @@ FACTS = Facts(
     at_leave="is not relayed to any more, which is refused if the others would be cut off from each other",
     at_expulsion="is not relayed to any more; what reached anybody reaches everybody",
     options=(Option("overlay", '"complete", "ring", or the links as pairs of processes', Names.SETS),),
+    common_frame=True,
     wire=WireFormat(34, "happened.wire.flooding"),
 )
 

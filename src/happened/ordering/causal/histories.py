@@ -37,6 +37,7 @@ FACTS = Facts(
     recycles=True,
     most_processes=MANY_PROCESSES,
     options=OPTIONS,
+    common_frame=True,
     wire=WireFormat(60, "happened.wire.histories"),
 )
 

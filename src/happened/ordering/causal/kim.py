@@ -33,6 +33,7 @@ FACTS = Facts(
     waits_only_for_past=True,
     description="broadcast to a fixed group: direct predecessors only",
     paper="Kim & Kim, International Conference on Information Networking 10, 1996",
+    common_frame=True,
     wire=WireFormat(16, "happened.wire.kim"),
 )
 

@@ -40,6 +40,7 @@ FACTS = Facts(
     waits_only_for_past=True,
     description="optimal: carries exactly the necessary information",
     paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998",
+    common_frame="hardware_multicast",
     wire=WireFormat(1, "happened.wire.ks"),
     options=(
         Option("hardware_multicast", "one message for all destinations, 1.5 to 1.75 times the bytes (§4.5)"),

@@ -48,6 +48,7 @@ FACTS = Facts(
     at_expulsion="is a member no more; no phase waits for it once everybody has heard",
     fixed_groups=True,
     options=(Option("groups", "sets of processes, the same for everybody; all by default", Names.SETS),),
+    common_frame=True,
     wire=WireFormat(33, "happened.wire.phased"),
 )
 

@@ -27,6 +27,7 @@ FACTS = Facts(
     waits_only_for_past=True,
     description="per destination, the direct predecessors of the next message to it",
     paper="Prakash, Raynal & Singhal, J. Parallel and Distributed Computing 41(2), 1997",
+    common_frame=True,
     wire=WireFormat(12, "happened.wire.prs"),
 )
 

@@ -30,6 +30,7 @@ FACTS = Facts(
     waits_only_for_past=True,
     description="context graph: carries the names of the immediate predecessors",
     paper="Peterson, Buchholz & Schlichting, ACM TOCS 7(3), 1989",
+    common_frame=True,
     wire=WireFormat(32, "happened.wire.psync"),
 )
 

@@ -29,6 +29,7 @@ FACTS = Facts(
     entries=lambda n: n * n,
     description="a matrix of the last message from everyone to everyone",
     paper="Raynal, Schiper & Toueg, Information Processing Letters 39(6), 1991",
+    common_frame=True,
     wire=WireFormat(11, "happened.wire.rst"),
 )
 

@@ -37,6 +37,7 @@ FACTS = Facts(
     serialized=True,
     expulsions=False,
     at_expulsion=NO_EXPULSION,
+    common_frame=True,
     wire=WireFormat(18, "happened.wire.serialized_broadcast"),
 )
 

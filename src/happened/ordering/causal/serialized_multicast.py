@@ -34,6 +34,7 @@ FACTS = Facts(
     serialized=True,
     expulsions=False,
     at_expulsion=NO_EXPULSION,
+    common_frame=True,
     wire=WireFormat(19, "happened.wire.serialized_multicast"),
 )
 

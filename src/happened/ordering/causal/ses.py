@@ -34,6 +34,7 @@ FACTS = Facts(
     paper="Schiper, Eggli & Sandoz, Workshop on Distributed Algorithms, LNCS 392, 1989",
     expulsions=False,
     at_expulsion="vectors count messages to others, of which only those that are lost may have told",
+    common_frame=True,
     wire=WireFormat(13, "happened.wire.ses"),
 )
 

@@ -44,6 +44,7 @@ FACTS = Facts(
     recycles=True,
     most_processes=MANY_PROCESSES,
     options=OPTIONS,
+    common_frame=True,
     wire=WireFormat(61, "happened.wire.topological"),
 )
 

@@ -1,0 +1,507 @@
+"""A broadcast medium beside TCP links: UDP multicast, which carries a frame once for all its destinations.
+
+    datagram   kind, body, and with a key the first 16 bytes of HMAC-SHA-256 over both
+    FRAMES     a packet (wire/packets.py)
+    BEACON     the sender's name, its incarnation, and the tags of those whose beacons it hears
+
+Assumes    links that say who a peer is and which life of it (transport.py). Datagrams may be lost, repeated,
+           reordered and forged.
+Promises   what the links promise. A frame that is not acknowledged `repair` seconds after it was sent (more,
+           if its receiver has been slow before: MOST_PATIENCE) goes by the link; one that is too long for a
+           datagram, too far ahead of what its receiver has, or for a peer that does not hear us goes there
+           at once. Datagrams are taken only from peers that have a link with us now, of the incarnation that
+           they have there, and with a key only if it made them.
+Bounds     AHEAD frames for each peer are under way on the medium, and as many that came early are kept here.
+Leaves out secrecy: everybody in the group can read datagrams, also where links are encrypted.
+"""
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ..core.errors import RemoteProtocolError
+from ..wire import packets
+from ..wire.primitives import Reader, write_number
+from .errors import NodeError
+from .identity import read_key
+from .link import Sendable
+from .medium import Claims, Run, Unclaimed, runs
+from .tcp import TcpTransport, split_address
+from .transport import Guard, Hello, Host, Shared
+
+log = logging.getLogger("happened.node")
+
+FRAMES, BEACON = b"F", b"B"
+MAC_BYTES = 16
+INCARNATION_BYTES = 32
+AHEAD = 128
+"""Link numbers beyond what a peer has acknowledged: about as many small datagrams as the buffer of a socket
+holds that is not read meanwhile."""
+MOST_DATAGRAM = 65_000
+RECEIVE_BUFFER = 1 << 20
+READ_AT_ONCE = 64
+"""Datagrams read before others get their turn."""
+COUNTS = ("datagrams", "bytes", "packets", "copies", "repaired", "received", "refused")
+"""Datagrams sent and their bytes; those with frames; copies that links did not carry; of those, the ones left
+to the links in the end; frames that came for us, and datagrams refused."""
+MOST_PATIENCE, CALMING = 16.0, 7 / 8
+"""A peer that does not acknowledge in time is given twice the time, up to so many times `repair`; less again
+with every acknowledgement that comes in time."""
+SOON = 0.02
+"""Seconds until a beacon that is sent out of turn."""
+SILENT_BEATS = 3
+"""Beacons that may be missing before a peer counts as one that does not hear."""
+
+
+class UdpMulticast:
+    """The medium of one node.
+
+    group       "address:port", the same for all nodes of the system and for nobody else
+    interface   address of the network interface to use
+    key         a key that authenticates datagrams, or its file (`happened keygen`); default: the links' own.
+                Whoever has it can speak for everybody: with certificates, that is less than links ask for
+    ttl         routers that a datagram may cross; on loopback, 0
+    datagram    the longest one, in bytes, that is sent
+    repair      seconds after which a frame goes by the link, at the least
+    beat        seconds between beacons
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        interface: str = "127.0.0.1",
+        key: bytes | str | Path | None = None,
+        ttl: int = 1,
+        datagram: int = 1400,
+        repair: float = 0.1,
+        beat: float = 0.5,
+    ) -> None:
+        self.group = split_address(group)
+        try:
+            if not ipaddress.IPv4Address(self.group[0]).is_multicast or not self.group[1]:
+                raise ValueError
+            is_local = ipaddress.IPv4Address(interface).is_loopback
+        except ValueError:
+            raise NodeError(
+                f"group {group!r} on interface {interface!r}: give an IPv4 multicast address and a port, "
+                "such as 239.255.7.1:7400, and the address of an interface, such as 127.0.0.1"
+            ) from None
+        if not 128 <= datagram <= MOST_DATAGRAM or repair <= 0 or beat <= 0 or not 0 <= ttl <= 255:
+            raise NodeError(
+                f"a datagram has 128 to {MOST_DATAGRAM} bytes, ttl is 0 to 255, repair and beat are positive"
+            )
+        self.interface = interface
+        self.is_local = is_local
+        self.key = key if isinstance(key, bytes) or key is None else read_key(Path(key))
+        self.ttl = 0 if is_local else ttl
+        self.datagram, self.repair, self.beat = datagram, repair, beat
+
+    def over(self, links: TcpTransport, guard: Guard) -> "MulticastTransport":
+        """These links with this medium; NodeError if datagrams would not be as authentic as their frames."""
+        key = self.key if self.key is not None else guard.group_key
+        if key is None:
+            raise NodeError(
+                "links prove who a peer is by certificates, which a datagram to all cannot: give the medium "
+                "a key of the group (`happened keygen`), or no medium"
+            )
+        if not key and not self.is_local:
+            raise NodeError(
+                f"datagrams on {self.interface} without authentication; give a shared key, or use loopback"
+            )
+        return MulticastTransport(links, self, key)
+
+    def open(self) -> tuple[socket.socket, socket.socket]:
+        """A socket that hears the group, and one that sends to it."""
+        interface = socket.inet_aton(self.interface)
+        hears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sends = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            hears.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # nodes of one machine share the port
+            hears.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+            hears.bind(self.group)
+            membership = socket.inet_aton(self.group[0]) + interface
+            hears.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+            sends.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
+            sends.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, self.ttl)
+            sends.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+        except OSError as error:
+            hears.close()
+            sends.close()
+            raise NodeError(
+                f"cannot take part in group {self.group[0]}:{self.group[1]} on interface {self.interface}: "
+                f"{error.strerror or error}"
+            ) from error
+        for each in (hears, sends):
+            each.setblocking(False)
+        return hears, sends
+
+
+class Seal:
+    """Makes datagrams of one group authentic; without a key it adds nothing and believes everything."""
+
+    def __init__(self, key: bytes, group: tuple[str, int]) -> None:
+        context = f"happened medium {group[0]}:{group[1]}".encode()
+        self._key = hmac.digest(key, context, "sha256") if key else b""
+
+    @property
+    def size(self) -> int:
+        return MAC_BYTES if self._key else 0
+
+    def close(self, data: bytes) -> bytes:
+        return data + self._mac(data)
+
+    def open(self, datagram: bytes) -> bytes:
+        """What was sealed; RemoteProtocolError if that was not done with our key."""
+        if not self._key:
+            return datagram
+        data, mac = datagram[:-MAC_BYTES], datagram[-MAC_BYTES:]
+        if not hmac.compare_digest(mac, self._mac(data)):
+            raise RemoteProtocolError("a datagram that was not made with our key")
+        return data
+
+    def _mac(self, data: bytes) -> bytes:
+        return hmac.digest(self._key, data, "sha256")[:MAC_BYTES] if self._key else b""
+
+
+class _Peer:
+    """What the medium knows of one peer."""
+
+    __slots__ = ("called", "calling", "claims", "early", "heard", "hears_us", "patience")
+
+    def __init__(self) -> None:
+        self.claims = Claims()
+        self.early: dict[int, bytes] = {}  # frames by link number, whose turn has not come
+        self.heard = self.hears_us = float("-inf")  # when its last beacon came, and the last that names us
+        self.calling = self.called = False  # our link to it, and its link to us
+        self.patience = 1.0  # how many times `repair` seconds it is given
+
+
+class MulticastTransport:
+    """Links with a medium beside them: a transport for the node, and the host of the links."""
+
+    def __init__(self, links: TcpTransport, medium: UdpMulticast, key: bytes) -> None:
+        self._links, self._medium = links, medium
+        self._seal = Seal(key, medium.group)
+        self._peers: dict[str, _Peer] = {}
+        self._paused: set[str] = set()
+        self._host: Host | None = None
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._counts = dict.fromkeys(COUNTS, 0)
+        self._complained = False  # since the last beat
+
+    # For the node: see transport.Transport and transport.Sharing.
+
+    async def start(self, host: Host) -> None:
+        self._host = host
+        self._sockets = self._medium.open()
+        try:
+            await self._links.start(self)
+        except BaseException:
+            self._stop()
+            raise
+        asyncio.get_running_loop().add_reader(self._sockets[0], self._read)
+        self._beat()
+
+    @property
+    def address(self) -> str:
+        return self._links.address
+
+    @property
+    def max_payload(self) -> int:
+        return self._links.max_payload
+
+    @property
+    def keeps_order(self) -> bool:
+        return self._links.keeps_order
+
+    def check_address(self, peer: str, address: str) -> None:
+        self._links.check_address(peer, address)
+
+    def add_peer(self, peer: str, address: str) -> None:
+        self._peers.setdefault(peer, _Peer())
+        self._links.add_peer(peer, address)
+
+    def remove_peer(self, peer: str) -> None:
+        self._peers.pop(peer, None)
+        self._links.remove_peer(peer)
+
+    def wake(self, peer: str) -> None:
+        self._links.wake(peer)
+
+    def durable(self, peer: str, number: int) -> None:
+        self._links.durable(peer, number)
+
+    def pause(self, peer: str) -> None:
+        self._paused.add(peer)
+        self._links.pause(peer)
+
+    def resume(self, peer: str) -> None:
+        self._paused.discard(peer)
+        self._links.resume(peer)
+
+    async def close(self) -> None:
+        self._stop()
+        await self._links.close()
+
+    def share(self, released: Sequence[Shared]) -> None:
+        if self._sockets is None:
+            return
+        for run in runs(self._claimed(released), self._most_frames):
+            self._send(FRAMES, self._packet(run))
+            self._counts["packets"] += 1
+            self._counts["copies"] += len(run.first) * len(run.frames)
+        if any(peer.claims for peer in self._peers.values()) and "repair" not in self._timers:
+            self._after("repair", self._medium.repair / 2, self._repair)
+
+    def medium_counts(self) -> dict[str, int]:
+        return dict(self._counts)
+
+    # What is sent.
+
+    @property
+    def host(self) -> Host:
+        if self._host is None:
+            raise NodeError("this transport has not been started")
+        return self._host
+
+    def _most_frames(self, destinations: int) -> int:
+        """Bytes of frames that one datagram has room for, whose head takes about eight for a destination."""
+        head = len(self.name.encode()) + 2 * INCARNATION_BYTES
+        return self._medium.datagram - self._seal.size - head - 8 * destinations
+
+    def _claimed(self, released: Sequence[Shared]) -> list[Shared]:
+        """The frames and peers for which the medium is the better way, which are claimed for it."""
+        now = asyncio.get_running_loop().time()
+        chosen = []
+        for frame, numbers in released:
+            hearing = {name: k for name, k in numbers.items() if self._can_hear(name, k, now)}
+            # Behind others that are under way on the medium, the link would have to wait for those.
+            is_worth_it = len(hearing) > 1 or any(self._peers[name].claims for name in hearing)
+            if is_worth_it and len(frame) <= self._most_frames(len(hearing)):
+                for name, number in hearing.items():
+                    peer = self._peers[name]
+                    peer.claims.claim(number, now + peer.patience * self._medium.repair)
+                chosen.append(Shared(frame, hearing))
+        return chosen
+
+    def _can_hear(self, name: str, number: int, now: float) -> bool:
+        peer = self._peers.get(name)
+        if peer is None or not (peer.calling and peer.called):
+            return False
+        hears = now - peer.hears_us <= SILENT_BEATS * self._medium.beat
+        return hears and number <= self.host.outbox(name).acknowledged + AHEAD
+
+    def _packet(self, run: Run) -> bytes:
+        incarnation = self.host.hello(next(iter(run.first))).incarnation
+        return packets.encode(self.name, incarnation, run.first, run.frames)
+
+    def _send(self, kind: bytes, body: bytes) -> None:
+        datagram = self._seal.close(kind + body)
+        self._counts["datagrams"] += 1
+        self._counts["bytes"] += len(datagram)
+        self._transmit(datagram)
+
+    def _transmit(self, datagram: bytes) -> None:
+        if self._sockets is not None:
+            with suppress(OSError):  # a full buffer, an interface that is down: the links repair it
+                self._sockets[1].sendto(datagram, self._medium.group)
+
+    def _repair(self) -> None:
+        """Leave to the links what was not acknowledged in time."""
+        del self._timers["repair"]
+        now = asyncio.get_running_loop().time()
+        for name, peer in self._peers.items():
+            if given_back := peer.claims.expire(now):
+                self._counts["repaired"] += given_back
+                # Lost, or at a peer that is slow: then the next ones must not be sent twice too.
+                peer.patience = min(2 * peer.patience, MOST_PATIENCE)
+                self._links.wake(name)
+        if any(peer.claims for peer in self._peers.values()):
+            self._after("repair", self._medium.repair / 2, self._repair)
+
+    def _beat(self) -> None:
+        """Tell everybody that we are here, and whom we hear."""
+        self._timers.pop("beat", None)
+        self._complained = False
+        now = asyncio.get_running_loop().time()
+        if self._peers:
+            out = bytearray()
+            incarnation = self.host.hello(next(iter(self._peers))).incarnation
+            for text in (self.name.encode(), incarnation):
+                write_number(out, len(text))
+                out += text
+            for name, peer in self._peers.items():
+                if now - peer.heard <= SILENT_BEATS * self._medium.beat:
+                    out += packets.tag(name)
+            self._send(BEACON, bytes(out))
+        self._after("beat", self._medium.beat, self._beat)
+
+    def _beat_soon(self) -> None:
+        """Somebody has come, who need not wait for the next beacon: one for all who come at once."""
+        beat = self._timers.get("beat")
+        if beat is not None and beat.when() > asyncio.get_running_loop().time() + SOON:
+            beat.cancel()
+            self._after("beat", SOON, self._beat)
+
+    def _after(self, what: str, seconds: float, act: Callable[[], None]) -> None:
+        self._timers[what] = asyncio.get_running_loop().call_later(seconds, act)
+
+    def _stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._sockets is not None:
+            asyncio.get_running_loop().remove_reader(self._sockets[0])
+            for each in self._sockets:
+                each.close()
+            self._sockets = None
+
+    # What is heard.
+
+    def _read(self) -> None:
+        for _ in range(READ_AT_ONCE):
+            if self._sockets is None:
+                return
+            try:
+                datagram = self._sockets[0].recv(1 << 16)
+            except OSError:  # nothing more
+                return
+            try:
+                self._take(self._seal.open(datagram))
+            except RemoteProtocolError as error:
+                self._complain(error)
+
+    def _complain(self, error: RemoteProtocolError) -> None:
+        self._counts["refused"] += 1
+        if not self._complained:
+            self._complained = True
+            log.warning("datagram refused", extra={"node": self.name, "error": str(error)})
+
+    def _take(self, data: bytes) -> None:
+        kind, body = data[:1], data[1:]
+        if kind == BEACON:
+            self._take_beacon(Reader(body))
+        elif kind == FRAMES:
+            self._take_packet(packets.decode(body))
+        else:
+            raise RemoteProtocolError(f"a datagram of unknown kind {kind!r}")
+
+    def _known(self, name: str, incarnation: bytes) -> _Peer | None:
+        """The peer that a datagram says it is from; None if it is our own, or nothing to us now."""
+        peer = self._peers.get(name)
+        if peer is None or not peer.called:
+            return None
+        if incarnation != self.host.hello(name).knows:
+            raise RemoteProtocolError(f"a datagram of {name!r} with another journal than it has on its link")
+        return peer
+
+    def _take_beacon(self, reader: Reader) -> None:
+        try:
+            name = reader.take(reader.number()).decode()
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError(f"a beacon's sender is not a name: {error}") from error
+        peer = self._known(name, reader.take(reader.number()))
+        if peer is None:
+            return
+        now = asyncio.get_running_loop().time()
+        if now - peer.heard > SILENT_BEATS * self._medium.beat:
+            self._beat_soon()
+        peer.heard = now
+        ours = packets.tag(self.name)
+        while reader.left:
+            if reader.take(packets.TAG_BYTES) == ours:
+                peer.hears_us = peer.heard
+
+    def _take_packet(self, packet: packets.Packet) -> None:
+        peer = self._known(packet.sender, packet.incarnation)
+        frames = packet.numbered(self.name)
+        if peer is None or not frames or packet.sender in self._paused:
+            return
+        expected = self.host.expects(packet.sender)
+        self._counts["received"] += len(frames)
+        for number, frame in frames:
+            if expected <= number < expected + AHEAD:
+                peer.early[number] = frame
+        self._hand_over(packet.sender, peer)
+
+    def _hand_over(self, name: str, peer: _Peer) -> None:
+        """Give the node the frames whose turn has come; forget those that came another way."""
+        expected = self.host.expects(name)
+        for number in [number for number in peer.early if number < expected]:
+            del peer.early[number]
+        turn: list[tuple[int, bytes]] = []
+        while (frame := peer.early.pop(expected + len(turn), None)) is not None:
+            turn.append((expected + len(turn), frame))
+        if turn:
+            self.host.arrived(name, turn)
+
+    # For the links: see transport.Host.
+
+    @property
+    def name(self) -> str:
+        return self.host.name
+
+    def hello(self, peer: str) -> Hello:
+        return self.host.hello(peer)
+
+    def meet(self, peer: str, hello: Hello) -> None:
+        self.host.meet(peer, hello)
+
+    def outbox(self, peer: str) -> Sendable:
+        outbox, known = self.host.outbox(peer), self._peers.get(peer)
+        return outbox if known is None else Unclaimed(outbox, known.claims)
+
+    def resumes(self, peer: str, number: int) -> None:
+        self.host.resumes(peer, number)
+        self._settle(peer, number)
+
+    def acknowledged(self, peer: str, number: int) -> None:
+        self.host.acknowledged(peer, number)
+        self._note_link(peer, outgoing=True, is_open=True)
+        self._settle(peer, number)
+
+    def _settle(self, name: str, number: int) -> None:
+        peer = self._peers.get(name)
+        if peer is not None and peer.claims:
+            if peer.claims.settle(number):
+                peer.patience = max(1.0, peer.patience * CALMING)
+            self._links.wake(name)  # what is behind them may go
+
+    def expects(self, peer: str) -> int:
+        return self.host.expects(peer)
+
+    def received(self, peer: str) -> int:
+        return self.host.received(peer)
+
+    def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
+        self.host.arrived(peer, frames)
+        # A connection that was replaced by another may have ended after that one began.
+        self._note_link(peer, outgoing=False, is_open=True)
+        known = self._peers.get(peer)
+        if known is not None and known.early:
+            try:
+                self._hand_over(peer, known)
+            except RemoteProtocolError as error:  # the link has done nothing wrong
+                self._complain(error)
+
+    def connected(self, peer: str, outgoing: bool) -> None:
+        self._note_link(peer, outgoing, is_open=True)
+        self.host.connected(peer, outgoing)
+
+    def disconnected(self, peer: str, outgoing: bool, reason: str) -> None:
+        self._note_link(peer, outgoing, is_open=False)
+        self.host.disconnected(peer, outgoing, reason)
+
+    def _note_link(self, name: str, outgoing: bool, *, is_open: bool) -> None:
+        peer, end = self._peers.get(name), "calling" if outgoing else "called"
+        if peer is not None and getattr(peer, end) != is_open:
+            setattr(peer, end, is_open)
+            if is_open:
+                self._beat_soon()
