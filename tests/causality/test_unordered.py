@@ -114,6 +114,11 @@ def test_an_unordered_send_says_what_goes_to_whom():
     without = {"p": [{"kind": "unordered", "message": "m"}]}
     with pytest.raises(TraceFormatError, match="a send lists its destinations"):
         validate(traces.table(traces.number(without)))
-    again = {"p": [{"kind": "unordered", "message": "m", "to": ["p"]}, {"kind": "send", "message": "m", "to": ["p"]}]}
+    again = {
+        "p": [
+            {"kind": "unordered", "message": "m", "to": ["p"]},
+            {"kind": "send", "message": "m", "to": ["p"]},
+        ]
+    }
     with pytest.raises(TraceFormatError, match="has been sent before"):
         validate(traces.table(traces.number(again)))

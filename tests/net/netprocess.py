@@ -42,7 +42,8 @@ async def send(node, plan):
         for number in range(node.sent + 1, min(node.sent + burst, quota) + 1):
             payload = f"{node.name}/{number}".encode().ljust(plan.get("size", 32), b".")
             await node.room()
-            node.multicast_nowait(destinations(plan, node.name, number), payload)
+            ordered = Random(f"{payload}").random() >= plan.get("unordered", 0)
+            node.multicast_nowait(destinations(plan, node.name, number), payload, ordered=ordered)
             if plan.get("tracker") and number % 5 == 0:
                 node.relevant(f"{node.name} sent {number}")
         if plan["pace"]:

@@ -38,7 +38,9 @@ def run(protocol, dice, steps):
 
 def step(protocol, dice, engines, engine):
     act = dice.random()
-    if act < 0.4:
+    if act < 0.05:
+        engine.multicast_unordered(dice.sample(range(len(NAMES)), 2), b"unordered")
+    elif act < 0.4:
         engine.multicast(to_whom(protocol, dice, engine.me), dice.randbytes(dice.randrange(20)))
     elif act < 0.8:
         link = dice.choice(list(engine.inboxes))

@@ -1,4 +1,4 @@
-"""Messages sent unordered have the same fates, and judge no order, whether a computation is taken whole or cut."""
+"""Messages sent unordered have the same fates, and judge no order, in computations taken whole or cut."""
 
 import pyarrow.parquet as pq
 

@@ -14,6 +14,7 @@ Members    A frame is a message of the ordering protocol or a change of members 
            forwards each change on all its links before anything that presumes it, so members are numbered
            alike everywhere as long as one process at a time admits them: of those present the first to have
            joined, which is called the *registrar*. What follows from a departure is in departures.py.
+Unordered  Messages outside of all orders pass the machine by, which only counts them: unordered.py.
 Site       Where a topology says who takes part, it changes as a whole: site_changes.py.
 """
 
@@ -31,6 +32,7 @@ from ..ordering import Held, Machine, Multicast, create, protocols
 from ..tracking import Stamp
 from ..wire import decode, encode_multicast, site_news
 from ..wire import membership as changes
+from ..wire import unordered_message as unordered_wire
 from ..wire.membership import (
     LAST_STAGE,
     DepartureStage,
@@ -41,6 +43,7 @@ from ..wire.membership import (
     MemberLeft,
     MemberRanked,
 )
+from ..wire.unordered_message import UnorderedMessage
 from .departures import FREE, Departure, Departures
 from .errors import EngineFault
 from .handshake import check_name
@@ -50,9 +53,10 @@ from .site import Site
 from .site_changes import SiteChanges
 from .tracked import MARK as TRACKED_MARK
 from .tracked import Tracking, refuse_piggybacks
+from .unordered import check_arrival, check_destinations, next_hops
 
 # Looked up once: a member of an Enum costs a call of Python code, and these are needed for every message.
-CHANGE_MARK = changes.MARK
+CHANGE_MARK, UNORDERED_MARK = changes.MARK, unordered_wire.MARK
 MULTICAST, FRAME_RECEIVED = Input.MULTICAST, Input.FRAME_RECEIVED
 DELIVERY_ACKED, FRAMES_FREED = Input.DELIVERY_ACKED, Input.FRAMES_FREED
 
@@ -70,6 +74,7 @@ class Recorder(Protocol):
     """Takes the events of the trace; see trace_recorder.py."""
 
     def sent(self, seq: int, time: int, clock: int, to: Iterable[int], messages: Sequence[Any]) -> None: ...
+    def sent_unordered(self, seq: int, time: int, clock: int, to: Iterable[int]) -> None: ...
     def received(self, seq: int, time: int, message: Any) -> None: ...
     def delivered(self, seq: int, time: int, sender: int, clock: int) -> None: ...
     def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None: ...
@@ -114,7 +119,9 @@ class Engine:
         self.joined = 0  # how many that were, since this object was made
         self.sites = None if site is None else SiteChanges(site, self._put, self._go_on)
         placed = dict(options or {}) | ({} if site is None else {"place": site.place})
-        # Per link, the set of processes whose messages are routed over it; None: everybody sends directly.
+        # Where we stand on the routes, and per link the set of processes whose messages are routed over it;
+        # None: everybody sends directly.
+        self._place = placed.get("place")
         self._senders = senders_by_link(placed["place"]) if "place" in placed else None
         self.machine: Machine = create(protocol, self.me, len(members), **placed)
         self.tracking = None if tracker is None else Tracking(tracker, self.me, len(members), facts)
@@ -151,10 +158,7 @@ class Engine:
 
     def multicast(self, to: Sequence[int], payload: bytes) -> int:
         """Multicast a payload of the application; returns the clock that names the message."""
-        if self.has_left:
-            raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
-        if self.sites is not None and self.sites.change is not None:
-            raise LocalProtocolError("the topology is changing; wait until there is room")
+        self._check_may_send()
         if self.tracking is None:
             clock, effects = self.machine.multicast(to, payload)
         else:
@@ -169,6 +173,49 @@ class Engine:
             self.recorder.sent(self.events, self.time, clock, unpack(dests), messages)
         self._perform(effects)
         return clock
+
+    def _check_may_send(self) -> None:
+        if self.has_left:
+            raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
+        if self.sites is not None and self.sites.change is not None:
+            raise LocalProtocolError("the topology is changing; wait until there is room")
+
+    def multicast_unordered(self, to: Sequence[int], payload: bytes) -> int:
+        """The same outside of all orders (unordered.py)."""
+        self._check_may_send()
+        unordered_wire.check_payload(payload)
+        dests = pack(to)
+        check_destinations(dests, len(self.roster), self.gone)
+        clock = self.machine.tick()
+        size = (dests.bit_length() + 7) // 8
+        self._stage(Input.UNORDERED, size, dests.to_bytes(size, "little"), payload)
+        self.events += 1
+        self.sent += 1
+        if self.recorder is not None:
+            self.recorder.sent_unordered(self.events, self.time, clock, unpack(dests))
+        self._spread(UnorderedMessage(len(self.roster), self.me, clock, dests, payload))
+        return clock
+
+    def _receive_unordered(self, link: int, frame: bytes) -> None:
+        message = unordered_wire.decode(frame)
+        check_arrival(message, link, self.me, len(self.roster), self._place)
+        self._check_route(link, message.sender)
+        self._spread(message)
+
+    def _spread(self, message: UnorderedMessage) -> None:
+        """Send an unordered message on, and deliver it if it is for us."""
+        for link in next_hops(message, self.me, self._place):
+            self._put(link, unordered_wire.encode(message))
+        if message.dests >> self.me & 1:
+            self.machine.tick()
+            self._hand_over(message.sender, message.clock, message.payload)
+
+    def _check_route(self, link: int, sender: int) -> None:
+        if self._senders is not None and not self._senders.get(link, 0) >> sender & 1:
+            raise RemoteProtocolError(
+                f"a message of process {sender} comes over the link with process {link}, which "
+                "its route does not use"
+            )
 
     def _multicast_tracked(self, tracking: Tracking, to: Sequence[int], payload: bytes) -> Multicast:
         mark = tracking.mark()
@@ -208,6 +255,8 @@ class Engine:
                 self.sites.hear(link, frame)
             else:
                 self._change_members(link, frame)
+        elif frame and frame[0] == UNORDERED_MARK:
+            self._receive_unordered(link, frame)
         else:
             tracking, inner = self.tracking, frame
             if tracking is not None:
@@ -219,11 +268,7 @@ class Engine:
                 raise RemoteProtocolError(f"{len(inner) - size} bytes follow the end of a frame")
             if message.via is not None and message.via != link:
                 raise RemoteProtocolError(f"a message of process {message.via} comes from process {link}")
-            if self._senders is not None and not self._senders.get(link, 0) >> message.sender & 1:
-                raise RemoteProtocolError(
-                    f"a message of process {message.sender} comes over the link with process {link}, which "
-                    "its route does not use"
-                )
+            self._check_route(link, message.sender)
             if tracking is not None:
                 tracking.check(message)
             effects = self.machine.receive(message)
@@ -338,7 +383,7 @@ class Engine:
             self.outboxes[index], self.inboxes[index], self.held_on_link[index] = Outbox(), Inbox(), 0
             self.seniority.append(index)
         self.machine.resume_at(site.place)
-        self._senders = senders_by_link(site.place)
+        self._place, self._senders = site.place, senders_by_link(site.place)
         self.addresses.update(site.addresses)
         self.addresses.pop(self.name, None)
         self._without(site.departed)
@@ -464,17 +509,21 @@ class Engine:
         return [tracking.frame(frame) for frame in encode_multicast(messages, payloads)]
 
     def _deliver(self, effect: Deliver) -> None:
-        self.events += 1
-        self.delivered += 1
         sender, clock, payload = effect
         if self.tracking is not None:
             payload = self.tracking.delivered(sender, payload)
+        if self._counts_held and sender != self.me:
+            self.held_on_link[sender] -= 1
+        self._hand_over(sender, clock, payload)
+
+    def _hand_over(self, sender: int, clock: int, payload: bytes) -> None:
+        """Give a message to the application."""
+        self.events += 1
+        self.delivered += 1
         delivery = Delivery(self.delivered, sender, clock, payload)
         self.unacknowledged[self.delivered] = delivery
         self.unacknowledged_bytes += len(payload)
         self._fresh.append(delivery)
-        if self._counts_held and sender != self.me:
-            self.held_on_link[sender] -= 1
         if self.recorder is not None:
             self.recorder.delivered(self.events, self.time, sender, clock)
 
@@ -678,6 +727,9 @@ class Engine:
         match kind:
             case Input.MULTICAST:
                 self.multicast(tuple(unpack(int.from_bytes(data[:number], "little"))), data[number:])
+            case Input.UNORDERED:
+                to = tuple(unpack(int.from_bytes(data[:number], "little")))
+                self.multicast_unordered(to, data[number:])
             case Input.FRAME_RECEIVED:
                 self.receive(number, data)
             case Input.DELIVERY_ACKED:
@@ -778,7 +830,8 @@ class Engine:
         self.events, self.sent, self.delivered = head["events"], head["sent"], head["delivered"]
         if self.sites is not None and "site" in head:
             self.sites.restore(head["site"])
-            self._senders = senders_by_link(self.sites.site.place)
+            self._place = self.sites.site.place
+            self._senders = senders_by_link(self._place)
         self.machine.restore(take(head["machine"]))
         self.outboxes, self.inboxes = {}, {}
         for key, (acknowledged, lengths, received) in head["links"].items():

@@ -13,6 +13,7 @@ number and the data mean:
     MEMBER_DEPARTED  index              nothing: this process leaves
     MEMBER_EXPELLED  index              nothing: another process is declared gone
     SITE_PROPOSED    0                  the text of a topology that is to follow the present one
+    UNORDERED        bytes of the set   as MULTICAST, for a message outside of all orders
 
 Versions up to 0.2.0 knew no steps of a departure. What they wrote has the effects that it had then:
 
@@ -42,6 +43,7 @@ class Input(IntEnum):
     MEMBER_DEPARTED = 10
     MEMBER_EXPELLED = 11
     SITE_PROPOSED = 12
+    UNORDERED = 20
 
 
 def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:

@@ -311,15 +311,19 @@ class Node:
 
     # The application's side.
 
-    async def multicast(self, to: str | Iterable[str], payload: bytes) -> str:
-        """Returns the message's name when it is certain to be delivered: journaled, if there is a journal."""
+    async def multicast(self, to: str | Iterable[str], payload: bytes, *, ordered: bool = True) -> str:
+        """Returns the message's name when it is certain to be delivered: journaled, if there is a journal.
+
+        ordered=False   it is delivered as soon as it arrives, once at each destination: it waits for nothing,
+                        nothing waits for it, and no order leads through it (docs/runtime.md)
+        """
         await self.room()
-        name = self.multicast_nowait(to, payload)
+        name = self.multicast_nowait(to, payload, ordered=ordered)
         if self._journal is not None:
             await self.flush()
         return name
 
-    def multicast_nowait(self, to: str | Iterable[str], payload: bytes) -> str:
+    def multicast_nowait(self, to: str | Iterable[str], payload: bytes, *, ordered: bool = True) -> str:
         """The same without waiting: the message is certain to be delivered after the next commit. Raises
         NodeFull above the limits."""
         self._life.check_running()
@@ -333,7 +337,8 @@ class Node:
             site.check_traffic(destinations)
         self._commits.stamp()
         try:
-            clock = self._engine.multicast(destinations, payload)
+            send = self._engine.multicast if ordered else self._engine.multicast_unordered
+            clock = send(destinations, payload)
         except EngineFault as error:
             self._fail(error)
             raise
