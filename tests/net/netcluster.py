@@ -133,7 +133,6 @@ class Cluster:
             "addresses": {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)},
             "protocol": protocol,
             "casts": casts,
-            "serialized": protocol.startswith("serialized"),
             "options": options or {},
             "groups": (options or {}).get("groups"),
             "messages": messages,
@@ -207,8 +206,6 @@ class Cluster:
 
     def expected(self):
         """How many deliveries there must be at each process."""
-        if self.plan["serialized"]:
-            return dict.fromkeys(self.names, self.plan["messages"] * len(self.senders()))
         counts = Counter()
         for name in self.names:
             for number in range(1, self.quota(name) + 1):

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from netcluster import Cluster, schedule
 from sitecluster import SiteCluster, router_kills
-from test_engine_replay import FREE, NAMES, deliver_all, make, to_whom
+from test_engine_replay import EVERY, NAMES, deliver_all, make, multicast
 from test_node import nodes, run, take
 from test_routes_kill import inner
 
@@ -63,7 +63,7 @@ def frames(sender, receiver):
     ]
 
 
-@pytest.mark.parametrize("protocol", FREE)
+@pytest.mark.parametrize("protocol", EVERY)
 def test_each_arrives_once_and_the_order_of_the_others_is_kept(protocol, dice: Random):
     engines = {name: make(name, protocol) for name in NAMES}
     recorders = [Rows(engine) for engine in engines.values()]
@@ -74,7 +74,7 @@ def test_each_arrives_once_and_the_order_of_the_others_is_kept(protocol, dice: R
             engine.multicast_unordered(dice.sample(range(4), dice.randint(1, 4)), b"no order")
             unordered_sent += 1
         elif dice.random() < 0.3:
-            engine.multicast(to_whom(protocol, dice, engine.me), b"in order")
+            multicast(protocol, dice, engine, b"in order")
         else:
             other = dice.choice([each for each in everybody if each is not engine])
             for frame in frames(other, engine)[: dice.randint(1, 4)]:

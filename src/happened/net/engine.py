@@ -14,6 +14,7 @@ Members    A frame is a message of the ordering protocol or a change of members 
            forwards each change on all its links before anything that presumes it, so members are numbered
            alike everywhere as long as one process at a time admits them: of those present the first to have
            joined, which is called the *registrar*. What follows from a departure is in departures.py.
+Token      Where sends must be serialized, a process multicasts in its turn: serialized.py.
 Unordered  Messages outside of all orders pass the machine by, which only counts them: unordered.py.
 Site       Where a topology says who takes part, it changes as a whole: site_changes.py.
 """
@@ -21,7 +22,7 @@ Site       Where a topology says who takes part, it changes as a whole: site_cha
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from ..core.destinations import pack, unpack
 from ..core.effects import Deliver, Send
@@ -30,7 +31,7 @@ from ..core.places import senders_by_link
 from ..core.roster import Roster
 from ..ordering import Held, Machine, Multicast, create, protocols
 from ..tracking import Stamp
-from ..wire import decode, encode_multicast, site_news
+from ..wire import decode, encode_multicast, site_news, token_frames
 from ..wire import membership as changes
 from ..wire import unordered_message as unordered_wire
 from ..wire.membership import (
@@ -49,6 +50,7 @@ from .errors import EngineFault
 from .handshake import check_name
 from .inputs import HEAD, Input, read_entries
 from .link import Inbox, Outbox
+from .serialized import Serialization
 from .site import Site
 from .site_changes import SiteChanges
 from .tracked import MARK as TRACKED_MARK
@@ -56,7 +58,7 @@ from .tracked import Tracking, refuse_piggybacks
 from .unordered import check_arrival, check_destinations, next_hops
 
 # Looked up once: a member of an Enum costs a call of Python code, and these are needed for every message.
-CHANGE_MARK, UNORDERED_MARK = changes.MARK, unordered_wire.MARK
+CHANGE_MARK, UNORDERED_MARK, TOKEN_MARK = changes.MARK, unordered_wire.MARK, token_frames.MARK
 MULTICAST, FRAME_RECEIVED = Input.MULTICAST, Input.FRAME_RECEIVED
 DELIVERY_ACKED, FRAMES_FREED = Input.DELIVERY_ACKED, Input.FRAMES_FREED
 
@@ -124,6 +126,9 @@ class Engine:
         self._place = placed.get("place")
         self._senders = senders_by_link(placed["place"]) if "place" in placed else None
         self.machine: Machine = create(protocol, self.me, len(members), **placed)
+        self.serialization: Serialization | None = None
+        if facts.serialized:
+            self.serialization = Serialization(cast(Any, self.machine), self.me, len(members), self._put)
         self.tracking = None if tracker is None else Tracking(tracker, self.me, len(members), facts)
         self.outboxes = {p: Outbox() for p in range(len(members)) if p != self.me}
         self.inboxes = {p: Inbox() for p in self.outboxes}
@@ -158,6 +163,12 @@ class Engine:
 
     def multicast(self, to: Sequence[int], payload: bytes) -> int:
         """Multicast a payload of the application; returns the clock that names the message."""
+        if not self.has_turn:
+            raise LocalProtocolError(f"{self.name!r} does not have the token; wait until there is room")
+        return self._multicast(to, payload)
+
+    def _multicast(self, to: Sequence[int], payload: bytes) -> int:
+        """The same whoever has the token, as versions up to 0.2.0 did that knew of none."""
         self._check_may_send()
         if self.tracking is None:
             clock, effects = self.machine.multicast(to, payload)
@@ -179,6 +190,24 @@ class Engine:
             raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
         if self.sites is not None and self.sites.change is not None:
             raise LocalProtocolError("the topology is changing; wait until there is room")
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether this process may multicast now, as far as the token is concerned."""
+        return self.serialization is None or self.serialization.token.has_turn
+
+    def want_token(self) -> None:
+        """Ask for a turn to send, where sends must be serialized."""
+        assert self.serialization is not None
+        self._check_may_send()
+        self.serialization.want()
+        self._stage(Input.TOKEN_WANTED, 0)
+
+    def release_token(self, *, away: bool = False) -> None:
+        """End our turn. `away`: we shall not hear who asks for the token next."""
+        assert self.serialization is not None
+        self.serialization.release(away=away)
+        self._stage(Input.TOKEN_RELEASED, int(away))
 
     def multicast_unordered(self, to: Sequence[int], payload: bytes) -> int:
         """The same outside of all orders (unordered.py)."""
@@ -257,6 +286,8 @@ class Engine:
                 self._change_members(link, frame)
         elif frame and frame[0] == UNORDERED_MARK:
             self._receive_unordered(link, frame)
+        elif self.serialization is not None and frame and frame[0] == TOKEN_MARK:
+            self.serialization.hear(link, frame)
         else:
             tracking, inner = self.tracking, frame
             if tracking is not None:
@@ -336,7 +367,11 @@ class Engine:
         index = self._leaving(name)
         if index == self.me:
             if not self.has_left:
+                if not self.has_turn:
+                    raise LocalProtocolError(f"{self.name!r} leaves in its turn: it does not have the token")
                 self._perform(self.machine.leave(index))  # refuses if the protocol has fixed members
+                if self.serialization is not None:
+                    self.serialization.leave(index)
                 self._say_farewell(MemberDeparted(index))
                 self._stage(Input.MEMBER_DEPARTED, index)
             return
@@ -614,6 +649,8 @@ class Engine:
         self.roster.leave(self.roster.name(index))
         self.gone.add(index)
         self.departures[index] = Departure(is_old=True)
+        if self.serialization is not None:
+            self.serialization.leave(index)
         for link in (*self.present_links(), index):
             self._put(link, changes.encode(MemberLeft(index)))
 
@@ -653,6 +690,8 @@ class Engine:
         if self.has_left:  # it was admitted meanwhile, and waits for our farewell like the others
             self._put(index, changes.encode(MemberDeparted(self.me)))
         self._perform(effects)
+        if self.serialization is not None:
+            self.serialization.join(index)
 
     def _news_of(self, gone: int) -> MemberLeft | MemberDeparted | MemberExpelled:
         departure = self.departures[gone]
@@ -684,6 +723,8 @@ class Engine:
             self._put(index, changes.encode(MemberDeparted(index)))  # should it live, it hears so from us
         self._under_way = self.departures.under_way()
         self._perform(effects)
+        if self.serialization is not None:
+            self.serialization.leave(index)
 
     def _advance(self) -> None:
         """Do what has become possible with those who have gone."""
@@ -726,7 +767,7 @@ class Engine:
     def _redo(self, kind: int, number: int, data: bytes) -> None:
         match kind:
             case Input.MULTICAST:
-                self.multicast(tuple(unpack(int.from_bytes(data[:number], "little"))), data[number:])
+                self._multicast(tuple(unpack(int.from_bytes(data[:number], "little"))), data[number:])
             case Input.UNORDERED:
                 to = tuple(unpack(int.from_bytes(data[:number], "little")))
                 self.multicast_unordered(to, data[number:])
@@ -752,6 +793,10 @@ class Engine:
                 self._leave_as_before(number)
             case Input.PEER_MET:
                 self.meet(number, data)
+            case Input.TOKEN_WANTED:
+                self.want_token()
+            case Input.TOKEN_RELEASED:
+                self.release_token(away=bool(number))
             case Input.RELEVANT_EVENT:
                 self.relevant(data.decode())
             case Input.SITE_PROPOSED:
@@ -795,6 +840,8 @@ class Engine:
             head["former"] = sorted(self.roster.former)
         if self.sites is not None and (self.sites.text or self.sites.change is not None):
             head["site"] = self.sites.state()
+        if self.serialization is not None:
+            head["token"] = self.serialization.token.state()
         if self.tracking is not None:
             blobs.append(self.tracking.snapshot())
             head["tracker"] = len(blobs[-1])
@@ -833,6 +880,8 @@ class Engine:
             self._place = self.sites.site.place
             self._senders = senders_by_link(self._place)
         self.machine.restore(take(head["machine"]))
+        if self.serialization is not None and "token" in head:
+            self.serialization.token.restore(head["token"])
         self.outboxes, self.inboxes = {}, {}
         for key, (acknowledged, lengths, received) in head["links"].items():
             self.outboxes[int(key)] = Outbox(acknowledged, [take(length) for length in lengths])

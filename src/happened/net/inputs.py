@@ -14,6 +14,8 @@ number and the data mean:
     MEMBER_EXPELLED  index              nothing: another process is declared gone
     SITE_PROPOSED    0                  the text of a topology that is to follow the present one
     UNORDERED        bytes of the set   as MULTICAST, for a message outside of all orders
+    TOKEN_WANTED     0                  nothing: this process asks for its turn to send
+    TOKEN_RELEASED   1 if away          nothing: its turn has ended; if it goes away, the token is passed on
 
 Versions up to 0.2.0 knew no steps of a departure. What they wrote has the effects that it had then:
 
@@ -44,6 +46,8 @@ class Input(IntEnum):
     MEMBER_EXPELLED = 11
     SITE_PROPOSED = 12
     UNORDERED = 20
+    TOKEN_WANTED = 21
+    TOKEN_RELEASED = 22
 
 
 def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:

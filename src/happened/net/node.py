@@ -46,6 +46,7 @@ from .site import Site, proposal, read_site
 from .tcp import TcpTransport
 from .tracked import check_tracker
 from .transport import Guard, Hello, Transport
+from .turns import Turns
 
 if TYPE_CHECKING:
     from .trace_recorder import TraceRecorder
@@ -138,6 +139,11 @@ class Node:
             raise LocalProtocolError(
                 f"no ordering protocol is called {protocol!r}; there are: {', '.join(sorted(protocols()))}"
             )
+        if protocols()[protocol].serialized and journal is None:
+            raise LocalProtocolError(
+                f"{protocol} passes a token from sender to sender, which would end with a process that is "
+                "killed: give every node a journal"
+            )
         self._protocol = protocol
         self._options = dict(options or {})
         self._first_site: Site | None = None
@@ -167,6 +173,7 @@ class Node:
         relays_for_others = protocols()[protocol].relays is Relays.COORDINATOR
         self._flow = Flow(self._limits, relays=relays_for_others)
         self._journal: Journal | None = None
+        self._turns: Turns | None = None  # where sends must be serialized
         self._recorder: TraceRecorder | None = None
         self._ready: deque[Delivery] = deque()  # durable, and not taken by the application
         self._news = asyncio.Event()  # something is ready, or the node has stopped
@@ -209,6 +216,7 @@ class Node:
             await self.transport.start(self)
             if_it_fails.pop_all()
         self._regulate()
+        self._measure_room()
         again = len(self._ready)
         log.info("started", extra={"node": self.name, "events": self._engine.events, "again": again})
 
@@ -238,6 +246,8 @@ class Node:
         )
         if_it_fails.callback(self._commits.close)
         self._commits.recover()
+        if self._engine.serialization is not None:
+            self._turns = Turns(self._engine, self._loop, self._commits.stamp, self._after_a_turn)
         self._members = Membership(self._initial, self._engine, self._protocol, incarnation)
         self._joined = self._engine.joined
         self._know_routes()
@@ -263,6 +273,7 @@ class Node:
                 if life.is_running:
                     # Links are still read: peers that close now need our acknowledgements.
                     life.move(State.CLOSING)
+                    self._measure_room()  # which passes the token on
                     with contextlib.suppress(TimeoutError, NodeClosed):
                         await asyncio.wait_for(self._drained(), self._limits.linger)
             finally:
@@ -287,10 +298,15 @@ class Node:
     async def _drained(self) -> None:
         """Wait until every peer has acknowledged everything, or is away while the journal keeps it."""
         await self.flush()
-        while any(map(self._is_waited_for, self._engine.present_links())):
+        while any(map(self._is_waited_for, self._engine.present_links())) or self._awaits_token():
             self._room.clear()
             await self._room.wait()
             self._life.check_takes_input()
+
+    def _awaits_token(self) -> bool:
+        """Whether the token is for us next: if we were not there, nobody could send."""
+        there = self._connections.calling
+        return bool(there) and self._turns is not None and self._turns.is_asking
 
     def _is_waited_for(self, link: int) -> bool:
         is_there = self._members.names[link] in self._connections.calling
@@ -307,6 +323,8 @@ class Node:
         """Let everybody who waits see that the node has stopped."""
         self._news.set()
         self._room.set()
+        if self._turns is not None:
+            self._turns.cancel()
         self._commits.stop(self._life.closed_error)
 
     # The application's side.
@@ -328,6 +346,8 @@ class Node:
         NodeFull above the limits."""
         self._life.check_running()
         if not self._room.is_set():
+            if not self._engine.has_turn:
+                raise NodeFull(f"{self.name!r} does not have the token; wait for room(), then send at once")
             raise NodeFull(f"{self.name!r} has too much that is not acknowledged; wait for room()")
         most = min(self._limits.payload, self.transport.max_payload)
         if len(payload) > most:
@@ -368,11 +388,13 @@ class Node:
         return self._engine.delivered
 
     async def room(self) -> None:
-        """Wait until the outboxes and the journal are below their limits, so that one more may be sent."""
+        """Wait until the outboxes and the journal are below their limits, so that one more may be sent; where
+        sends are serialized, until it is this node's turn."""
         self._life.check_running()
-        while not self._room.is_set():
-            await self._room.wait()
-            self._life.check_running()
+        with self._turns.waiting() if self._turns is not None else contextlib.nullcontext():
+            while not self._room.is_set():
+                await self._room.wait()
+                self._life.check_running()
 
     async def flush(self) -> None:
         """Wait until everything so far is journaled, and may be seen by others."""
@@ -498,6 +520,9 @@ class Node:
         deadline = self._loop.time() + timeout
         while self._engine.machine.queued:
             await self._pause_until(deadline, f"{self.name!r} could not send all its messages")
+        with self._turns.waiting() if self._turns is not None else contextlib.nullcontext():
+            while not self._engine.has_turn:
+                await self._pause_until(deadline, f"{self.name!r} did not get the token")
         self._commits.stamp()
         self._members.leave()
         self._commits.schedule()
@@ -558,6 +583,10 @@ class Node:
     def _know_routes(self) -> None:
         if (site := self.site) is not None:
             self._flow.onward = onward_by_link(site.place)
+
+    def _after_a_turn(self) -> None:
+        self._commits.schedule()
+        self._measure_room()
 
     def _after_a_change(self) -> None:
         if self._engine.joined != self._joined:
@@ -691,6 +720,12 @@ class Node:
         """Let multicasts wait or go on."""
         is_changing = self._engine.sites is not None and self._engine.sites.change is not None
         has_room = self._flow.has_room(self._engine.staged, self._outbox_bytes()) and not is_changing
+        if self._turns is not None:
+            if self._life.is_running:
+                self._turns.notice()
+            elif self._life.state is State.CLOSING:
+                self._turns.pass_on()
+            has_room = has_room and self._engine.has_turn
         if not self._life.is_running or has_room:
             self._room.set()
         else:
