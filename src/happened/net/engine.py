@@ -275,6 +275,13 @@ class Engine:
         if self.recorder is not None:
             self.recorder.relevant(self.events, self.time, tracking.name, stamp, label)
 
+    def expire(self) -> None:
+        """A time has passed since the last call in which every message is delivered (expiry.py)."""
+        if not self._facts.expires:
+            raise LocalProtocolError(f"{self.protocol} forgets nothing by the clock")
+        cast(Any, self.machine).expire()
+        self._stage(Input.EXPIRED, 0)
+
     def receive(self, link: int, frame: bytes) -> None:
         """Take the next frame of a link. RemoteProtocolError: it is refused, and nothing has changed."""
         if link in self.gone and self.departures[link].expelled:
@@ -793,6 +800,8 @@ class Engine:
                 self._leave_as_before(number)
             case Input.PEER_MET:
                 self.meet(number, data)
+            case Input.EXPIRED:
+                self.expire()
             case Input.TOKEN_WANTED:
                 self.want_token()
             case Input.TOKEN_RELEASED:

@@ -36,6 +36,7 @@ from .commits import Commits
 from .connections import Connections
 from .engine import Batch, Delivery, Engine
 from .errors import EngineFault, NodeClosed, NodeError, NodeFull
+from .expiry import Expiry, check_expiry
 from .flow import Flow
 from .journal import Identity, Journal
 from .lifecycle import Lifecycle, State
@@ -104,6 +105,8 @@ class Node:
     groups      names for sets of members, usable as destinations
     options     the ordering protocol's own, with names for processes
     tracker     a tracking protocol for `relevant` events, as in `p3-reduced` or `p2:4`, the same everywhere
+    expiry      seconds in which every message is delivered, whoever is away meanwhile: protocols that keep
+                histories forget what is older (expiry.py); None: nothing is forgotten by the clock
     topology    a file (docs/topology.md) from which members, links, routers and groups follow; of the peers
                 only those are called that it links the process with
     journal     a file; None: memory only
@@ -122,6 +125,7 @@ class Node:
         protocol: str = DEFAULT,
         options: Mapping[str, Any] | None = None,
         tracker: str | None = None,
+        expiry: float | None = None,
         topology: str | Path | None = None,
         members: Sequence[str] | None = None,
         groups: Mapping[str, Iterable[str]] | None = None,
@@ -164,6 +168,10 @@ class Node:
                 )
             transport = TcpTransport(listen, guard, self._limits)
         self.transport: Transport = transport
+        if expiry is not None:
+            check_expiry(expiry, protocols()[protocol])
+        self._seconds_to_expiry = expiry
+        self._expiry: Expiry | None = None
         self._tracker = tracker
         if tracker is not None:
             check_tracker(tracker, protocols()[protocol], transport)
@@ -217,6 +225,10 @@ class Node:
             if_it_fails.pop_all()
         self._regulate()
         self._measure_room()
+        if (seconds := self._seconds_to_expiry) is not None:
+            self._expiry = Expiry(
+                self._engine, self._loop, seconds, self._commits.stamp, self._commits.schedule
+            )
         again = len(self._ready)
         log.info("started", extra={"node": self.name, "events": self._engine.events, "again": again})
 
@@ -273,6 +285,8 @@ class Node:
                 if life.is_running:
                     # Links are still read: peers that close now need our acknowledgements.
                     life.move(State.CLOSING)
+                    if self._expiry is not None:
+                        self._expiry.stop()
                     self._measure_room()  # which passes the token on
                     with contextlib.suppress(TimeoutError, NodeClosed):
                         await asyncio.wait_for(self._drained(), self._limits.linger)
@@ -325,6 +339,8 @@ class Node:
         self._room.set()
         if self._turns is not None:
             self._turns.cancel()
+        if self._expiry is not None:
+            self._expiry.stop()
         self._commits.stop(self._life.closed_error)
 
     # The application's side.

@@ -102,6 +102,7 @@ class Facts:
     joins: bool = True  # processes may join a running system
     departures: bool = True  # processes may leave a running system
     expulsions: bool = True  # processes that are not there to agree may be expelled from it
+    expires: bool = False  # `expire` forgets what a bound on the time of delivery lets it (§4.5)
     recycles: bool = False  # `forget` leaves nothing of a process behind, so its index may be given again
     at_join: str = AT_JOIN
     at_leave: str = "is not addressed any more; all that it sent is delivered"
