@@ -43,7 +43,13 @@ async def send(node, plan):
             payload = f"{node.name}/{number}".encode().ljust(plan.get("size", 32), b".")
             await node.room()
             ordered = Random(f"{payload}").random() >= plan.get("unordered", 0)
-            node.multicast_nowait(destinations(plan, node.name, number), payload, ordered=ordered)
+            more = {"labelled": {"label": "xyz"[number % 3]}, "priorities": {"priority": number % 3}}
+            node.multicast_nowait(
+                destinations(plan, node.name, number),
+                payload,
+                ordered=ordered,
+                **more.get(plan["protocol"], {}),
+            )
             if plan.get("tracker") and number % 5 == 0:
                 node.relevant(f"{node.name} sent {number}")
         if plan["pace"]:

@@ -23,6 +23,7 @@ on stdout, logs on stderr: one JSON object a line each.
 EPILOG = """\
 to send      {"to": ["bob", "team"], "text": "hello"}           or "payload": base64, for what is no text
              {"to": ["bob"], "text": "hello", "ordered": false} outside of all orders: docs/runtime.md
+             "label": "x" or "priority": 2 beside these, where the protocol takes them
 delivered    {"number": 1, "message": "alice:1", "sender": "alice", "text": "hello"}
 relevant     {"relevant": "label"}                              with a tracker: answered with its timestamp
 acknowledge  {"ack": 1}                                         only with --manual-ack: until then, it is
@@ -200,7 +201,7 @@ def _how(said: dict[str, Any]) -> dict[str, Any]:
     ordered = said.get("ordered", True)
     if not isinstance(ordered, bool):
         raise ValueError(f'"ordered" is true or false, not {ordered!r}')
-    return {"ordered": ordered}
+    return {"ordered": ordered} | {name: said[name] for name in ("label", "priority") if name in said}
 
 
 def _print(said: dict[str, Any]) -> None:

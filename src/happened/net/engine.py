@@ -29,7 +29,7 @@ from ..core.effects import Deliver, Send
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
 from ..core.places import senders_by_link
 from ..core.roster import Roster
-from ..ordering import Held, Machine, Multicast, create, protocols
+from ..ordering import Held, Machine, Multicast, create, facts_of
 from ..tracking import Stamp
 from ..wire import decode, encode_multicast, site_news, token_frames
 from ..wire import membership as changes
@@ -50,6 +50,7 @@ from .errors import EngineFault
 from .handshake import check_name
 from .inputs import HEAD, Input, read_entries
 from .link import Inbox, Outbox
+from .qualified import PLAIN, How, attributes, from_bytes, history_to_json, to_bytes
 from .serialized import Serialization
 from .site import Site
 from .site_changes import SiteChanges
@@ -70,13 +71,16 @@ class Delivery(NamedTuple):
     sender: int
     clock: int
     payload: bytes
+    history: str = ""  # that comes with it, where the application manages histories
 
 
 class Recorder(Protocol):
     """Takes the events of the trace; see trace_recorder.py."""
 
     def sent(self, seq: int, time: int, clock: int, to: Iterable[int], messages: Sequence[Any]) -> None: ...
-    def sent_unordered(self, seq: int, time: int, clock: int, to: Iterable[int]) -> None: ...
+    def sent_unordered(
+        self, seq: int, time: int, clock: int, to: Iterable[int], attributes: dict[str, str] | None = None
+    ) -> None: ...
     def received(self, seq: int, time: int, message: Any) -> None: ...
     def delivered(self, seq: int, time: int, sender: int, clock: int) -> None: ...
     def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None: ...
@@ -109,7 +113,7 @@ class Engine:
     ) -> None:
         self.name = name
         self.protocol = protocol
-        facts = protocols()[protocol]
+        facts = facts_of(protocol)
         self._facts = facts
         self._most = facts.most_processes
         if len(members) > self._most:
@@ -134,6 +138,7 @@ class Engine:
         self.inboxes = {p: Inbox() for p in self.outboxes}
         self.incarnations: dict[int, bytes] = {}
         self.recorder = recorder
+        self.history: Any = None  # of our last multicast, where the application manages histories
         self.events = 0
         self.time = 0  # ns, of the input at hand
         self.sent = 0  # multicasts
@@ -161,11 +166,30 @@ class Engine:
 
     # Inputs.
 
-    def multicast(self, to: Sequence[int], payload: bytes) -> int:
-        """Multicast a payload of the application; returns the clock that names the message."""
+    def multicast(self, to: Sequence[int], payload: bytes, how: How = PLAIN) -> int:
+        """Multicast a payload of the application; returns the clock that names the message. `how` is what
+        an incomplete order takes besides."""
         if not self.has_turn:
             raise LocalProtocolError(f"{self.name!r} does not have the token; wait until there is room")
+        if self._facts.qualifier:
+            return self._multicast_qualified(to, payload, how)
         return self._multicast(to, payload)
+
+    def _multicast_qualified(self, to: Sequence[int], payload: bytes, how: How) -> int:
+        self._check_may_send()
+        clock, effects = cast(Any, self.machine).multicast(to, payload, **how)
+        if self._facts.qualifier == "after":
+            self.history = cast(Any, self.machine).history_of(self.me, clock)
+        dests = pack(to)
+        head = to_bytes(dests, how)
+        self._stage(Input.QUALIFIED, len(head), head, payload)
+        self.events += 1
+        self.sent += 1
+        if self.recorder is not None:
+            told = attributes(self._facts, how, self.roster.name)
+            self.recorder.sent_unordered(self.events, self.time, clock, unpack(dests), told)
+        self._perform(effects)
+        return int(clock)
 
     def _multicast(self, to: Sequence[int], payload: bytes) -> int:
         """The same whoever has the token, as versions up to 0.2.0 did that knew of none."""
@@ -556,13 +580,16 @@ class Engine:
             payload = self.tracking.delivered(sender, payload)
         if self._counts_held and sender != self.me:
             self.held_on_link[sender] -= 1
-        self._hand_over(sender, clock, payload)
+        history = ""
+        if self._facts.qualifier == "after":
+            history = json.dumps(history_to_json(cast(Any, self.machine).history_of(sender, clock)))
+        self._hand_over(sender, clock, payload, history)
 
-    def _hand_over(self, sender: int, clock: int, payload: bytes) -> None:
+    def _hand_over(self, sender: int, clock: int, payload: bytes, history: str = "") -> None:
         """Give a message to the application."""
         self.events += 1
         self.delivered += 1
-        delivery = Delivery(self.delivered, sender, clock, payload)
+        delivery = Delivery(self.delivered, sender, clock, payload, history)
         self.unacknowledged[self.delivered] = delivery
         self.unacknowledged_bytes += len(payload)
         self._fresh.append(delivery)
@@ -800,6 +827,9 @@ class Engine:
                 self._leave_as_before(number)
             case Input.PEER_MET:
                 self.meet(number, data)
+            case Input.QUALIFIED:
+                dests, how = from_bytes(data[:number])
+                self._multicast_qualified(tuple(unpack(dests)), data[number:], how)
             case Input.EXPIRED:
                 self.expire()
             case Input.TOKEN_WANTED:
@@ -837,7 +867,10 @@ class Engine:
             "delivered": self.delivered,
             "machine": len(machine),
             "links": links,
-            "unacknowledged": [[*each[:3], len(each.payload)] for each in self.unacknowledged.values()],
+            "unacknowledged": [
+                [*each[:3], len(each.payload), *([each.history] if each.history else [])]
+                for each in self.unacknowledged.values()
+            ],
         }
         if self.awaited:
             head["awaited"] = sorted(self.awaited)
@@ -896,8 +929,8 @@ class Engine:
             self.outboxes[int(key)] = Outbox(acknowledged, [take(length) for length in lengths])
             self.inboxes[int(key)] = Inbox(received)
         self.unacknowledged = {
-            number: Delivery(number, sender, clock, take(length))
-            for number, sender, clock, length in head["unacknowledged"]
+            number: Delivery(number, sender, clock, take(length), *history)
+            for number, sender, clock, length, *history in head["unacknowledged"]
         }
         self.unacknowledged_bytes = sum(len(each.payload) for each in self.unacknowledged.values())
         if self.tracking is not None:

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.places import onward_by_link
-from ..ordering import DEFAULT, Relays, protocols
+from ..ordering import DEFAULT, Relays, facts_of
+from ..ordering.causal.incomplete import CausalHistory
 from ..tracking import Stamp
 from .commits import Commits
 from .connections import Connections
@@ -43,6 +44,7 @@ from .lifecycle import Lifecycle, State
 from .limits import Limits
 from .link import Outbox
 from .membership import InitialMembers, Membership, Peer
+from .qualified import history_from_json, keywords
 from .site import Site, proposal, read_site
 from .tcp import TcpTransport
 from .tracked import check_tracker
@@ -58,7 +60,7 @@ log = logging.getLogger("happened.node")
 class Message:
     """A delivered message. `name` is the same at its sender and everywhere it is delivered."""
 
-    __slots__ = ("_node", "_number", "clock", "payload", "sender")
+    __slots__ = ("_history", "_node", "_number", "clock", "payload", "sender")
 
     def __init__(self, node: "Node", delivery: Delivery, sender: str) -> None:
         self._node = node
@@ -66,6 +68,14 @@ class Message:
         self.sender = sender
         self.clock = delivery.clock
         self.payload = delivery.payload
+        self._history = delivery.history
+
+    @property
+    def history(self) -> CausalHistory:
+        """What is sent `after` this message comes after, where the application manages histories."""
+        if not self._history:
+            raise LocalProtocolError("messages come with histories where the application manages them")
+        return history_from_json(json.loads(self._history))
 
     @property
     def name(self) -> str:
@@ -87,6 +97,12 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.name}, {len(self.payload)} bytes>"
+
+
+class Sent(str):
+    """The name of a message that was sent; where the application manages histories, with its own."""
+
+    history: CausalHistory
 
 
 class Pending(NamedTuple):
@@ -139,11 +155,10 @@ class Node:
     ) -> None:
         self._limits = limits or Limits()
         self.name = name
-        if protocol not in protocols():
-            raise LocalProtocolError(
-                f"no ordering protocol is called {protocol!r}; there are: {', '.join(sorted(protocols()))}"
-            )
-        if protocols()[protocol].serialized and journal is None:
+        self._facts = facts_of(protocol)
+        if self._facts.qualifier and tracker is not None:
+            raise LocalProtocolError(f"{protocol} is an incomplete order, which no tracker can ride on")
+        if self._facts.serialized and journal is None:
             raise LocalProtocolError(
                 f"{protocol} passes a token from sender to sender, which would end with a process that is "
                 "killed: give every node a journal"
@@ -152,7 +167,7 @@ class Node:
         self._options = dict(options or {})
         self._first_site: Site | None = None
         if topology is not None:
-            self._first_site = site = read_site(Path(topology), name, protocols()[protocol], members)
+            self._first_site = site = read_site(Path(topology), name, self._facts, members)
             peers, members = site.reachable(peers), site.members
             groups = {**site.groups, **(groups or {})}
         self._initial = InitialMembers(name, peers, members, groups, self._limits)
@@ -169,16 +184,16 @@ class Node:
             transport = TcpTransport(listen, guard, self._limits)
         self.transport: Transport = transport
         if expiry is not None:
-            check_expiry(expiry, protocols()[protocol])
+            check_expiry(expiry, self._facts)
         self._seconds_to_expiry = expiry
         self._expiry: Expiry | None = None
         self._tracker = tracker
         if tracker is not None:
-            check_tracker(tracker, protocols()[protocol], transport)
+            check_tracker(tracker, self._facts, transport)
 
         self._life = Lifecycle(name)
         self._connections = Connections(name)
-        relays_for_others = protocols()[protocol].relays is Relays.COORDINATOR
+        relays_for_others = self._facts.relays is Relays.COORDINATOR
         self._flow = Flow(self._limits, relays=relays_for_others)
         self._journal: Journal | None = None
         self._turns: Turns | None = None  # where sends must be serialized
@@ -233,7 +248,7 @@ class Node:
         log.info("started", extra={"node": self.name, "events": self._engine.events, "again": again})
 
     def _load(self, if_it_fails: contextlib.ExitStack) -> None:
-        options = protocols()[self._protocol].numbered(self._options, self._initial.index)
+        options = self._facts.numbered(self._options, self._initial.index)
         members, journaled = self._initial.members, self._journal_path is not None
         site = self._first_site
         self._engine = Engine(
@@ -345,19 +360,40 @@ class Node:
 
     # The application's side.
 
-    async def multicast(self, to: str | Iterable[str], payload: bytes, *, ordered: bool = True) -> str:
+    async def multicast(
+        self,
+        to: str | Iterable[str],
+        payload: bytes,
+        *,
+        ordered: bool = True,
+        label: str | None = None,
+        priority: int | None = None,
+        after: CausalHistory | None = None,
+    ) -> Sent:
         """Returns the message's name when it is certain to be delivered: journaled, if there is a journal.
 
         ordered=False   it is delivered as soon as it arrives, once at each destination: it waits for nothing,
                         nothing waits for it, and no order leads through it (docs/runtime.md)
+        label, priority, after   what an incomplete order takes (docs/large-systems.md)
         """
         await self.room()
-        name = self.multicast_nowait(to, payload, ordered=ordered)
+        name = self.multicast_nowait(
+            to, payload, ordered=ordered, label=label, priority=priority, after=after
+        )
         if self._journal is not None:
             await self.flush()
         return name
 
-    def multicast_nowait(self, to: str | Iterable[str], payload: bytes, *, ordered: bool = True) -> str:
+    def multicast_nowait(
+        self,
+        to: str | Iterable[str],
+        payload: bytes,
+        *,
+        ordered: bool = True,
+        label: str | None = None,
+        priority: int | None = None,
+        after: CausalHistory | None = None,
+    ) -> Sent:
         """The same without waiting: the message is certain to be delivered after the next commit. Raises
         NodeFull above the limits."""
         self._life.check_running()
@@ -373,14 +409,20 @@ class Node:
             site.check_traffic(destinations)
         self._commits.stamp()
         try:
-            send = self._engine.multicast if ordered else self._engine.multicast_unordered
-            clock = send(destinations, payload)
+            how = keywords(self._facts, label=label, priority=priority, after=after)
+            if ordered:
+                clock = self._engine.multicast(destinations, payload, how)
+            else:
+                clock = self._engine.multicast_unordered(destinations, payload)
         except EngineFault as error:
             self._fail(error)
             raise
         self._commits.schedule()
         self._measure_room()
-        return f"{self.name}:{clock}"
+        sent = Sent(f"{self.name}:{clock}")
+        if ordered and self._engine.history is not None:
+            sent.history = self._engine.history
+        return sent
 
     def relevant(self, label: str = "") -> Stamp:
         """Record a relevant event, which follows everything sent and delivered here so far; returns what the

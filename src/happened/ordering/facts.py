@@ -109,6 +109,11 @@ class Facts:
     at_expulsion: str = "is not addressed any more; what it sent to some only is not waited for elsewhere"
     fixed_groups: bool = False  # it sends to whole groups, which everybody is told alike (option `groups`)
     serialized: bool = False  # sends must be totally ordered by happened-before; see `follow` and `latest`
+    qualifier: str = (
+        ""  # a keyword that `multicast` takes beside destinations and payload: an incomplete order
+    )
+    usual: Any = None  # what it stands for where it is not given
+    promise: str = ""  # which order an incomplete one is
     most_processes: int = FEW_PROCESSES
     entries: Callable[[int], int] | None = None  # of every message, where the number of processes decides it
     options: tuple[Option, ...] = ()
