@@ -55,7 +55,7 @@ class World(System):
             payload, clock, to = done
             self.payloads[name, clock] = payload
             self.history.send(name, (name, clock), to)
-        for _, sender, clock, delivered in batch.deliveries:
+        for _, sender, clock, delivered, _ in batch.deliveries:
             self.deliver(name, (engine.roster.name(sender), clock), delivered)
         engine.release(batch)
         return True

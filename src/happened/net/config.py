@@ -8,7 +8,7 @@
     flush = true                         # each commit waits for the disk, not only for the system
     trace = "trace"                      # a directory; all nodes may share it
     tracker = "p3-reduced"               # timestamps for relevant events; the same everywhere
-    expiry = 3600                        # seconds in which everything is delivered: older is forgotten
+    # expiry = 3600                      # seconds in which all is delivered; for protocols with histories
     metrics = "127.0.0.1:9101"           # Prometheus text at /metrics
     members = ["alice", "bob", "carol"]  # the same everywhere; default: all names, sorted
 
