@@ -60,8 +60,7 @@ def test_a_departure_at_every_step_of_many_schedules(name, seed):
     runs.check_failures(protocols()[name], seed, schedules=40)
 
 
-# The simulator hands no right to send over.
-@pytest.mark.parametrize("name", [name for name, facts in protocols().items() if not facts.serialized])
+@every_protocol
 def test_a_simulated_run_keeps_its_promise_as_judged_from_its_trace(name, tmp_path, seed):
     check_simulated(protocols()[name], seed, tmp_path)
 

@@ -45,7 +45,6 @@ def test_every_figure_but_the_time_it_took_is_repeatable():
         ("acknowledged", "multicast", "offers only unicast"),
         ("psync", "unicast", "offers only broadcast"),
         ("flooding", "broadcast", "needs FIFO links"),
-        ("serialized-broadcast", "broadcast", "not serialized"),
     ],
 )
 def test_a_protocol_outside_its_assumptions_has_a_reason_and_no_figure(protocol, pattern, reason):

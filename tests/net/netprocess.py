@@ -67,7 +67,14 @@ async def send(node, plan):
         for number in range(node.sent + 1, min(node.sent + burst, quota) + 1):
             payload = f"{node.name}/{number}".encode().ljust(plan.get("size", 32), b".")
             await node.room()
-            node.multicast_nowait(destinations(plan, node.name, number), payload)
+            ordered = Random(f"{payload}").random() >= plan.get("unordered", 0)
+            more = {"labelled": {"label": "xyz"[number % 3]}, "priorities": {"priority": number % 3}}
+            node.multicast_nowait(
+                destinations(plan, node.name, number),
+                payload,
+                ordered=ordered,
+                **more.get(plan["protocol"], {}),
+            )
             if plan.get("tracker") and number % 5 == 0:
                 node.relevant(f"{node.name} sent {number}")
         if plan["pace"]:
@@ -96,8 +103,6 @@ async def take(node, plan, acknowledged):
             for each in batch:
                 if plan.get("tracker") and each.number % 3 == 0:
                     stamps.append(node.relevant(f"{node.name} has {each.name}"))
-                if plan["serialized"]:
-                    await pass_on(node, plan, each)
                 each.ack_nowait()
             await node.flush()
             note_stamps(plan, stamps)
@@ -110,20 +115,6 @@ def note_stamps(plan, stamps):
         with open(f"{plan['directory']}/{plan['name']}.stamps", "a", buffering=1) as out:
             out.write("".join(json.dumps(stamp.to_json()) + "\n" for stamp in stamps))
         stamps.clear()
-
-
-async def pass_on(node, plan, message):
-    """Serialized senders: message number t is sent by member t mod n, when it has delivered number t - 1."""
-    turn = int(message.payload.split(b"/")[1].rstrip(b"."))
-    await take_turn(node, plan, turn + 1)
-
-
-async def take_turn(node, plan, turn):
-    names = plan["members"]
-    total = plan["messages"] * len(names)
-    mine = names.index(node.name) + node.sent * len(names)
-    if turn == mine and turn < total:
-        await node.multicast(names, f"{node.name}/{turn}".encode())
 
 
 async def report(node):
@@ -192,11 +183,8 @@ async def main(plan):
     if plan.get("loss"):
         lose_datagrams(node.transport, Random(f"{plan['seed']}/{name}/loss"), plan["loss"])
     async with node:
-        jobs = [take(node, plan, f"{plan['directory']}/{name}.acknowledged"), report(node), obey(node, plan)]
-        if plan["serialized"]:
-            await take_turn(node, plan, 0)
-        else:
-            jobs.append(send(node, plan))
+        taking = take(node, plan, f"{plan['directory']}/{name}.acknowledged")
+        jobs = [taking, report(node), obey(node, plan), send(node, plan)]
         running = asyncio.gather(*jobs)
         stopped = asyncio.ensure_future(stop.wait())
         await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)

@@ -13,6 +13,7 @@ import pytest
 from netcluster import NAMES, Cluster, schedule
 
 import effort
+from happened.causality import check_order
 from happened.core.errors import TraceFormatError
 from happened.ordering import protocols
 
@@ -20,6 +21,7 @@ OVERLAPPING = [["alice", "bob", "carol"], ["carol", "dave"], ["dave", "erin", "a
 OPTIONS = {"bss-groups": {"groups": OVERLAPPING}}
 CLAIM = sorted(protocols())
 """Every protocol claims some order on reliable links, and none minds processes that are slow."""
+SERIALIZED = [name for name in CLAIM if protocols()[name].serialized]
 
 
 def survive(tmp_path, seed, protocol, messages, *, duration, every, pace, timeout, **more):
@@ -45,6 +47,14 @@ def test_nothing_is_lost_repeated_or_misordered_by_kills_and_partitions(tmp_path
     else:
         messages, duration = (150, 1.5) if protocol == "ks" else (60, 1.5)
     survive(tmp_path, seed, protocol, messages, duration=duration, every=0.35, pace=0.008, timeout=90)
+
+
+@pytest.mark.parametrize("protocol", [pytest.param(SERIALIZED[0], marks=pytest.mark.slow), *SERIALIZED[1:]])
+def test_senders_that_share_a_token_are_serialized_whoever_is_killed(tmp_path, seed, protocol):
+    """All send at once. What a message carries would not do if two had the token: the second is refused, and
+    so is everything after it. That sends have one order shows in the total order of deliveries."""
+    trace = survive(tmp_path, seed, protocol, 25, duration=1.0, every=0.4, pace=0.008, timeout=60)
+    assert check_order(trace, "total").holds
 
 
 @pytest.mark.slow

@@ -63,6 +63,10 @@ def test_lines_are_sent_delivered_and_judged(configs, capsys):
     heard = [b.hear(), b.hear()]
     assert {"sent": "b:1"} in heard and any(each.get("payload") == "//4=" for each in heard)
     assert a.hear()["payload"] == "//4="
+    a.say(to="b", text="whenever", ordered=False)
+    assert a.hear() == {"sent": "a:2"} and b.hear()["text"] == "whenever"
+    a.say(to="b", text="?", ordered="no")
+    assert "true or false" in a.hear()["error"]
     a.say(show="members")
     assert a.hear() == {"members": ["a", "b"]}
     a.say(to="zoe", text="?")

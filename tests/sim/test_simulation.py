@@ -1,11 +1,13 @@
 """The driver: replay, faults of the network, membership, and agreement with the machines' own numbering."""
 
 from collections import Counter, defaultdict
+from functools import partial
 
 import pytest
 
 from happened.core.errors import LocalProtocolError
-from happened.ordering import create
+from happened.ordering import create, protocols
+from happened.sim.ledger import Ledger
 from happened.sim.network import Delay, Network, Partition
 from happened.sim.simulation import Change, Simulation
 from happened.sim.workload import Workload
@@ -220,3 +222,29 @@ def test_impossible_changes_are_refused(change, reason):
 def test_a_run_ends_when_everybody_else_has_left():
     events, _, _ = simulated(ks, 2, 10_000, changes=[Change(1.0, "leave", 0)], workload=Workload("unicast"))
     assert 0 < len(events.of("send")) < 10_000
+
+
+@pytest.mark.parametrize("name", [name for name, facts in protocols().items() if facts.serialized])
+def test_sends_that_must_be_serialized_wait_for_the_token(name, seed):
+    """All that is sent is delivered, in one order everywhere, and passing the token is accounted for."""
+    events, ledger = Events(), Ledger()
+    pattern = "multicast" if "multicast" in protocols()[name].casts else "broadcast"
+    Simulation(
+        partial(create, name),
+        4,
+        200,
+        seed=seed,
+        workload=Workload(pattern),
+        network=Network(duplicate=0.1),
+        recorder=events,
+        ledger=ledger,
+    ).run()
+    sent = {row[3]: row[5] for row in events.of("send")}
+    orders = {process: [row[3] for row in events.of("deliver") if row[1] == process] for process in range(4)}
+    assert Counter(m for order in orders.values() for m in order) == {m: len(to) for m, to in sent.items()}
+    for order in orders.values():
+        assert order == sorted(order, key=lambda message: message[::-1])  # by clock: Lamport's, of one sender
+    totals = ledger.totals()
+    assert totals["messages"] == 200 and totals["added"] > 50 and totals["late"]["mean"] > 0
+    with pytest.raises(LocalProtocolError, match="shares a token"):
+        Simulation(partial(create, name), 4, 10, seed=1, changes=[Change(1.0, "leave", 2)])

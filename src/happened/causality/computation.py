@@ -6,8 +6,8 @@ Out   one Computation per computation of the table, or unions of many, the event
 Cost  linear in events and destinations, but for sorting the names.
 
 Happened-before is process order, the edge from a send to the first delivery of its message at each
-process, and the recorded `causes`. A `receive` is an internal event, unless its computation records no
-deliveries at all: there the receives stand in for them.
+process, and the recorded `causes`; messages that were sent `unordered` carry no edge. A `receive` is an
+internal event, unless its computation records no deliveries at all: there the receives stand in for them.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ from ..core.errors import TraceFormatError
 from ..trace.schema import KINDS
 from .linearization import (
     FIRST,
+    FIRST_UNORDERED,
     MISDELIVERED,
     NEVER_SENT,
     REPEATED,
@@ -33,7 +34,7 @@ from .linearization import (
 )
 from .names import codes_of, encode_names, flatten
 
-SEND, RECEIVE, DELIVER, INTERNAL = range(len(KINDS))
+SEND, RECEIVE, DELIVER, INTERNAL, UNORDERED = range(len(KINDS))
 
 MOST_EVENTS = np.iinfo(np.int32).max
 """Of one process: seqs and the entries of vectors are 32 bits wide."""
@@ -57,12 +58,20 @@ class Event(NamedTuple):
         return f"{self.process}#{self.seq}"
 
 
+class Aside(NamedTuple):
+    """The slots of messages that were sent unordered: no order is judged by them."""
+
+    message: Ints  # increasing
+    dest: Ints
+    delivery: Ints  # the first delivery there, -1 if the message is lost
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Computation:
     """Events 0, 1, … in topological order; messages, processes and slots are dense indices too.
 
     A slot is one destination of one message: those of message m are dest_offsets[m]:dest_offsets[m+1],
-    in increasing order of destination. Index -1 means none.
+    in increasing order of destination. Index -1 means none. The slots of unordered messages are `aside`.
 
     A union of computations is one as well, in which nothing happened before anything of another. Vectors
     are as wide as the widest of them has processes: entry k is about the k-th process of the event's own.
@@ -91,6 +100,7 @@ class Computation:
     slot_message: Ints
     slot_send: Ints
     slot_delivery: Ints  # the first delivery there, -1 if the message is lost
+    aside: Aside
     message_codes: Ints  # of each message, into the names shared by all computations of a table
     names: pa.Array
 
@@ -248,9 +258,9 @@ class _Columns:
 
     def _addresses(self, sends: Ints, to: Ints) -> None:
         self.send = np.full(self.message_keys.size, -1, np.int64)
-        is_send = np.flatnonzero(self.kind == SEND)
+        is_send = np.flatnonzero(np.isin(self.kind, (SEND, UNORDERED)))
         self.send[self.message[is_send]] = is_send
-        sent = self.kind[sends] == SEND
+        sent = np.isin(self.kind[sends], (SEND, UNORDERED))
         slots = np.sort(self.message[sends[sent]] * self.process_keys.size + to[sent])
         slots = slots[np.diff(slots, prepend=-1) > 0]
         self.slot_message, self.slot_dest = np.divmod(slots, self.process_keys.size)
@@ -276,6 +286,22 @@ class _Columns:
         self.source = np.full(self.kind.size, -1, np.int64)
         carries_edge = np.isin(self.fate, (FIRST, MISDELIVERED))
         self.source[carries_edge] = self.send[self.message[carries_edge]]
+        self._put_aside()
+
+    def _put_aside(self) -> None:
+        """Take the slots and edges of unordered messages away from those that orders are judged by."""
+        unordered = self.kind[self.send] == UNORDERED if self.kind.size else np.zeros(0, bool)
+        unordered &= self.send >= 0
+        slots = unordered[self.slot_message]
+        self.aside = Aside(self.slot_message[slots], self.slot_dest[slots], self.slot_delivery[slots])
+        if not unordered.any():
+            return
+        self.slot_message, self.slot_dest = self.slot_message[~slots], self.slot_dest[~slots]
+        self.slot_delivery = self.slot_delivery[~slots]
+        self.dest_offsets = _offsets(np.bincount(self.slot_message, minlength=self.send.size))
+        theirs = unordered[self.message] & (self.message >= 0)
+        self.source[theirs] = -1
+        self.fate[theirs & (self.fate == FIRST)] = FIRST_UNORDERED
 
     def _causes(self, table: pa.Table, effects: Ints, process: Ints, causes: pa.Array) -> None:
         seq = pc.struct_field(causes, "seq").to_numpy(zero_copy_only=False)
@@ -305,6 +331,8 @@ def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation
 
     source = _renumber(c.source, position)[order]
     slot_delivery = _renumber(c.slot_delivery, position)
+    aside_delivery = _renumber(c.aside.delivery, position)
+    aside_at = np.searchsorted(c.aside.message, m_at)
     send = _renumber(c.send, position)
     lengths = np.diff(c.cause_offsets)[order]
     cause_offsets = _offsets(lengths)
@@ -318,6 +346,7 @@ def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation
         at = order[e]
         d = slice(c.dest_offsets[m.start], c.dest_offsets[m.stop])
         k = slice(cause_offsets[e.start], cause_offsets[e.stop])
+        u = slice(aside_at[a], aside_at[b])
         computations.append(
             Computation(
                 computation_names=tuple(c.computation_names[a:b]),
@@ -343,6 +372,11 @@ def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation
                 slot_message=_shift(c.slot_message[d], m.start),
                 slot_send=_shift(send[c.slot_message[d]], e.start),
                 slot_delivery=_shift(slot_delivery[d], e.start),
+                aside=Aside(
+                    _shift(c.aside.message[u], m.start),
+                    _shift(c.aside.dest[u], p.start),
+                    _shift(aside_delivery[u], e.start),
+                ),
                 message_codes=c.message_keys[m] % (len(c.names) + 1),
                 names=c.names,
             )

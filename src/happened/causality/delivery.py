@@ -2,7 +2,8 @@
 
 Every delivery has one fate: the first at a destination, a repetition at the same process, a delivery at
 a process it was not sent to, or of a message the trace has no send of. What is left is lost: addressed
-to a process that never delivered it (or had not yet, when the trace ends).
+to a process that never delivered it (or had not yet, when the trace ends). All of this goes for messages
+that were sent unordered too.
 """
 
 from dataclasses import dataclass
@@ -55,9 +56,12 @@ def check_delivery(trace: Trace, *, examples: int = DEFAULT_EXAMPLES) -> Deliver
             found = np.flatnonzero(c.fate == fate)
             count[fate] += found.size
             shown[fate] += [c.event(e) for e in found[: examples - len(shown[fate])]]
-        slots = np.flatnonzero(c.slot_delivery < 0)
-        lost += slots.size
-        lost_examples += _lost(c, slots[: examples - len(lost_examples)])
+        slots, aside = np.flatnonzero(c.slot_delivery < 0), np.flatnonzero(c.aside.delivery < 0)
+        lost += slots.size + aside.size
+        message = np.concatenate([c.slot_message[slots], c.aside.message[aside]])
+        dest = np.concatenate([c.slot_dest[slots], c.aside.dest[aside]])
+        left = max(examples - len(lost_examples), 0)
+        lost_examples += _lost(c, message[:left], dest[:left])
     return Deliveries(
         events=sum(c.events for c in computations),
         processes=sum(c.processes for c in computations),
@@ -74,5 +78,5 @@ def check_delivery(trace: Trace, *, examples: int = DEFAULT_EXAMPLES) -> Deliver
     )
 
 
-def _lost(c: Computation, slots: Ints) -> list[Lost]:
-    return [Lost(c.event(c.slot_send[slot]), c.process_names[c.slot_dest[slot]]) for slot in slots]
+def _lost(c: Computation, message: Ints, dest: Ints) -> list[Lost]:
+    return [Lost(c.event(c.send[m]), c.process_names[d]) for m, d in zip(message, dest, strict=True)]

@@ -22,6 +22,8 @@ on stdout, logs on stderr: one JSON object a line each.
 """
 EPILOG = """\
 to send      {"to": ["bob", "team"], "text": "hello"}           or "payload": base64, for what is no text
+             {"to": ["bob"], "text": "hello", "ordered": false} outside of all orders: docs/runtime.md
+             "label": "x" or "priority": 2 beside these, where the protocol takes them
 delivered    {"number": 1, "message": "alice:1", "sender": "alice", "text": "hello"}
 relevant     {"relevant": "label"}                              with a tracker: answered with its timestamp
 acknowledge  {"ack": 1}                                         only with --manual-ack: until then, it is
@@ -163,9 +165,10 @@ class _Session:
         node = self._node
         match said:
             case {"to": to, "text": str(text)}:
-                return {"sent": await node.multicast(to, text.encode())}
+                return {"sent": await node.multicast(to, text.encode(), **_how(said))}
             case {"to": to, "payload": str(payload)}:
-                return {"sent": await node.multicast(to, base64.b64decode(payload, validate=True))}
+                data = base64.b64decode(payload, validate=True)
+                return {"sent": await node.multicast(to, data, **_how(said))}
             case {"relevant": str(label)}:
                 stamp = node.relevant(label)
                 await node.flush()
@@ -195,6 +198,14 @@ class _Session:
                 await node.expel(name)
                 return {"expelled": name}
         raise ValueError('no command: give {"to": …, "text": …} or another one of `happened node --help`')
+
+
+def _how(said: dict[str, Any]) -> dict[str, Any]:
+    """What a command to send says beside destinations and content."""
+    ordered = said.get("ordered", True)
+    if not isinstance(ordered, bool):
+        raise ValueError(f'"ordered" is true or false, not {ordered!r}')
+    return {"ordered": ordered} | {name: said[name] for name in ("label", "priority") if name in said}
 
 
 def _print(said: dict[str, Any]) -> None:

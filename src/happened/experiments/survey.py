@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..causality import Computation, check_delivery, check_order, encode
+from ..causality.computation import SEND
 from ..causality.linearization import Ints
 from ..causality.stamps import stamp_computation
 from ..ordering import protocols
@@ -64,7 +65,7 @@ def _of_one(recording: Recording) -> Counts:
     return Counter(
         processes=c.processes,
         messages=sent.size,
-        to_nobody=int((c.send >= 0).sum()) - sent.size,
+        to_nobody=int((c.kind == SEND).sum()) - sent.size,
         to_self=int(_to_self(c).sum()),
         unicasts=int((lengths[sent] == 1).sum()),
         broadcasts=int((others == c.processes - 1).sum()),

@@ -8,6 +8,7 @@
     flush = true                         # each commit waits for the disk, not only for the system
     trace = "trace"                      # a directory; all nodes may share it
     tracker = "p3-reduced"               # timestamps for relevant events; the same everywhere
+    # expiry = 3600                      # seconds in which all is delivered; for protocols with histories
     metrics = "127.0.0.1:9101"           # Prometheus text at /metrics
     members = ["alice", "bob", "carol"]  # the same everywhere; default: all names, sorted
 
@@ -44,6 +45,7 @@ Paths are relative to the file.
 import tomllib
 from dataclasses import fields
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from ..core.errors import CausalityError
@@ -64,7 +66,7 @@ STRINGS = (
     "name", "listen", "protocol", "topology", "journal", "trace", "computation", "metrics", "tracker"
 )  # fmt: skip
 TABLES = ("peers", "groups", "security", "options", "limits", "nats", "medium")
-KEYS = (*STRINGS, "members", "flush", *TABLES)
+KEYS = (*STRINGS, "members", "flush", "expiry", *TABLES)
 MEDIUM = {
     "group": str, "interface": str, "key": str, "ttl": int, "datagram": int, "repair": float, "beat": float
 }  # fmt: skip
@@ -98,6 +100,7 @@ def _check(path: Path, config: dict[str, Any]) -> None:
     for key in STRINGS:
         _typed(path, key, config.get(key, ""), str, "a string")
     _typed(path, "flush", config.get("flush", True), bool, "true or false")
+    _typed(path, "expiry", config.get("expiry", 0), int | float, "a number of seconds")
     for key in TABLES:
         _typed(path, key, config.get(key, {}), dict, f"a table, [{key}]")
     for peer, address in config.get("peers", {}).items():
@@ -149,7 +152,7 @@ def _known(path: Path, prefix: str, table: dict[str, Any], known: Any) -> None:
             raise ConfigError(f"{path}: {prefix}{key} is no setting; there are: {', '.join(known)}")
 
 
-def _typed(path: Path, key: str, value: Any, kind: type, expected: str) -> None:
+def _typed(path: Path, key: str, value: Any, kind: type | UnionType, expected: str) -> None:
     if not isinstance(value, kind):
         raise ConfigError(f"{path}: {key} is {value!r}, not {expected}")
 
@@ -164,6 +167,7 @@ def make_node(config: dict[str, Any]) -> Node:
         protocol=config.get("protocol", DEFAULT),
         options=config.get("options"),
         tracker=config.get("tracker"),
+        expiry=config.get("expiry"),
         topology=config.get("topology"),
         members=config.get("members"),
         groups=config.get("groups"),

@@ -14,23 +14,26 @@ Members    A frame is a message of the ordering protocol or a change of members 
            forwards each change on all its links before anything that presumes it, so members are numbered
            alike everywhere as long as one process at a time admits them: of those present the first to have
            joined, which is called the *registrar*. What follows from a departure is in departures.py.
+Token      Where sends must be serialized, a process multicasts in its turn: serialized.py.
+Unordered  Messages outside of all orders pass the machine by, which only counts them: unordered.py.
 Site       Where a topology says who takes part, it changes as a whole: site_changes.py.
 """
 
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from ..core.destinations import pack, unpack
 from ..core.effects import Deliver, Send
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
 from ..core.places import senders_by_link
 from ..core.roster import Roster
-from ..ordering import Held, Machine, Multicast, create, protocols
+from ..ordering import Held, Machine, Multicast, create, facts_of
 from ..tracking import Stamp
-from ..wire import decode, encode_multicast, site_news
+from ..wire import decode, encode_multicast, site_news, token_frames
 from ..wire import membership as changes
+from ..wire import unordered_message as unordered_wire
 from ..wire.membership import (
     LAST_STAGE,
     DepartureStage,
@@ -41,18 +44,22 @@ from ..wire.membership import (
     MemberLeft,
     MemberRanked,
 )
+from ..wire.unordered_message import UnorderedMessage
 from .departures import FREE, Departure, Departures
 from .errors import EngineFault
 from .handshake import check_name
 from .inputs import HEAD, Input, read_entries
 from .link import Inbox, Outbox
+from .qualified import PLAIN, How, attributes, from_bytes, history_to_json, to_bytes
+from .serialized import Serialization
 from .site import Site
 from .site_changes import SiteChanges
 from .tracked import MARK as TRACKED_MARK
 from .tracked import Tracking, refuse_piggybacks
+from .unordered import check_arrival, check_destinations, next_hops
 
 # Looked up once: a member of an Enum costs a call of Python code, and these are needed for every message.
-CHANGE_MARK = changes.MARK
+CHANGE_MARK, UNORDERED_MARK, TOKEN_MARK = changes.MARK, unordered_wire.MARK, token_frames.MARK
 MULTICAST, FRAME_RECEIVED = Input.MULTICAST, Input.FRAME_RECEIVED
 DELIVERY_ACKED, FRAMES_FREED = Input.DELIVERY_ACKED, Input.FRAMES_FREED
 
@@ -64,12 +71,16 @@ class Delivery(NamedTuple):
     sender: int
     clock: int
     payload: bytes
+    history: str = ""  # that comes with it, where the application manages histories
 
 
 class Recorder(Protocol):
     """Takes the events of the trace; see trace_recorder.py."""
 
     def sent(self, seq: int, time: int, clock: int, to: Iterable[int], messages: Sequence[Any]) -> None: ...
+    def sent_unordered(
+        self, seq: int, time: int, clock: int, to: Iterable[int], attributes: dict[str, str] | None = None
+    ) -> None: ...
     def received(self, seq: int, time: int, message: Any) -> None: ...
     def delivered(self, seq: int, time: int, sender: int, clock: int) -> None: ...
     def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None: ...
@@ -105,7 +116,7 @@ class Engine:
     ) -> None:
         self.name = name
         self.protocol = protocol
-        facts = protocols()[protocol]
+        facts = facts_of(protocol)
         self._facts = facts
         self._most = facts.most_processes
         if len(members) > self._most:
@@ -117,14 +128,20 @@ class Engine:
         self.joined = 0  # how many that were, since this object was made
         self.sites = None if site is None else SiteChanges(site, self._put, self._go_on)
         placed = dict(options or {}) | ({} if site is None else {"place": site.place})
-        # Per link, the set of processes whose messages are routed over it; None: everybody sends directly.
+        # Where we stand on the routes, and per link the set of processes whose messages are routed over it;
+        # None: everybody sends directly.
+        self._place = placed.get("place")
         self._senders = senders_by_link(placed["place"]) if "place" in placed else None
         self.machine: Machine = create(protocol, self.me, len(members), **placed)
+        self.serialization: Serialization | None = None
+        if facts.serialized:
+            self.serialization = Serialization(cast(Any, self.machine), self.me, len(members), self._put)
         self.tracking = None if tracker is None else Tracking(tracker, self.me, len(members), facts)
         self.outboxes = {p: Outbox() for p in range(len(members)) if p != self.me}
         self.inboxes = {p: Inbox() for p in self.outboxes}
         self.incarnations: dict[int, bytes] = {}
         self.recorder = recorder
+        self.history: Any = None  # of our last multicast, where the application manages histories
         self.events = 0
         self.time = 0  # ns, of the input at hand
         self.sent = 0  # multicasts
@@ -154,12 +171,34 @@ class Engine:
 
     # Inputs.
 
-    def multicast(self, to: Sequence[int], payload: bytes) -> int:
-        """Multicast a payload of the application; returns the clock that names the message."""
-        if self.has_left:
-            raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
-        if self.sites is not None and self.sites.change is not None:
-            raise LocalProtocolError("the topology is changing; wait until there is room")
+    def multicast(self, to: Sequence[int], payload: bytes, how: How = PLAIN) -> int:
+        """Multicast a payload of the application; returns the clock that names the message. `how` is what
+        an incomplete order takes besides."""
+        if not self.has_turn:
+            raise LocalProtocolError(f"{self.name!r} does not have the token; wait until there is room")
+        if self._facts.qualifier:
+            return self._multicast_qualified(to, payload, how)
+        return self._multicast(to, payload)
+
+    def _multicast_qualified(self, to: Sequence[int], payload: bytes, how: How) -> int:
+        self._check_may_send()
+        clock, effects = cast(Any, self.machine).multicast(to, payload, **how)
+        if self._facts.qualifier == "after":
+            self.history = cast(Any, self.machine).history_of(self.me, clock)
+        dests = pack(to)
+        head = to_bytes(dests, how)
+        self._stage(Input.QUALIFIED, len(head), head, payload)
+        self.events += 1
+        self.sent += 1
+        if self.recorder is not None:
+            told = attributes(self._facts, how, self.roster.name)
+            self.recorder.sent_unordered(self.events, self.time, clock, unpack(dests), told)
+        self._perform(effects)
+        return int(clock)
+
+    def _multicast(self, to: Sequence[int], payload: bytes) -> int:
+        """The same whoever has the token, as versions up to 0.2.0 did that knew of none."""
+        self._check_may_send()
         if self.tracking is None:
             clock, effects = self.machine.multicast(to, payload)
         else:
@@ -174,6 +213,67 @@ class Engine:
             self.recorder.sent(self.events, self.time, clock, unpack(dests), messages)
         self._perform(effects)
         return clock
+
+    def _check_may_send(self) -> None:
+        if self.has_left:
+            raise LocalProtocolError(f"{self.name!r} has left the others, or they have expelled it")
+        if self.sites is not None and self.sites.change is not None:
+            raise LocalProtocolError("the topology is changing; wait until there is room")
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether this process may multicast now, as far as the token is concerned."""
+        return self.serialization is None or self.serialization.token.has_turn
+
+    def want_token(self) -> None:
+        """Ask for a turn to send, where sends must be serialized."""
+        assert self.serialization is not None
+        self._check_may_send()
+        self.serialization.want()
+        self._stage(Input.TOKEN_WANTED, 0)
+
+    def release_token(self, *, away: bool = False) -> None:
+        """End our turn. `away`: we shall not hear who asks for the token next."""
+        assert self.serialization is not None
+        self.serialization.release(away=away)
+        self._stage(Input.TOKEN_RELEASED, int(away))
+
+    def multicast_unordered(self, to: Sequence[int], payload: bytes) -> int:
+        """The same outside of all orders (unordered.py)."""
+        self._check_may_send()
+        unordered_wire.check_payload(payload)
+        dests = pack(to)
+        check_destinations(dests, len(self.roster), self.gone)
+        clock = self.machine.tick()
+        size = (dests.bit_length() + 7) // 8
+        self._stage(Input.UNORDERED, size, dests.to_bytes(size, "little"), payload)
+        self.events += 1
+        self.sent += 1
+        if self.recorder is not None:
+            self.recorder.sent_unordered(self.events, self.time, clock, unpack(dests))
+        self._spread(UnorderedMessage(len(self.roster), self.me, clock, dests, payload))
+        return clock
+
+    def _receive_unordered(self, link: int, frame: bytes) -> None:
+        message = unordered_wire.decode(frame)
+        check_arrival(message, link, self.me, len(self.roster), self._place)
+        self._check_route(link, message.sender)
+        self._spread(message)
+
+    def _spread(self, message: UnorderedMessage) -> None:
+        """Send an unordered message on, and deliver it if it is for us."""
+        for link in next_hops(message, self.me, self._place):
+            self._put(link, unordered_wire.encode(message))
+        if message.dests >> self.me & 1:
+            self.machine.tick()
+            self._hand_over(message.sender, message.clock, message.payload)
+
+    def _check_route(self, link: int, sender: int) -> None:
+        if self._senders is not None and not self._senders.get(link, 0) >> sender & 1:
+            raise RemoteProtocolError(
+                f"a message of process {sender} comes over the link with process {link}, which "
+                "its route does not use"
+            )
 
     def _multicast_tracked(self, tracking: Tracking, to: Sequence[int], payload: bytes) -> Multicast:
         mark = tracking.mark()
@@ -204,6 +304,13 @@ class Engine:
         if self.recorder is not None:
             self.recorder.relevant(self.events, self.time, tracking.name, stamp, label)
 
+    def expire(self) -> None:
+        """A time has passed since the last call in which every message is delivered (expiry.py)."""
+        if not self._facts.expires:
+            raise LocalProtocolError(f"{self.protocol} forgets nothing by the clock")
+        cast(Any, self.machine).expire()
+        self._stage(Input.EXPIRED, 0)
+
     def receive(self, link: int, frame: bytes) -> None:
         """Take the next frame of a link. RemoteProtocolError: it is refused, and nothing has changed."""
         if link in self.gone and self.departures[link].expelled:
@@ -213,6 +320,10 @@ class Engine:
                 self.sites.hear(link, frame)
             else:
                 self._change_members(link, frame)
+        elif frame and frame[0] == UNORDERED_MARK:
+            self._receive_unordered(link, frame)
+        elif self.serialization is not None and frame and frame[0] == TOKEN_MARK:
+            self.serialization.hear(link, frame)
         else:
             tracking, inner = self.tracking, frame
             if tracking is not None:
@@ -224,11 +335,7 @@ class Engine:
                 raise RemoteProtocolError(f"{len(inner) - size} bytes follow the end of a frame")
             if message.via is not None and message.via != link:
                 raise RemoteProtocolError(f"a message of process {message.via} comes from process {link}")
-            if self._senders is not None and not self._senders.get(link, 0) >> message.sender & 1:
-                raise RemoteProtocolError(
-                    f"a message of process {message.sender} comes over the link with process {link}, which "
-                    "its route does not use"
-                )
+            self._check_route(link, message.sender)
             if tracking is not None:
                 tracking.check(message)
             effects = self.machine.receive(message)
@@ -296,7 +403,11 @@ class Engine:
         index = self._leaving(name)
         if index == self.me:
             if not self.has_left:
+                if not self.has_turn:
+                    raise LocalProtocolError(f"{self.name!r} leaves in its turn: it does not have the token")
                 self._perform(self.machine.leave(index))  # refuses if the protocol has fixed members
+                if self.serialization is not None:
+                    self.serialization.leave(index)
                 self._say_farewell(MemberDeparted(index))
                 self._stage(Input.MEMBER_DEPARTED, index)
             return
@@ -343,7 +454,7 @@ class Engine:
             self.outboxes[index], self.inboxes[index], self.held_on_link[index] = Outbox(), Inbox(), 0
             self.seniority.append(index)
         self.machine.resume_at(site.place)
-        self._senders = senders_by_link(site.place)
+        self._place, self._senders = site.place, senders_by_link(site.place)
         self.addresses.update(site.addresses)
         self.addresses.pop(self.name, None)
         self._without(site.departed)
@@ -477,17 +588,24 @@ class Engine:
         return [tracking.frame(frame) for frame in encode_multicast(messages, payloads)]
 
     def _deliver(self, effect: Deliver) -> None:
-        self.events += 1
-        self.delivered += 1
         sender, clock, payload = effect
         if self.tracking is not None:
             payload = self.tracking.delivered(sender, payload)
-        delivery = Delivery(self.delivered, sender, clock, payload)
+        if self._counts_held and sender != self.me:
+            self.held_on_link[sender] -= 1
+        history = ""
+        if self._facts.qualifier == "after":
+            history = json.dumps(history_to_json(cast(Any, self.machine).history_of(sender, clock)))
+        self._hand_over(sender, clock, payload, history)
+
+    def _hand_over(self, sender: int, clock: int, payload: bytes, history: str = "") -> None:
+        """Give a message to the application."""
+        self.events += 1
+        self.delivered += 1
+        delivery = Delivery(self.delivered, sender, clock, payload, history)
         self.unacknowledged[self.delivered] = delivery
         self.unacknowledged_bytes += len(payload)
         self._fresh.append(delivery)
-        if self._counts_held and sender != self.me:
-            self.held_on_link[sender] -= 1
         if self.recorder is not None:
             self.recorder.delivered(self.events, self.time, sender, clock)
 
@@ -578,6 +696,8 @@ class Engine:
         self.roster.leave(self.roster.name(index))
         self.gone.add(index)
         self.departures[index] = Departure(is_old=True)
+        if self.serialization is not None:
+            self.serialization.leave(index)
         for link in (*self.present_links(), index):
             self._put(link, changes.encode(MemberLeft(index)))
 
@@ -617,6 +737,8 @@ class Engine:
         if self.has_left:  # it was admitted meanwhile, and waits for our farewell like the others
             self._put(index, changes.encode(MemberDeparted(self.me)))
         self._perform(effects)
+        if self.serialization is not None:
+            self.serialization.join(index)
 
     def _news_of(self, gone: int) -> MemberLeft | MemberDeparted | MemberExpelled:
         departure = self.departures[gone]
@@ -648,6 +770,8 @@ class Engine:
             self._put(index, changes.encode(MemberDeparted(index)))  # should it live, it hears so from us
         self._under_way = self.departures.under_way()
         self._perform(effects)
+        if self.serialization is not None:
+            self.serialization.leave(index)
 
     def _advance(self) -> None:
         """Do what has become possible with those who have gone."""
@@ -690,7 +814,10 @@ class Engine:
     def _redo(self, kind: int, number: int, data: bytes) -> None:
         match kind:
             case Input.MULTICAST:
-                self.multicast(tuple(unpack(int.from_bytes(data[:number], "little"))), data[number:])
+                self._multicast(tuple(unpack(int.from_bytes(data[:number], "little"))), data[number:])
+            case Input.UNORDERED:
+                to = tuple(unpack(int.from_bytes(data[:number], "little")))
+                self.multicast_unordered(to, data[number:])
             case Input.FRAME_RECEIVED:
                 self.receive(number, data)
             case Input.DELIVERY_ACKED:
@@ -713,6 +840,15 @@ class Engine:
                 self._leave_as_before(number)
             case Input.PEER_MET:
                 self.meet(number, data)
+            case Input.QUALIFIED:
+                dests, how = from_bytes(data[:number])
+                self._multicast_qualified(tuple(unpack(dests)), data[number:], how)
+            case Input.EXPIRED:
+                self.expire()
+            case Input.TOKEN_WANTED:
+                self.want_token()
+            case Input.TOKEN_RELEASED:
+                self.release_token(away=bool(number))
             case Input.RELEVANT_EVENT:
                 self.relevant(data.decode())
             case Input.SITE_PROPOSED:
@@ -748,7 +884,10 @@ class Engine:
             "delivered": self.delivered,
             "machine": len(machine),
             "links": links,
-            "unacknowledged": [[*each[:3], len(each.payload)] for each in self.unacknowledged.values()],
+            "unacknowledged": [
+                [*each[:3], len(each.payload), *([each.history] if each.history else [])]
+                for each in self.unacknowledged.values()
+            ],
         }
         if self.awaited:
             head["awaited"] = sorted(self.awaited)
@@ -760,6 +899,8 @@ class Engine:
             head["former"] = sorted(self.roster.former)
         if self.sites is not None and (self.sites.text or self.sites.change is not None):
             head["site"] = self.sites.state()
+        if self.serialization is not None:
+            head["token"] = self.serialization.token.state()
         if self.tracking is not None:
             blobs.append(self.tracking.snapshot())
             head["tracker"] = len(blobs[-1])
@@ -795,15 +936,18 @@ class Engine:
         self.events, self.sent, self.delivered = head["events"], head["sent"], head["delivered"]
         if self.sites is not None and "site" in head:
             self.sites.restore(head["site"])
-            self._senders = senders_by_link(self.sites.site.place)
+            self._place = self.sites.site.place
+            self._senders = senders_by_link(self._place)
         self.machine.restore(take(head["machine"]))
+        if self.serialization is not None and "token" in head:
+            self.serialization.token.restore(head["token"])
         self.outboxes, self.inboxes = {}, {}
         for key, (acknowledged, lengths, received) in head["links"].items():
             self.outboxes[int(key)] = Outbox(acknowledged, [take(length) for length in lengths])
             self.inboxes[int(key)] = Inbox(received)
         self.unacknowledged = {
-            number: Delivery(number, sender, clock, take(length))
-            for number, sender, clock, length in head["unacknowledged"]
+            number: Delivery(number, sender, clock, take(length), *history)
+            for number, sender, clock, length, *history in head["unacknowledged"]
         }
         self.unacknowledged_bytes = sum(len(each.payload) for each in self.unacknowledged.values())
         if self.tracking is not None:

@@ -13,6 +13,11 @@ number and the data mean:
     MEMBER_DEPARTED  index              nothing: this process leaves
     MEMBER_EXPELLED  index              nothing: another process is declared gone
     SITE_PROPOSED    0                  the text of a topology that is to follow the present one
+    UNORDERED        bytes of the set   as MULTICAST, for a message outside of all orders
+    QUALIFIED        bytes of the head  the head (qualified.py), then the payload: an incomplete order
+    EXPIRED          0                  nothing: what was known the last time is delivered everywhere
+    TOKEN_WANTED     0                  nothing: this process asks for its turn to send
+    TOKEN_RELEASED   1 if away          nothing: its turn has ended; if it goes away, the token is passed on
 
 Versions up to 0.2.0 knew no steps of a departure. What they wrote has the effects that it had then:
 
@@ -42,6 +47,11 @@ class Input(IntEnum):
     MEMBER_DEPARTED = 10
     MEMBER_EXPELLED = 11
     SITE_PROPOSED = 12
+    UNORDERED = 20
+    TOKEN_WANTED = 21
+    TOKEN_RELEASED = 22
+    EXPIRED = 23
+    QUALIFIED = 24
 
 
 def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:

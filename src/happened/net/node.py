@@ -30,22 +30,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.places import onward_by_link
-from ..ordering import DEFAULT, Relays, protocols
+from ..ordering import DEFAULT, Relays, facts_of
+from ..ordering.causal.incomplete import CausalHistory
 from ..tracking import Stamp
 from .commits import Commits
 from .connections import Connections, LinkChange
 from .engine import Batch, Delivery, Engine
 from .errors import EngineFault, NodeClosed, NodeError, NodeFull, OldJournal
+from .expiry import Expiry, check_expiry
 from .flow import Flow
 from .journal import Identity, Journal
 from .lifecycle import Lifecycle, State
 from .limits import Limits
 from .link import Outbox
 from .membership import InitialMembers, Membership, Peer
+from .qualified import history_from_json, keywords
 from .site import Site, proposal, read_site
 from .tcp import TcpTransport
 from .tracked import check_tracker
 from .transport import Guard, Hello, Shared, Sharing, Transport
+from .turns import Turns
 from .udp_multicast import UdpMulticast
 
 if TYPE_CHECKING:
@@ -57,7 +61,7 @@ log = logging.getLogger("happened.node")
 class Message:
     """A delivered message. `name` is the same at its sender and everywhere it is delivered."""
 
-    __slots__ = ("_node", "_number", "clock", "payload", "sender")
+    __slots__ = ("_history", "_node", "_number", "clock", "payload", "sender")
 
     def __init__(self, node: "Node", delivery: Delivery, sender: str) -> None:
         self._node = node
@@ -65,6 +69,14 @@ class Message:
         self.sender = sender
         self.clock = delivery.clock
         self.payload = delivery.payload
+        self._history = delivery.history
+
+    @property
+    def history(self) -> CausalHistory:
+        """What is sent `after` this message comes after, where the application manages histories."""
+        if not self._history:
+            raise LocalProtocolError("messages come with histories where the application manages them")
+        return history_from_json(json.loads(self._history))
 
     @property
     def name(self) -> str:
@@ -86,6 +98,12 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.name}, {len(self.payload)} bytes>"
+
+
+class Sent(str):
+    """The name of a message that was sent; where the application manages histories, with its own."""
+
+    history: CausalHistory
 
 
 class Pending(NamedTuple):
@@ -112,6 +130,8 @@ class Node:
     groups      names for sets of members, usable as destinations
     options     the ordering protocol's own, with names for processes
     tracker     a tracking protocol for `relevant` events, as in `p3-reduced` or `p2:4`, the same everywhere
+    expiry      seconds in which every message is delivered, whoever is away meanwhile: protocols that keep
+                histories forget what is older (expiry.py); None: nothing is forgotten by the clock
     topology    a file (docs/topology.md) from which members, links, routers and groups follow; of the peers
                 only those are called that it links the process with
     journal     a file; None: memory only
@@ -131,6 +151,7 @@ class Node:
         protocol: str = DEFAULT,
         options: Mapping[str, Any] | None = None,
         tracker: str | None = None,
+        expiry: float | None = None,
         topology: str | Path | None = None,
         members: Sequence[str] | None = None,
         groups: Mapping[str, Iterable[str]] | None = None,
@@ -145,15 +166,19 @@ class Node:
     ) -> None:
         self._limits = limits or Limits()
         self.name = name
-        if protocol not in protocols():
+        self._facts = facts_of(protocol)
+        if self._facts.qualifier and tracker is not None:
+            raise LocalProtocolError(f"{protocol} is an incomplete order, which no tracker can ride on")
+        if self._facts.serialized and journal is None:
             raise LocalProtocolError(
-                f"no ordering protocol is called {protocol!r}; there are: {', '.join(sorted(protocols()))}"
+                f"{protocol} passes a token from sender to sender, which would end with a process that is "
+                "killed: give every node a journal"
             )
         self._protocol = protocol
         self._options = dict(options or {})
         self._first_site: Site | None = None
         if topology is not None:
-            self._first_site = site = read_site(Path(topology), name, protocols()[protocol], members)
+            self._first_site = site = read_site(Path(topology), name, self._facts, members)
             peers, members = site.reachable(peers), site.members
             groups = {**site.groups, **(groups or {})}
         self._initial = InitialMembers(name, peers, members, groups, self._limits)
@@ -175,16 +200,21 @@ class Node:
         self.transport: Transport = transport
         self._medium = transport if isinstance(transport, Sharing) else None
         if self._medium is not None:
-            self._options = protocols()[protocol].sharing(self._options)
+            self._options = self._facts.sharing(self._options)
+        if expiry is not None:
+            check_expiry(expiry, self._facts)
+        self._seconds_to_expiry = expiry
+        self._expiry: Expiry | None = None
         self._tracker = tracker
         if tracker is not None:
-            check_tracker(tracker, protocols()[protocol], transport)
+            check_tracker(tracker, self._facts, transport)
 
         self._life = Lifecycle(name)
         self._connections = Connections(name)
-        relays_for_others = protocols()[protocol].relays is Relays.COORDINATOR
+        relays_for_others = self._facts.relays is Relays.COORDINATOR
         self._flow = Flow(self._limits, relays=relays_for_others)
         self._journal: Journal | None = None
+        self._turns: Turns | None = None  # where sends must be serialized
         self._recorder: TraceRecorder | None = None
         self._ready: deque[Delivery] = deque()  # durable, and not taken by the application
         self._news = asyncio.Event()  # something is ready, or the node has stopped
@@ -228,11 +258,16 @@ class Node:
             await self.transport.start(self)
             if_it_fails.pop_all()
         self._regulate()
+        self._measure_room()
+        if (seconds := self._seconds_to_expiry) is not None:
+            self._expiry = Expiry(
+                self._engine, self._loop, seconds, self._commits.stamp, self._commits.schedule
+            )
         again = len(self._ready)
         log.info("started", extra={"node": self.name, "events": self._engine.events, "again": again})
 
     async def _load(self, if_it_fails: contextlib.ExitStack) -> None:
-        options = protocols()[self._protocol].numbered(self._options, self._initial.index)
+        options = self._facts.numbered(self._options, self._initial.index)
         members, journaled = self._initial.members, self._journal_path is not None
         site = self._first_site
         self._engine = Engine(
@@ -258,6 +293,8 @@ class Node:
         if_it_fails.callback(self._commits.close)
         self._engine.shares = self._medium is not None
         await self._commits.recover()
+        if self._engine.serialization is not None:
+            self._turns = Turns(self._engine, self._loop, self._commits.stamp, self._after_a_turn)
         self._members = Membership(self._initial, self._engine, self._protocol, incarnation)
         self._joined = self._engine.joined
         self._know_routes()
@@ -285,6 +322,9 @@ class Node:
                 if life.is_running:
                     # Links are still read: peers that close now need our acknowledgements.
                     life.move(State.CLOSING)
+                    if self._expiry is not None:
+                        self._expiry.stop()
+                    self._measure_room()  # which passes the token on
                     with contextlib.suppress(TimeoutError, NodeClosed):
                         await asyncio.wait_for(self._drained(), self._limits.linger)
             finally:
@@ -309,10 +349,15 @@ class Node:
     async def _drained(self) -> None:
         """Wait until every peer has acknowledged everything, or is away while the journal keeps it."""
         await self.flush()
-        while any(map(self._is_waited_for, self._engine.present_links())):
+        while any(map(self._is_waited_for, self._engine.present_links())) or self._awaits_token():
             self._room.clear()
             await self._room.wait()
             self._life.check_takes_input()
+
+    def _awaits_token(self) -> bool:
+        """Whether the token is for us next: if we were not there, nobody could send."""
+        there = self._connections.calling
+        return bool(there) and self._turns is not None and self._turns.is_asking
 
     def _is_waited_for(self, link: int) -> bool:
         is_there = self._members.names[link] in self._connections.calling
@@ -334,23 +379,54 @@ class Node:
         """Let everybody who waits see that the node has stopped."""
         self._news.set()
         self._room.set()
+        if self._turns is not None:
+            self._turns.cancel()
+        if self._expiry is not None:
+            self._expiry.stop()
         self._commits.stop(self._life.closed_error)
 
     # The application's side.
 
-    async def multicast(self, to: str | Iterable[str], payload: bytes) -> str:
-        """Returns the message's name when it is certain to be delivered: journaled, if there is a journal."""
+    async def multicast(
+        self,
+        to: str | Iterable[str],
+        payload: bytes,
+        *,
+        ordered: bool = True,
+        label: str | None = None,
+        priority: int | None = None,
+        after: CausalHistory | None = None,
+    ) -> Sent:
+        """Returns the message's name when it is certain to be delivered: journaled, if there is a journal.
+
+        ordered=False   it is delivered as soon as it arrives, once at each destination: it waits for nothing,
+                        nothing waits for it, and no order leads through it (docs/runtime.md)
+        label, priority, after   what an incomplete order takes (docs/large-systems.md)
+        """
         await self.room()
-        name = self.multicast_nowait(to, payload)
+        name = self.multicast_nowait(
+            to, payload, ordered=ordered, label=label, priority=priority, after=after
+        )
         if self._journal is not None:
             await self.flush()
         return name
 
-    def multicast_nowait(self, to: str | Iterable[str], payload: bytes) -> str:
+    def multicast_nowait(
+        self,
+        to: str | Iterable[str],
+        payload: bytes,
+        *,
+        ordered: bool = True,
+        label: str | None = None,
+        priority: int | None = None,
+        after: CausalHistory | None = None,
+    ) -> Sent:
         """The same without waiting: the message is certain to be delivered after the next commit. Raises
         NodeFull above the limits."""
         self._life.check_running()
         if not self._room.is_set():
+            if not self._engine.has_turn:
+                raise NodeFull(f"{self.name!r} does not have the token; wait for room(), then send at once")
             raise NodeFull(f"{self.name!r} has too much that is not acknowledged; wait for room()")
         most = min(self._limits.payload, self.transport.max_payload)
         if len(payload) > most:
@@ -360,13 +436,20 @@ class Node:
             site.check_traffic(destinations)
         self._commits.stamp()
         try:
-            clock = self._engine.multicast(destinations, payload)
+            how = keywords(self._facts, label=label, priority=priority, after=after)
+            if ordered:
+                clock = self._engine.multicast(destinations, payload, how)
+            else:
+                clock = self._engine.multicast_unordered(destinations, payload)
         except EngineFault as error:
             self._fail(error)
             raise
         self._commits.schedule()
         self._measure_room()
-        return f"{self.name}:{clock}"
+        sent = Sent(f"{self.name}:{clock}")
+        if ordered and self._engine.history is not None:
+            sent.history = self._engine.history
+        return sent
 
     def relevant(self, label: str = "") -> Stamp:
         """Record a relevant event, which follows everything sent and delivered here so far; returns what the
@@ -390,11 +473,13 @@ class Node:
         return self._engine.delivered
 
     async def room(self) -> None:
-        """Wait until the outboxes and the journal are below their limits, so that one more may be sent."""
+        """Wait until the outboxes and the journal are below their limits, so that one more may be sent; where
+        sends are serialized, until it is this node's turn."""
         self._life.check_running()
-        while not self._room.is_set():
-            await self._room.wait()
-            self._life.check_running()
+        with self._turns.waiting() if self._turns is not None else contextlib.nullcontext():
+            while not self._room.is_set():
+                await self._room.wait()
+                self._life.check_running()
 
     async def flush(self) -> None:
         """Wait until everything so far is journaled, and may be seen by others."""
@@ -546,6 +631,9 @@ class Node:
         deadline = self._loop.time() + timeout
         while self._engine.machine.queued:
             await self._pause_until(deadline, f"{self.name!r} could not send all its messages")
+        with self._turns.waiting() if self._turns is not None else contextlib.nullcontext():
+            while not self._engine.has_turn:
+                await self._pause_until(deadline, f"{self.name!r} did not get the token")
         self._commits.stamp()
         self._members.leave()
         self._commits.schedule()
@@ -606,6 +694,10 @@ class Node:
     def _know_routes(self) -> None:
         if (site := self.site) is not None:
             self._flow.onward = onward_by_link(site.place)
+
+    def _after_a_turn(self) -> None:
+        self._commits.schedule()
+        self._measure_room()
 
     def _after_a_change(self) -> None:
         if self._engine.joined != self._joined:
@@ -762,6 +854,12 @@ class Node:
         """Let multicasts wait or go on."""
         is_changing = self._engine.sites is not None and self._engine.sites.change is not None
         has_room = self._flow.has_room(self._engine.staged, self._outbox_bytes()) and not is_changing
+        if self._turns is not None:
+            if self._life.is_running:
+                self._turns.notice()
+            elif self._life.state is State.CLOSING:
+                self._turns.pass_on()
+            has_room = has_room and self._engine.has_turn
         if not self._life.is_running or has_room:
             self._room.set()
         else:

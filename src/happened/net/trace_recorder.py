@@ -63,6 +63,19 @@ class TraceRecorder:
                 control_bytes=sum(control_sizes(messages)),
             )
 
+    def sent_unordered(
+        self, seq: int, time: int, clock: int, to: Iterable[int], attributes: dict[str, str] | None = None
+    ) -> None:
+        if seq > self.written:
+            self._stage(
+                seq=seq,
+                kind="unordered",
+                message=f"{self._process}:{clock}",
+                to=[self._names(each) for each in to],
+                time=time,
+                attributes=attributes,
+            )
+
     def received(self, seq: int, time: int, message: Any) -> None:
         if seq <= self.written:
             return

@@ -2,7 +2,7 @@
 
 from .facts import Facts, Option, Relays, WireFormat
 from .machine import Effect, Held, Machine, Message, Multicast, Unit
-from .registry import DEFAULT, create, declared, protocols, register, unregister
+from .registry import DEFAULT, create, declared, facts_of, incomplete, protocols, register, unregister
 
 __all__ = [
     "DEFAULT",
@@ -18,6 +18,8 @@ __all__ = [
     "WireFormat",
     "create",
     "declared",
+    "facts_of",
+    "incomplete",
     "protocols",
     "register",
     "unregister",

@@ -102,12 +102,18 @@ class Facts:
     joins: bool = True  # processes may join a running system
     departures: bool = True  # processes may leave a running system
     expulsions: bool = True  # processes that are not there to agree may be expelled from it
+    expires: bool = False  # `expire` forgets what a bound on the time of delivery lets it (§4.5)
     recycles: bool = False  # `forget` leaves nothing of a process behind, so its index may be given again
     at_join: str = AT_JOIN
     at_leave: str = "is not addressed any more; all that it sent is delivered"
     at_expulsion: str = "is not addressed any more; what it sent to some only is not waited for elsewhere"
     fixed_groups: bool = False  # it sends to whole groups, which everybody is told alike (option `groups`)
     serialized: bool = False  # sends must be totally ordered by happened-before; see `follow` and `latest`
+    qualifier: str = (
+        ""  # a keyword that `multicast` takes beside destinations and payload: an incomplete order
+    )
+    usual: Any = None  # what it stands for where it is not given
+    promise: str = ""  # which order an incomplete one is
     most_processes: int = FEW_PROCESSES
     entries: Callable[[int], int] | None = None  # of every message, where the number of processes decides it
     options: tuple[Option, ...] = ()

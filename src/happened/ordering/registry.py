@@ -67,8 +67,11 @@ _OURS: tuple[type[Machine], ...] = (
     psync.ContextGraph,
     sequencer.SequencerTotalOrder,
 )
-# Incomplete orders take more than destinations and a payload, so drivers cannot create them by name.
-_UNNAMED = (labelled.FACTS, managed.FACTS, priorities.FACTS)
+# Incomplete orders take more than destinations and a payload, which most drivers have not got.
+_INCOMPLETE: dict[str, type[Machine]] = {
+    machine.facts.name: machine
+    for machine in (labelled.Labelled, managed.ManagedMulticast, priorities.Priorities)
+}
 
 _machines: dict[str, type[Machine]] = {machine.facts.name: machine for machine in _OURS}
 _listeners: list[Callable[[Facts], object]] = []
@@ -110,14 +113,28 @@ def protocols() -> Mapping[str, Facts]:
     return MappingProxyType({name: machine.facts for name, machine in _machines.items()})
 
 
+def incomplete() -> Mapping[str, Facts]:
+    """The protocols of incomplete orders by name: a multicast takes a keyword more (`Facts.qualifier`)."""
+    return MappingProxyType({name: machine.facts for name, machine in _INCOMPLETE.items()})
+
+
 def declared() -> list[Facts]:
-    """The facts of every protocol, of those too that cannot be created by name: all that `wire` must know."""
-    return [*protocols().values(), *_UNNAMED]
+    """The facts of every protocol, of incomplete orders too: all that `wire` must know."""
+    return [*protocols().values(), *incomplete().values()]
+
+
+def facts_of(name: str) -> Facts:
+    """The facts of a protocol, which may be that of an incomplete order."""
+    known = {facts.name: facts for facts in declared()}
+    if name not in known:
+        names = ", ".join(sorted(known))
+        raise LocalProtocolError(f"no ordering protocol is called {name!r}; there are: {names}")
+    return known[name]
 
 
 def create(name: str, me: int, n: int, **options: Any) -> Machine:
     """A fresh machine of protocol `name` for process `me` of `n`; options are the protocol's own."""
-    machine = _machines.get(name)
+    machine = _machines.get(name) or _INCOMPLETE.get(name)
     if machine is None:
         _announced()
         machine = _machines.get(name)

@@ -5,6 +5,7 @@ Promises   one seed replays bit for bit: events happen in the order of (time, co
            changing one part of a scenario does not shift the dice of another. First-hand transmissions,
            of a message by its own sender to a destination, take the same time under every protocol:
            their delays are drawn when the application sends, those of all others from other dice.
+           Where sends must be serialized, they wait for a token (taking_turns.py).
            The trace numbers a process's events as its machine does: a held message's `since` is the
            seq of its arrival.
 Ends       when `messages` were sent and every packet has arrived. What a machine still holds then is
@@ -28,6 +29,7 @@ from .ledger import Ledger, Transmission
 from .network import SECOND, Links, Network
 from .recorder import Recorder
 from .riders import Riders
+from .taking_turns import TakingTurns, control_of
 from .terrain import Roads, Terrain
 from .workload import Pattern, Service, Workload, parse_pattern
 
@@ -101,7 +103,8 @@ class Simulation:
         self._nth: dict[
             tuple[int, int], int
         ] = {}  # with roads: of each message, its place among its sender's
-        self._sent: Counter[int] = Counter()
+        self._planned: Counter[int] = Counter()  # with roads: of each process, how many it wants to send
+        self._sent: Counter[int] = Counter()  # and of these has sent
         self._control_sizes = control_sizes
         self._recorder = recorder
         self.ledger = ledger if ledger is not None else Ledger()
@@ -123,6 +126,12 @@ class Simulation:
             self._add(processes)
         if terrain is not None:
             del self._members[terrain.applications :]
+        self._turns: TakingTurns | None = None
+        facts = getattr(self.machines[0], "facts", None)  # what is simulated need not be a protocol
+        if facts is not None and facts.serialized:
+            if changes:
+                raise LocalProtocolError("nobody can join or leave a simulated system that shares a token")
+            self._turns = TakingTurns(self.machines, self._multicast, self._put_token)
         for change in sorted(changes, key=lambda change: change.time):
             self._at(int(change.time * SECOND), self._change, change)
 
@@ -201,14 +210,38 @@ class Simulation:
         to = self._pattern(self._choices, process, self._members)
         if to:
             self._unsent -= 1
-            self._multicast(process, to)
+            planned = self._plan(process, to)
+            if self._turns is None:
+                self._multicast(process, to, planned)
+            else:
+                self._turns.ask(process, to, planned)
             if self._progress is not None:
                 self._progress(1)
         elif not self._changes_ahead:
             return  # alone, and nobody will come
         self._pause(process)
 
-    def _multicast(self, process: int, to: list[int]) -> None:
+    def _plan(self, process: int, to: list[int]) -> list[_Due]:
+        """How long the application's next message takes to each destination; whenever it leaves."""
+        self._planned[process] += 1
+        planned = []
+        for d in to:
+            if self._roads is None:
+                delay = self._delay.draw(self._first_hand)
+            else:
+                delay = self._roads.delay(process, self._planned[process], process, d)
+            planned.append(_Due(delay, self._links.direct(process, d, self._now, delay)))
+        return planned
+
+    def _put_token(self, process: int, to: int, message: Any) -> None:
+        assert self._turns is not None
+        delay = self._travel((process, 0), process, to, self._added)
+        arrival = self._links.direct(process, to, self._now, delay)
+        self._at(arrival, self._turns.arrive, to, message)
+        sent = process, 0, to, self._now, arrival, 1
+        self.ledger.transmission(Transmission(*sent, *control_of(message), added=True))
+
+    def _multicast(self, process: int, to: list[int], planned: list[_Due]) -> None:
         machine = self.machines[process]
         boarding = self._board(process, to)
         clock, effects = machine.multicast(to, b"")
@@ -216,10 +249,8 @@ class Simulation:
         if self._roads is not None:
             self._sent[process] += 1
             self._nth[process, clock] = self._sent[process]
-        for d in to:
-            delay = self._travel((process, clock), process, d, self._first_hand)
-            at_best = self._links.direct(process, d, self._now, delay)
-            self._due[d][process, clock] = _Due(delay, at_best)
+        for d, due in zip(to, planned, strict=True):
+            self._due[d][process, clock] = due
         if self._riders is not None:
             self._riders.depart(process, clock, boarding)
         entries, size = self._transmit(process, effects)

@@ -39,7 +39,7 @@ from ..trace.importing import (
 from ..trace.readers import FORMATS, QUARANTINE, Draft, Options, Quarantined, Source, open_source
 from ..trace.readers.draft import DRAFTS, Row, draft_table, drafts_of, storable, table_of
 from ..trace.readers.source import beginning, is_compressed, lines_begun, open_piece
-from ..trace.schema import SCHEMA
+from ..trace.schema import SCHEMA, SENDS
 from ..trace.writer import table_from_rows
 from .linked_traces import join_linked_traces
 from .schemas import TRACE, spark_schema
@@ -235,7 +235,7 @@ def _summarise(spark: SparkSession, folder: Path) -> tuple[dict[str, Any], list[
         F.countDistinct("computation").alias("computations"),
         F.countDistinct("process").alias("processes"),
         F.count("*").alias("events"),
-        F.count_if(F.col("kind") == "send").alias("messages"),
+        F.count_if(F.col("kind").isin(*SENDS)).alias("messages"),
     ).first()
     counts = left_out.agg(
         F.count("*").alias("quarantined"), F.count_if("imported").alias("quarantined_imported")

@@ -16,6 +16,7 @@ from .atomic import whole_directory, whole_file
 from .readers import FORMATS, Assembly, Draft, Format, Options, Quarantined, open_source
 from .readers.detection import detect
 from .readers.draft import storable, table_of
+from .schema import SENDS
 from .store import AnyPath
 from .writer import TraceWriter
 
@@ -131,7 +132,7 @@ def _totals(assembly: Assembly, quarantined: Sequence[Quarantined]) -> dict[str,
     for row in assembly.rows:
         of = computations.setdefault(row["computation"], {"events": 0, "processes": set(), "messages": 0})
         of["events"] += 1
-        of["messages"] += row["kind"] == "send"
+        of["messages"] += row["kind"] in SENDS
         of["processes"].add(row["process"])
     every = computations.values()
     return {

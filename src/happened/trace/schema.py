@@ -4,11 +4,19 @@ An event is named by (computation, process, seq); seq counts the events of its p
 gaps. `message` ties a send to its arrivals and deliveries. `time` and `clock` are what the source
 claimed: kept to be verified, never trusted for order. `control_entries` and `control_bytes` are what
 one transmission carried for the protocol's sake.
+
+A message whose send has the kind `unordered` was sent outside of all orders: it must reach each of its
+destinations once, whenever that is, and neither waits for others nor do others wait for it. No edge of
+happened-before leads from such a send to its deliveries, since nothing was told on the way that could keep an
+order.
 """
 
 import pyarrow as pa
 
-KINDS = ("send", "receive", "deliver", "internal")
+KINDS = ("send", "receive", "deliver", "internal", "unordered")
+
+SENDS = ("send", "unordered")
+"""The kinds of events that send a message."""
 
 SCHEMA = pa.schema(
     [

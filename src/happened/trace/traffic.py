@@ -3,11 +3,13 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .schema import SENDS
+
 
 def volumes(table: pa.Table) -> dict[tuple[str, str], int]:
     """Copies of messages by (sender, destination), sorted, of a table that `read` returned; what is sent to
     oneself is left out."""
-    sends = table.filter(pc.field("kind") == "send")
+    sends = table.filter(pc.field("kind").isin(SENDS))
     senders = sends["process"].take(pc.list_parent_indices(sends["to"]))
     pairs = pa.table({"sender": senders, "to": pc.list_flatten(sends["to"])})
     between = pairs.filter(pc.field("sender") != pc.field("to"))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.errors import TraceFormatError
-from .schema import KINDS, SCHEMA
+from .schema import KINDS, SCHEMA, SENDS
 
 Place = Callable[[int], tuple[str, int | None]]
 """Where a row of the table came from: its file, and its line (JSON) or row (Parquet) there, from 1."""
@@ -42,7 +42,7 @@ def validate_rows(table: pa.Table, place: Place = in_memory) -> None:
     nameless = pc.and_(pc.not_equal(kind, "internal"), pc.is_null(table["message"]))
     reason = "is missing; give a send and each of its arrivals and deliveries the same value"
     _refuse(table, place, nameless, "message", reason)
-    aimless = pc.and_(pc.equal(kind, "send"), pc.is_null(table["to"]))
+    aimless = pc.and_(_sends(kind), pc.is_null(table["to"]))
     _refuse(table, place, aimless, "to", "is missing; a send lists its destinations")
     for name in ("to", "causes"):
         _refuse(table, place, _holds_null(table[name]), name, "holds a null; leave out what is not known")
@@ -59,7 +59,7 @@ def faults(table: pa.Table) -> pa.ChunkedArray:
         "seq is not a number from 1": pc.fill_null(pc.less(table["seq"], 1), True),
         "unknown kind": pc.invert(known),
         "no message": pc.and_(pc.not_equal(kind, "internal"), pc.is_null(table["message"])),
-        "send without destinations": pc.and_(pc.equal(kind, "send"), pc.is_null(table["to"])),
+        "send without destinations": pc.and_(_sends(kind), pc.is_null(table["to"])),
         "to holds a null": _holds_null(table["to"]),
     }
     named = {
@@ -98,7 +98,7 @@ def _validate_names(table: pa.Table, place: Place) -> None:
 
 
 def _validate_sends(table: pa.Table, place: Place) -> None:
-    rows = np.flatnonzero(pc.equal(table["kind"], "send").to_numpy())
+    rows = np.flatnonzero(_sends(table["kind"]).to_numpy())
     if rows.size == 0:
         return
     sends = table.select(["computation", "message"]).take(pa.array(rows))
@@ -108,6 +108,10 @@ def _validate_sends(table: pa.Table, place: Place) -> None:
     if twice.any():
         row = int(rows[order[np.argmax(twice)]])
         raise _error(table, place, row, "message", "has been sent before; give each send its own name")
+
+
+def _sends(kind: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.is_in(kind, value_set=pa.array(SENDS))
 
 
 def _codes(column: pa.ChunkedArray) -> np.ndarray:

@@ -54,13 +54,14 @@ class Messages(Question):
 
 def _messages(c: Computation, times: Times | None) -> pa.Table:
     strays = np.flatnonzero((c.fate == MISDELIVERED) | (c.fate == NEVER_SENT))
-    message = np.concatenate([c.slot_message, c.message[strays]]).astype(np.int64)
-    receiver = np.concatenate([c.slot_dest, c.process[strays]]).astype(np.int64)
+    message = np.concatenate([c.slot_message, c.aside.message, c.message[strays]]).astype(np.int64)
+    receiver = np.concatenate([c.slot_dest, c.aside.dest, c.process[strays]]).astype(np.int64)
     sent = c.send[message]
-    received = np.concatenate([c.slot_delivery, strays])
+    received = np.concatenate([c.slot_delivery, c.aside.delivery, strays])
     copies = (received >= 0) + _repetitions(c, message, receiver)
     fate = np.minimum(copies, 2)
-    fate[len(c.slot_message) :] = np.where(sent[len(c.slot_message) :] < 0, 4, 3)
+    addressed = len(message) - len(strays)
+    fate[addressed:] = np.where(sent[addressed:] < 0, 4, 3)
     computation, receivers = c.names_of(receiver)
     senders = pa.array(c.process_names, pa.string()).take(_where(c.process[sent], sent >= 0))
     sent_seq, received_seq = _where(c.seq[sent], sent >= 0), _where(c.seq[received], received >= 0)

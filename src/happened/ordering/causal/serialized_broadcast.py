@@ -7,7 +7,7 @@ Assumes    broadcasts are totally ordered by happened-before, say by mutual excl
 Promises   causal order, which here is one order for all: each message names the one before it.
            A sender cannot tell whether the assumption holds. Where it does not, two broadcasts name the
            same one before them; everybody gets both and refuses the second, so no order is ever broken.
-Leaves out the mutual exclusion itself; recovery once serialization is broken.
+Leaves out the mutual exclusion itself (token.py); recovery once serialization is broken.
 Invariant  that of its Chain. Our own broadcast is a link like any other and is passed in its turn, after
            what it follows: counted when it is sent, a message that follows it could be delivered before
            one that it follows.

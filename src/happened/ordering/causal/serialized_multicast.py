@@ -7,7 +7,7 @@ Promises   causal order for multicasts to arbitrary sets, oneself included: each
            destination, the one before it there.
            A sender cannot tell whether the assumption holds. Of two sends that break it neither knows the
            other, and who knows of one refuses the other.
-Leaves out the mutual exclusion itself; recovery once serialization is broken.
+Leaves out the mutual exclusion itself (token.py); recovery once serialization is broken.
 Invariant  that of its Chain; `_latest` maps a destination to the most recent message to it in our causal
            past.
 """

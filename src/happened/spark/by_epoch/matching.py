@@ -10,7 +10,8 @@ A trace written as it happened has few messages between splits; one file per pro
 delivery that nobody waits for (never sent, astray, or doubled across splits) shows that splits must not
 settle anything by themselves: then everything is shuffled, and the answer is exact whatever the trace.
 
-Slots and misdeliveries carry an edge; so does every recorded cause. Deliveries are `deliver` rows, or
+Slots and misdeliveries carry an edge, unless the message was sent unordered; so does every recorded cause.
+Deliveries are `deliver` rows, or
 `receive` rows where the computation records no deliveries at all.
 """
 
@@ -29,6 +30,7 @@ import pyarrow.compute as pc
 from ...causality.linearization import Ints
 from ...causality.names import codes_of, encode_names, flatten, hashes
 from ...core.errors import TraceFormatError
+from ...trace.schema import SENDS as SENDING
 
 Arrays = dict[str, Any]
 
@@ -42,7 +44,13 @@ UNNAMED, UNNAMED_SEQ = "\0", -(2**63)
 that the number of a cause without a process is counted from UNNAMED_SEQ."""
 
 SENDS = pa.schema(
-    [("message", pa.string()), ("source", pa.string()), ("seq", pa.int64()), ("time", pa.int64())]
+    [
+        ("message", pa.string()),
+        ("source", pa.string()),
+        ("seq", pa.int64()),
+        ("time", pa.int64()),
+        ("ordered", pa.bool_()),
+    ]
 )
 SLOTS = pa.schema([("message", pa.string()), ("target", pa.string())])
 FATES = pa.schema(
@@ -111,13 +119,15 @@ class Part:
         self.relevant = table["relevant"].to_numpy()
         self.clocks = table["clock"].combine_chunks()
         self._message, self._messages = encode_names(table["message"])
-        is_send = pc.equal(table["kind"], "send").to_numpy()
+        is_send = pc.is_in(table["kind"], value_set=pa.array(SENDING)).to_numpy()
+        self._ordered = pc.equal(table["kind"], "send").to_numpy()
         self._given = np.flatnonzero(pc.equal(table["kind"], handover).to_numpy())
         self._sends = np.flatnonzero(is_send)
         of_send = is_send[addressed]
         n = len(self.names)
         self._slots = np.unique(self._message[addressed[of_send]] * n + dest[of_send])
-        self.casts = bool(self._slots.size and (np.bincount(self._slots // n) > 1).any())
+        casts = np.bincount(self._slots // n, minlength=len(self._messages)) > 1
+        self.casts = bool(casts[self._message[self._ordered]].any())
 
     def match(self) -> tuple[Arrays, "Unsettled", Counter[str], pa.Table]:
         """The edges among these rows; what has an end elsewhere; of what is settled, the totals and FATES."""
@@ -132,14 +142,16 @@ class Part:
         sent_here = send_of[keys // n] >= 0
         astray, elsewhere = np.flatnonzero(stray & sent_here), np.flatnonzero(stray & ~sent_here)
         here, waiting = at[met], self._slots[~met]
+        sent, sent_astray = send_of[self._slots[met] // n], send_of[keys[astray] // n]
+        ordered, ordered_astray = self._ordered[sent], self._ordered[sent_astray]
         edges = [
-            self._edges(send_of[self._slots[met] // n], first[here], slot=True),
-            self._edges(send_of[keys[astray] // n], first[astray], slot=False),
+            self._edges(sent[ordered], first[here][ordered], slot=True),
+            self._edges(sent_astray[ordered_astray], first[astray][ordered_astray], slot=False),
             self._cause_edges(),
         ]
         totals = Counter(
             messages=self._sends.size,
-            deliveries_judged=here.size,
+            deliveries_judged=int(ordered.sum()),
             misdelivered=astray.size,
             duplicated=int((copies[here] - 1).sum() + (copies[astray] - 1).sum()),
         )
@@ -213,7 +225,7 @@ class Part:
     def _send_table(self, rows: Ints) -> pa.Table:
         message = self._messages.take(pa.array(self._message[rows]))
         columns = [message, self._named(self.process[rows]), pa.array(self.seq[rows]), self._times(rows)]
-        return pa.table(columns, schema=SENDS)
+        return pa.table([*columns, pa.array(self._ordered[rows])], schema=SENDS)
 
     def _slot_table(self, slots: Ints) -> pa.Table:
         n = len(self.names)
@@ -370,24 +382,25 @@ def settle(blobs: Iterable[bytes], *, everything: bool) -> Settled:
     received = _end(names, arrivals, target, np.concatenate([delivery, first[astray], first[never_sent]]))
     received = received._replace(process=settled % n)
     was_sent, reached = send_of[settled // n] >= 0, received.seq > 0
+    ordered = was_sent & _taken(sends["ordered"].to_numpy(), send_of[settled // n])
     edges = edge_arrays(
         names,
-        source=sent_at.process[was_sent],
-        source_seq=sent_at.seq[was_sent],
-        target=received.process[was_sent],
-        target_seq=received.seq[was_sent],
-        sent=sent_at.time[was_sent],
-        gap=(received.time - sent_at.time)[was_sent],
-        timed=(sent_at.timed & received.timed)[was_sent],
-        slot=addressed[was_sent],
-        cause=np.zeros(int(was_sent.sum()), bool),
+        source=sent_at.process[ordered],
+        source_seq=sent_at.seq[ordered],
+        target=received.process[ordered],
+        target_seq=received.seq[ordered],
+        sent=sent_at.time[ordered],
+        gap=(received.time - sent_at.time)[ordered],
+        timed=(sent_at.timed & received.timed)[ordered],
+        slot=addressed[ordered],
+        cause=np.zeros(int(ordered.sum()), bool),
     )
     counts = np.zeros(settled.size, np.int64)
     counts[reached] = copies[np.searchsorted(keys, settled[reached])]
     named = pa.array(messages, pa.string()).take(pa.array(settled // n))
     totals = Counter(
         lost=int((~met).sum()),
-        deliveries_judged=int(met.sum()),
+        deliveries_judged=int((met & ordered[: slot_keys.size]).sum()),
         duplicated=int((copies - 1).sum()),
         misdelivered=astray.size,
         never_sent=never_sent.size,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from ...core.errors import TraceFormatError
 from ..jsonl import event_from_json
-from ..schema import KINDS
+from ..schema import KINDS, SENDS
 from .cycles import break_circles
 from .draft import Assembly, Draft, Options, Parsed, Quarantined, Row, by_computation, excerpt
 from .source import Source
@@ -67,7 +67,7 @@ def _check(row: Row) -> None:
         raise TraceFormatError(f"{row['kind']!r} is none of {', '.join(KINDS)}", field="kind")
     if row["kind"] != "internal" and row.get("message") is None:
         raise TraceFormatError(f"is missing; a {row['kind']} says which message", field="message")
-    if row["kind"] == "send" and row.get("to") is None:
+    if row["kind"] in SENDS and row.get("to") is None:
         raise TraceFormatError("is missing; a send lists its destinations", field="to")
     if row.get("seq") is not None and row["seq"] < 1:
         raise TraceFormatError("is below 1; number the events of a process from 1", field="seq")
@@ -89,7 +89,7 @@ def _distinct(drafts: list[Draft], result: Assembly) -> list[Draft]:
                 f"{draft.id} is on {_line(first, draft)} too: an event twice, or two processes of one name"
             )
             result.quarantined.append(draft.quarantined("seq", reason, imported=False))
-        elif draft.kind == "send" and (first := sent.setdefault(draft.message, draft)) is not draft:
+        elif draft.kind in SENDS and (first := sent.setdefault(draft.message, draft)) is not draft:
             reason = f"{draft.message} is sent on {_line(first, draft)} too; give each send its own"
             result.quarantined.append(draft.quarantined("message", reason, imported=False))
         else:

@@ -4,12 +4,12 @@ labelled     messages of one label are in causal order, messages of different la
 priorities   a message waits for earlier ones of its own or a higher priority, and for no other
 managed      the application says what a message comes after: it keeps histories as values and merges them
 
-What they take beside a destination set and a payload (a label, a priority, a history) the drivers of
-complete orders do not have, so they are not in the registry. Their facts are those of machines that are.
+They take a label, a priority or a history beside destinations and a payload. Nodes give them those; drivers
+that compare complete orders have none to give, so `protocols` does not list them, and `incomplete` does.
 """
 
 from .labelled import Labelled, LabelledMessage
-from .managed import NOTHING, CausalHistory, Delivered, ManagedHistories, ManagedMessage
+from .managed import NOTHING, CausalHistory, Delivered, ManagedHistories, ManagedMessage, ManagedMulticast
 from .priorities import Priorities
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "LabelledMessage",
     "ManagedHistories",
     "ManagedMessage",
+    "ManagedMulticast",
     "Priorities",
 ]

@@ -25,11 +25,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ....core.destinations import unpack
-from ....core.effects import Send
+from ....core.effects import Deliver, Send
 from ....core.errors import LocalProtocolError
 from ....core.orders import Order
 from ...facts import Facts, WireFormat
-from ...machine import Held, MessageKey
+from ...machine import Effect, Held, MessageKey, Multicast
 from ...process import Process, State, refusal
 from ..extended_history import Entry, Timestamped, check_entries
 
@@ -37,7 +37,11 @@ FACTS = Facts(
     name="managed-histories",
     description="the application says what a message comes after",
     paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
-    order=Order.CAUSAL,
+    order=Order.NONE,
+    qualifier="after",
+    promise="after the messages of the history that a message is sent with, and after no other",
+    expulsions=False,
+    at_expulsion="a message that only it could send again would be waited for",
     wire=WireFormat(71, "happened.wire.incomplete"),
 )
 
@@ -255,6 +259,31 @@ class ManagedHistories(ManagedProcess):
 
     def receive(self, message: ManagedMessage) -> list[Delivered]:
         return self.admit(message)
+
+
+class ManagedMulticast(ManagedProcess):
+    """The same in the shape that drivers know: `after` is a keyword, and the history that comes with a
+    message is asked for right after it was sent or delivered."""
+
+    facts = FACTS
+
+    def __init__(self, me: int, n: int) -> None:
+        super().__init__(me, n)
+        self._histories: dict[MessageKey, CausalHistory] = {}  # of the last input alone: no part of the state
+
+    def multicast(self, to: Iterable[int], payload: bytes, *, after: CausalHistory = NOTHING) -> Multicast:
+        sends, history = self.send_after(after, to, payload, 0)
+        self._histories = {(self.me, self.clock): history}
+        return Multicast(self.clock, [*sends])
+
+    def receive(self, message: ManagedMessage) -> list[Effect]:
+        delivered = self.admit(message)
+        self._histories = {(each.sender, each.clock): each.history for each in delivered}
+        return [Deliver(*each[:3]) for each in delivered]
+
+    def history_of(self, sender: int, clock: int) -> CausalHistory:
+        """That of a message which the last input sent or delivered."""
+        return self._histories[sender, clock]
 
 
 class _Deliveries:

@@ -24,7 +24,12 @@ FACTS = Facts(
     name="priorities",
     description="a message waits for earlier ones of its own or a higher priority, and for no other",
     paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
-    order=Order.CAUSAL,
+    order=Order.NONE,
+    qualifier="priority",
+    usual=0,
+    promise="causal, but that a message waits for none of a lower priority",
+    expulsions=False,
+    at_expulsion="a message that only it could send again would be waited for",
     waits_only_for_past=True,
     wire=WireFormat(71, "happened.wire.incomplete"),
 )

@@ -1,0 +1,75 @@
+"""Forgetting by the clock: with a bound Δ on the time in which every message is delivered, what a process
+knew Δ ago is delivered everywhere, and need not be told any more (Rodrigues & Veríssimo 1995, §4.5 of the
+report).
+
+Assumes    every message is delivered at all its destinations within Δ of its multicast, also when a process
+           is away meanwhile: a process that may be away for an hour makes Δ more than an hour. Where that is
+           false, a message may be delivered before one that it follows; nothing is lost or repeated.
+Promises   `expire` is called at intervals of Δ at least, as an input of the engine, so that the journal has
+           it. Not while a frame of our own has been waiting for its acknowledgement since the last time: then
+           we see that the assumption is false.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ..core.errors import LocalProtocolError
+from ..ordering import Facts, protocols
+from .engine import Engine
+
+log = logging.getLogger("happened.node")
+
+
+def check_expiry(seconds: float, facts: Facts) -> None:
+    """Refuse a bound that is none, or a protocol that forgets nothing by the clock."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
+        raise LocalProtocolError(f"`expiry` is a number of seconds above 0, not {seconds!r}")
+    if not facts.expires:
+        able = ", ".join(sorted(name for name, each in protocols().items() if each.expires))
+        raise LocalProtocolError(
+            f"{facts.name} keeps nothing that a bound on delivery would let it forget; `expiry` is for {able}"
+        )
+
+
+class Expiry:
+    """Calls `expire` every so many `seconds`.
+
+    given     is called before the input is given to the engine, and `changed` after
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        loop: asyncio.AbstractEventLoop,
+        seconds: float,
+        given: Callable[[], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._engine, self._loop, self._seconds = engine, loop, seconds
+        self._given, self._changed = given, changed
+        self._sent: dict[int, int] = {}  # per link, the last frame at the time before
+        self._is_late = False
+        self._next = loop.call_later(seconds, self._tick)
+
+    def stop(self) -> None:
+        self._next.cancel()
+
+    def _tick(self) -> None:
+        self._next = self._loop.call_later(self._seconds, self._tick)
+        engine = self._engine
+        late = [
+            engine.roster.name(link)
+            for link in engine.present_links()
+            if engine.outboxes[link].acknowledged < self._sent.get(link, 0)
+        ]
+        if late and not self._is_late:
+            names = ", ".join(late)
+            log.warning("late", extra={"node": engine.name, "peer": names, "reason": "nothing is forgotten"})
+        self._is_late = bool(late)
+        if late:
+            return
+        self._sent = {link: engine.outboxes[link].last for link in engine.present_links()}
+        self._given()
+        engine.expire()
+        self._changed()
