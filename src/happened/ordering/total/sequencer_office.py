@@ -146,15 +146,18 @@ def _in_order(reports: Mapping[int, SequencerReport], round_: int) -> list[tuple
 def _known(
     reports: Mapping[int, SequencerReport],
 ) -> tuple[dict[MessageKey, SequencerRequest], dict[MessageKey, Place]]:
-    """The requests that anybody has, and the places that anybody knows."""
+    """The requests that anybody has, and the places that anybody knows: whatever order the reports are in.
+
+    What is held is an order, from which its request can be told but for what its sender had reached."""
     requests: dict[MessageKey, SequencerRequest] = {}
     places: dict[MessageKey, Place] = {}
-    for report in reports.values():
+    for _, report in sorted(reports.items()):
         places |= {(sender, clock): place for place, sender, clock in report.recent}
         for order in report.held:
             name = (order.sender, order.clock)
             places[name] = order.place
             requests[name] = SequencerRequest(*name, order.n, order.dests, 0, 0, order.payload)
+    for _, report in sorted(reports.items()):
         requests |= {(request.sender, request.clock): request for request in report.requests}
     for sender, clock in list(requests):
         if sender in reports and clock > reports[sender].requested:
