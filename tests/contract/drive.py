@@ -383,7 +383,8 @@ class System:
             self.perform(process, machine.join(change.index))
             assert machine.n == max(machine.n, change.index + 1)
         else:
-            self.perform(process, machine.leave(change.index))
+            gone = machine.expel if change.kind == "expel" else machine.leave
+            self.perform(process, gone(change.index))
 
     def hear_all(self, process):
         while self.heard[process] < len(self.changes):

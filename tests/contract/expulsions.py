@@ -113,7 +113,7 @@ class Expulsions:
         links = tuple((link, packets) for link, packets in state.links if link != (state.expelled, p))
         machine = self.machine(state, p)
         state = state._replace(heard=state.heard | {p}, links=links)
-        return self.performed(state, p, machine, machine.leave(state.expelled))
+        return self.performed(state, p, machine, machine.expel(state.expelled))
 
     def close(self, state, p):
         machine = self.machine(state, p)

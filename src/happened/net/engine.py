@@ -618,6 +618,7 @@ class Engine:
         """Note that a process has gone, or that one which was leaving is expelled; tell everybody."""
         effects: list[Any] = []
         departure = self.departures.get(index)
+        is_expelled = isinstance(news, MemberExpelled)
         if departure is None:
             effects = self.machine.leave(index)
             self.roster.leave(self.roster.name(index))
@@ -626,10 +627,12 @@ class Engine:
         elif departure.is_old:
             effects = self.machine.go_on_without(index)
             departure.is_old = False
+        if is_expelled:
+            effects += self.machine.expel(index)
         for link in self._listeners():
             if link != index:
                 self._put(link, changes.encode(news))
-        if isinstance(news, MemberExpelled):
+        if is_expelled:
             departure.expelled = departure.parted = True
             self.awaited.discard(index)
             self._put(index, changes.encode(MemberDeparted(index)))  # should it live, it hears so from us
