@@ -342,10 +342,10 @@ class System:
 
     @property
     def may_expel(self):
-        """Whether one more may be expelled. Causal order can be lost with two at once, where little is
-        carried (tests/ordering/test_two_expelled.py): everybody has closed with the one before."""
+        """Whether one more may be expelled. Where only one may be at a time, everybody has closed with the
+        one before."""
         unclosed = any(gone not in self.closed[p] for gone in self.stopped for p in self.present)
-        return may_depart(self) and self.facts.expulsions and (self.facts.order.is_total or not unclosed)
+        return may_depart(self) and self.facts.expulsions and (not self.facts.expels_one or not unclosed)
 
     def expel(self, choose, process):
         """It stops. Of what it has put on each link, the first so many still arrive."""

@@ -3,8 +3,8 @@ takes expulsions; and of programs in which a successor of `sequencer` must find 
 
 import pytest
 
+from contract.changes import Changes
 from contract.drive import Dice, destinations
-from contract.expulsions import Expulsions
 from happened.ordering import protocols
 
 EXPELLING = [name for name, facts in protocols().items() if facts.departures and facts.expulsions]
@@ -24,7 +24,7 @@ def some_program(facts, dice, messages):
 @pytest.mark.parametrize("name", EXPELLING)
 def test_an_expulsion_at_every_step_of_a_program_of_two_messages(name, seed):
     facts, dice = protocols()[name], Dice(seed)
-    found = Expulsions(facts, some_program(facts, dice, 2)).explore()
+    found = Changes(facts, some_program(facts, dice, 2)).explore()
     assert found.states > 50 and found.ends > 3
 
 
@@ -33,7 +33,7 @@ def test_an_expulsion_at_every_step_of_a_program_of_two_messages(name, seed):
 def test_an_expulsion_at_every_step_of_many_programs(name, seed):
     facts, dice = protocols()[name], Dice(seed)
     for messages in (*[2] * 12, *[3] * 2):
-        Expulsions(facts, some_program(facts, dice, messages)).explore(most=100_000)
+        Changes(facts, some_program(facts, dice, messages)).explore(most=100_000)
 
 
 CHAINS = {
@@ -46,5 +46,5 @@ CHAINS = {
 @pytest.mark.parametrize("program", CHAINS.values(), ids=CHAINS)
 def test_a_successor_orders_as_every_survivor_has_seen(program):
     facts = protocols()["sequencer"]
-    found = Expulsions(facts, [[frozenset(to) for to in sends] for sends in program]).explore()
+    found = Changes(facts, [[frozenset(to) for to in sends] for sends in program]).explore()
     assert found.states > 300 and found.ends > 10

@@ -33,6 +33,7 @@ FACTS = Facts(
     description="causal, delivery and carbon-copy histories; whoever was told is not told again",
     paper="Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
+    expels_one=True,
     waits_only_for_past=True,
     recycles=True,
     most_processes=MANY_PROCESSES,

@@ -39,6 +39,7 @@ FACTS = Facts(
     description="routers on a tree whose timestamps leave out what stays on other sides of their separators",
     paper="Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
+    expels_one=True,
     relays=Relays.ROUTERS,
     names_missing=False,  # but the hop messages that bring them
     recycles=True,
