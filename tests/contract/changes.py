@@ -47,11 +47,12 @@ class State(NamedTuple):
 
 class Changes:
     """Explores a program: per process the sets to which it multicasts, one after another. `kinds` are the
-    changes that happen, in this order, each at any step and to anybody. `after` says, for each multicast of
-    the program, how many deliveries its sender waits for."""
+    changes that happen, in this order, each at any step and to any of `whom`, by default anybody. `after`
+    says, for each multicast of the program, how many deliveries its sender waits for."""
 
-    def __init__(self, facts, program, kinds=("expel",), after=None):
+    def __init__(self, facts, program, kinds=("expel",), *, whom=None, after=None):
         self.facts, self.program, self.n, self.kinds = facts, program, len(program), kinds
+        self.whom = range(self.n) if whom is None else whom
         self.after = after or [[0] * len(sets) for sets in program]
         self.states = self.ends = 0
 
@@ -99,7 +100,7 @@ class Changes:
             if all(state.heard[p] == len(state.changes) for p in staying):
                 yield (self.join,)
         elif len(staying) > 1:
-            for p in staying:
+            for p in (p for p in staying if p in self.whom):
                 if kind == "expel":
                     yield self.expel, p
                 elif not self.machine(state, p).queued:
