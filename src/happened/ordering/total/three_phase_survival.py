@@ -142,7 +142,7 @@ def decide(reports: Mapping[int, AgreedReport], present: int) -> dict[MessageKey
         for known in report.known:
             every.setdefault(known.name, []).append(known)
     return {
-        name: max((k.timestamp for k in told if k.is_final), default=max(k.timestamp for k in told))
+        name: max(k.timestamp for k in told)  # the final one, if anybody knows it: no proposal was larger
         for name, told in sorted(every.items())
         if not all(k.is_final for k in told) and all(d in reports for d in unpack(told[0].dests & present))
     }
