@@ -34,8 +34,10 @@ def check_codec(facts, seed):
 
 
 def depleted(facts, dice):
-    """A system that has worked for long, and that two have left."""
-    system = busy(facts, 4, dice, sends=120)
+    """A system that has worked for long, that two have left, and from which one was expelled before."""
+    system = busy(facts, 5 if facts.expulsions else 4, dice, sends=120)
+    if facts.expulsions:
+        system.expel(dice, system.active[0])
     system.drain(dice)
     for _ in range(2):
         system.multicast(dice)

@@ -83,7 +83,7 @@ class Twins:
     """A machine, a second one restored from its snapshot at the beginning, and a third before each input."""
 
     INPUTS = frozenset(
-        {"multicast", "receive", "tick", "hand_over", "follow", "join", "leave", "close", "forget"}
+        {"multicast", "receive", "tick", "hand_over", "follow", "join", "leave", "expel", "close", "forget"}
     )
 
     def __init__(self, facts, machine):

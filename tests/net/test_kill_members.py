@@ -139,7 +139,7 @@ class World(System):
             name = self.dice.one(staying)
             by = self.dice.one([other for other in staying if other != name])
             known = all(each in self.engines[other].roster for each in staying for other in staying)
-            if known and (self.facts.order.is_total or self.is_closed(staying)):
+            if known and (not self.facts.expels_one or self.is_closed(staying)):
                 del self.engines[name]
                 self.departed.add(name)
                 self.lost.add(name)
@@ -148,10 +148,10 @@ class World(System):
                 self.faults["expel"] += 1
 
     def is_closed(self, staying):
-        """Whether all have closed with everybody who was expelled: causal order survives one at a time."""
+        """Whether all know that all have closed with everybody who was expelled."""
         engines = [self.engines[name] for name in staying]
         return not any(name in engine.roster for name in self.lost for engine in engines) and all(
-            each.closed for engine in engines for each in engine.departures.values() if each.expelled
+            each.stage > 1 for engine in engines for each in engine.departures.values() if each.expelled
         )
 
     def calm(self):

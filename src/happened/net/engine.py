@@ -412,9 +412,27 @@ class Engine:
                 self._stage(Input.MEMBER_DEPARTED, index)
             return
         self._facts.check_expulsion(name)
+        self._check_one_expulsion(name)
         self._leave(index, MemberExpelled(index))
         self._stage(Input.MEMBER_EXPELLED, index)
         self._advance()
+
+    def _check_one_expulsion(self, name: str) -> None:
+        """Refuse to expel another process while not everybody has closed with the one before, where the order
+        of messages of others could be lost with both."""
+        open_ones = [p for p, each in sorted(self.departures.items()) if each.expelled and each.stage < 2]
+        if not self._facts.expels_one or not open_ones:
+            return
+        behind = [self.roster.name(p) for p in self.present_links() if self._is_behind(p, open_ones)]
+        raise LocalProtocolError(
+            f"{name!r} cannot be expelled yet: {self.roster.name(open_ones[0])!r} was, and not everybody has "
+            f"closed with it ({', '.join(behind) or 'we have not'}). Messages of {self.protocol} do not tell "
+            "enough to keep their order if both are gone at once. Try again; start again from its journal "
+            "whoever does not answer"
+        )
+
+    def _is_behind(self, link: int, departed: Iterable[int]) -> bool:
+        return any(self.departures[p].said.get(link, 0) < 1 for p in departed)
 
     def _say_farewell(self, news: MemberDeparted | MemberLeft) -> None:
         """Leave; the machine itself goes on."""
@@ -753,6 +771,7 @@ class Engine:
         """Note that a process has gone, or that one which was leaving is expelled; tell everybody."""
         effects: list[Any] = []
         departure = self.departures.get(index)
+        is_expelled = isinstance(news, MemberExpelled)
         if departure is None:
             effects = self.machine.leave(index)
             self.roster.leave(self.roster.name(index))
@@ -761,10 +780,12 @@ class Engine:
         elif departure.is_old:
             effects = self.machine.go_on_without(index)
             departure.is_old = False
+        if is_expelled:
+            effects += self.machine.expel(index)
         for link in self._listeners():
             if link != index:
                 self._put(link, changes.encode(news))
-        if isinstance(news, MemberExpelled):
+        if is_expelled:
             departure.expelled = departure.parted = True
             self.awaited.discard(index)
             self._put(index, changes.encode(MemberDeparted(index)))  # should it live, it hears so from us

@@ -97,12 +97,17 @@ class Facts:
     """A held message waits only for messages of its causal past, each of which comes straight from its
     sender. Then a causally first one among those not yet delivered is the next on its link and is not held:
     reading only the links that have nothing held makes progress, whatever has been held back."""
+    tells_past: bool = False
+    """A message tells of every process the newest of its messages that it follows; see `follows`."""
     names_missing: bool = True  # `pending` names the very messages that a held one waits for
     waits_at_sender: bool = False  # a multicast may stay with its sender until earlier ones are through
     joins: bool = True  # processes may join a running system
     departures: bool = True  # processes may leave a running system
     expulsions: bool = True  # processes that are not there to agree may be expelled from it
     expires: bool = False  # `expire` forgets what a bound on the time of delivery lets it (§4.5)
+    expels_one: bool = False
+    """One process may be expelled at a time: messages tell so little of what they follow that the order of
+    messages of others, which wait for lost messages of one and of another, may be lost with both."""
     recycles: bool = False  # `forget` leaves nothing of a process behind, so its index may be given again
     at_join: str = AT_JOIN
     at_leave: str = "is not addressed any more; all that it sent is delivered"

@@ -11,7 +11,8 @@ The protocol supplies what it stamps, what a message lacks and what a delivery t
 
 and, where the usual does not do, `address` (who may be sent to), `checked` (what to refuse), `told` (the
 clock of our newest event that a message depends on), `reached` (which lane a delivery moves), `written` and
-`read` (a held message in a snapshot), and `skip` (how to go on without the messages of an expelled one).
+`read` (a held message in a snapshot), `skip` (how to go on without the messages of an expelled one), and
+`follows` (whether what a message carries tells that it follows another, where it always tells).
 """
 
 from abc import abstractmethod
@@ -36,6 +37,7 @@ class HoldingProcess(Process, Generic[M]):
         super().__init__(me, n)
         self._parking: Parking[M] = Parking()
         self._closing = 0  # bit set: those who have ended, while something of theirs is still held
+        self._closed_at = 0  # the local event after which the last of them has ended
 
     @abstractmethod
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]: ...
@@ -81,10 +83,10 @@ class HoldingProcess(Process, Generic[M]):
         self.events += 1
         if self.is_duplicate(message):
             return []
-        want = self.lacks(message)
+        want = self._want(message) if self._closing else self.lacks(message)
         if want is not None:
             self.hold(message, want)
-            return []
+            return self._skip_closed() if self._closing else []
         return self._deliver(message) if self._parking.held else self.take(message)
 
     def hold(self, message: M, want: Want) -> None:
@@ -110,7 +112,7 @@ class HoldingProcess(Process, Generic[M]):
         parking = self._parking
         for key in parking.woken():
             held = parking[key]
-            want = self.lacks(held)
+            want = self._want(held)
             if want is not None:
                 parking.park(key, want)
             else:
@@ -127,11 +129,14 @@ class HoldingProcess(Process, Generic[M]):
     def close(self, process: int) -> list[Effect]:
         super().close(process)
         self._closing |= 1 << process
+        self._closed_at = self.events
         return self._skip_closed()
 
     def _skip_closed(self) -> list[Effect]:
         """Stop to wait for the missing messages of those who have ended, of each once nothing of it is
         held: what is held of it comes before what is missing."""
+        if self.facts.tells_past:
+            return self._skip_in_order()
         effects: list[Effect] = []
         while ready := self._closing & ~pack({self.origin(message) for message, _ in self._parking}):
             self._closing &= ~ready
@@ -147,6 +152,46 @@ class HoldingProcess(Process, Generic[M]):
         for lane in self.skip(process, clock):
             self._parking.reached(lane, clock)
         return [effect for held in self.released() for effect in self.take(held)]
+
+    def _skip_in_order(self) -> list[Effect]:
+        """Let go what waits only for those who have ended, whenever it follows nothing that is held: this is
+        safe however many have ended at once."""
+        effects: list[Effect] = []
+        while (found := self._first_without_cause()) is not None:
+            for sender, clock in list(self.missing(found)):
+                self.skip(sender, clock)
+            left = [(message, since) for message, since in self._parking if message is not found]
+            effects += self.take(found)
+            self._parking.refill(left, self._want)
+        if any(since <= self._closed_at for _, since in self._parking):
+            return effects
+        # What precedes a lost message was sent before all had heard, and so was here when it was closed with.
+        ended, self._closing = self._closing, 0
+        for process in unpack(ended):
+            effects += self._skip_to(process, CLOCK_LIMIT - 1)
+        return effects
+
+    def _want(self, message: M) -> Want | None:
+        """What a message lacks. While something is held that lost messages may have followed, it lacks what
+        it follows too, for which it waits under its own place: `_skip_in_order` looks at it again."""
+        want = self.lacks(message)
+        if want is not None or not self._closing or not self.facts.tells_past:
+            return want
+        causes = (other for other, _ in self._parking if other is not message)
+        return self.reached(message) if any(self.follows(message, other) for other in causes) else None
+
+    def _first_without_cause(self) -> M | None:
+        held = [message for message, _ in self._parking]
+        for message in sorted(held, key=lambda message: sorted(self.missing(message))):
+            if all(self._closing >> sender & 1 for sender, _ in self.missing(message)) and not any(
+                self.follows(message, other) for other in held if other is not message
+            ):
+                return message
+        return None
+
+    def follows(self, message: M, other: M) -> bool:
+        """Whether another message precedes this one, of a protocol whose messages always tell."""
+        raise NotImplementedError("a protocol that tells the past says how")
 
     def origin(self, message: M) -> int:
         """The process from whose link a held message came."""
@@ -164,11 +209,11 @@ class HoldingProcess(Process, Generic[M]):
 
     def _saved(self) -> State:
         held = tuple((*self.written(message), since) for message, since in self._parking)
-        closing = {"closing": self._closing} if self._closing else {}
+        closing = {"closing": self._closing, "closed_at": self._closed_at} if self._closing else {}
         return super()._saved() | {"held": held} | closing
 
     def _loaded(self, state: State) -> None:
         held = [(self.read(fields), since) for *fields, since in state["held"]]
         super()._loaded(state)
-        self._closing = state.get("closing", 0)
+        self._closing, self._closed_at = state.get("closing", 0), state.get("closed_at", 0)
         self._parking.refill(held, self.lacks)

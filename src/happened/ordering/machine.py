@@ -89,7 +89,7 @@ class Machine(Protocol):
 
     @property
     def queued(self) -> int:
-        """How many multicasts of ours have not left yet, since the protocol keeps them back."""
+        """How many multicasts of ours the protocol keeps back or has not done with: we leave when none is."""
 
     def multicast(self, to: Iterable[int], payload: bytes) -> Multicast: ...
     def receive(self, message: Any) -> list[Effect]: ...
@@ -110,12 +110,16 @@ class Machine(Protocol):
         """A process exists from now on. It has the next index, or that of one whom all have forgotten."""
 
     def leave(self, process: int) -> list[Effect]:
-        """A process leaves or was expelled: nothing more may be addressed to it, whatever waits for its
+        """A process leaves: nothing more may be addressed to it, whatever waits for its
         answer goes on without, its role passes on. What it has sent may still come. If it is this process,
         which has nothing `queued`, it hands its role over; what it is sent may still come.
 
         These are two steps, `note_departure` and `go_on_without`. Drivers take both at once, except where
         they replay what a version up to 0.2.0 did, which knew only the first."""
+
+    def expel(self, process: int) -> list[Effect]:
+        """A process was expelled, which may have been leaving: as `leave`, if we have not heard that it
+        leaves, and it will not do any more what it would do before it has left."""
 
     def note_departure(self, process: int) -> None:
         """Nothing more may be addressed to a process."""

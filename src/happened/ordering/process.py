@@ -93,6 +93,9 @@ class Process:
         self.note_departure(process)
         return self.go_on_without(process)
 
+    def expel(self, process: int) -> list[Effect]:
+        return [] if 0 <= process < self.n and self.gone >> process & 1 else self.leave(process)
+
     def note_departure(self, process: int) -> None:
         if not self.facts.departures:
             raise LocalProtocolError(

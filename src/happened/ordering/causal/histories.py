@@ -34,6 +34,7 @@ FACTS = Facts(
     paper="Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
     expires=True,
+    expels_one=True,
     waits_only_for_past=True,
     recycles=True,
     most_processes=MANY_PROCESSES,

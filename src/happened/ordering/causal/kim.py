@@ -28,6 +28,7 @@ from .group_vector import GroupProcess
 FACTS = Facts(
     name="kim",
     order=Order.CAUSAL,
+    expels_one=True,
     casts=frozenset({BROADCAST}),
     joins=False,
     waits_only_for_past=True,

@@ -38,6 +38,7 @@ FACTS = Facts(
     optimal=True,
     recycles=True,
     waits_only_for_past=True,
+    tells_past=True,
     description="optimal: carries exactly the necessary information",
     paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998",
     common_frame="hardware_multicast",
@@ -184,6 +185,9 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
 
     def wanted(self, message: KsMessage) -> int:
         return message.wait_for
+
+    def follows(self, message: KsMessage, other: KsMessage) -> bool:
+        return message.log.newest(other.sender) >= other.clock
 
     def hold(self, message: KsMessage, want: Want) -> None:
         self._parking.hold(message, want, self.events)

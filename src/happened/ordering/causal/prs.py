@@ -24,6 +24,7 @@ from .columns import ColumnProcess, Columns, known_to, named, units_of
 FACTS = Facts(
     name="prs",
     order=Order.CAUSAL,
+    expels_one=True,
     waits_only_for_past=True,
     description="per destination, the direct predecessors of the next message to it",
     paper="Prakash, Raynal & Singhal, J. Parallel and Distributed Computing 41(2), 1997",

@@ -37,6 +37,7 @@ FACTS = Facts(
     order=Order.CAUSAL,
     optimal=True,
     waits_only_for_past=True,
+    tells_past=True,
     description="prunes and counts four kinds of redundant information; as little as ks, grouped otherwise",
     paper="Jang, Park, Cho & Yoon, IEEE Workshop on Future Trends of Distributed Computing Systems, 1997",
     wire=WireFormat(10, "happened.wire.pruning"),
@@ -123,6 +124,12 @@ class Pruning(HoldingProcess[PruningMessage]):
     def learn(self, message: PruningMessage) -> None:
         self._dlv[message.sender] = message.clock  # R3
         self._merge(message)
+
+    def follows(self, message: PruningMessage, other: PruningMessage) -> bool:
+        told = (*message.ci, *message.dc)
+        return (message.sender == other.sender and message.clock > other.clock) or any(
+            sender == other.sender and clock >= other.clock for sender, clock, *_ in told
+        )
 
     def skip(self, process: int, clock: int) -> Iterable[int]:
         self._dlv[process] = max(clock, self._dlv[process])

@@ -25,6 +25,7 @@ from ..process import State, refusal
 FACTS = Facts(
     name="psync",
     order=Order.CAUSAL,
+    expels_one=True,
     casts=frozenset({BROADCAST}),
     joins=False,
     waits_only_for_past=True,

@@ -40,6 +40,7 @@ FACTS = Facts(
     paper="Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
     expires=True,
+    expels_one=True,
     relays=Relays.ROUTERS,
     names_missing=False,  # but the hop messages that bring them
     recycles=True,

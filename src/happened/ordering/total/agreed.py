@@ -14,16 +14,15 @@ from collections.abc import Iterable
 from ...core.orders import Order
 from ..facts import Facts
 from ..machine import Multicast
-from .three_phase import AT_LEAVE, NO_EXPULSION, WIRE, ThreePhase
+from .three_phase import AT_EXPULSION, AT_LEAVE, WIRE, ThreePhase
 
 FACTS = Facts(
     name="agreed",
     description="three phases agree on a timestamp for every message",
     paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; three repairs, see docs/papers.md",
     order=Order.TOTAL,
-    expulsions=False,
     at_leave=AT_LEAVE,
-    at_expulsion=NO_EXPULSION,
+    at_expulsion=AT_EXPULSION,
     wire=WIRE,
 )
 

@@ -19,7 +19,7 @@ from ...core.orders import Order
 from ..facts import Facts
 from ..machine import Effect, Multicast
 from ..process import State
-from .three_phase import AT_LEAVE, NO_EXPULSION, WIRE, ThreePhase
+from .three_phase import AT_EXPULSION, AT_LEAVE, WIRE, ThreePhase
 
 FACTS = Facts(
     name="causal-total",
@@ -27,9 +27,8 @@ FACTS = Facts(
     paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; one message of a sender at a time",
     order=Order.CAUSAL_TOTAL,
     waits_at_sender=True,
-    expulsions=False,
     at_leave=AT_LEAVE,
-    at_expulsion=NO_EXPULSION,
+    at_expulsion=AT_EXPULSION,
     wire=WIRE,
 )
 
@@ -49,7 +48,7 @@ class CausalTotalOrder(ThreePhase):
 
     @property
     def queued(self) -> int:
-        return len(self._outbox)
+        return len(self._outbox) + super().queued
 
     def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
         dests = self.destinations(to, payload)

@@ -12,6 +12,8 @@ disagree on two messages. It has three repairs here, each of them needed:
 Invariant  a message's final timestamp is at least what each destination proposed for it, and every later
            proposal of that destination is larger. So nothing that is still to come can be ordered before
            the head of the queue once that has its final timestamp.
+
+When a sender is expelled, the others decide its messages: three_phase_survival.py.
 """
 
 from collections.abc import Iterator
@@ -23,75 +25,23 @@ from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
 from ..facts import WireFormat
 from ..machine import Effect, Held, MessageKey
-from ..messages import Application, Control
 from ..process import Process, State, refusal
+from .three_phase_messages import (
+    AgreedFinal,
+    AgreedFinals,
+    AgreedMessage,
+    AgreedProposal,
+    AgreedReport,
+    AgreedSeen,
+    Known,
+)
+from .three_phase_survival import Finals, Survival
 
-AT_LEAVE = "is not waited for to propose; what it sent is decided and delivered, what it was sent may be not"
-NO_EXPULSION = "it may have told the final timestamp of a message to some of its destinations only"
+AT_LEAVE = "delivers nothing more and is not waited for to propose. What it sent is decided and delivered"
+AT_EXPULSION = "is not waited for to propose; the first one present decides what it sent, as all report"
 """What the facts of both protocols say."""
 
 WIRE = WireFormat(36, "happened.wire.three_phase")
-
-
-class _Revise(NamedTuple):
-    sender: int
-    clock: int  # the tag of the textbook
-    n: int
-    dests: int  # bit set
-    number: int  # 1, 2, … among the messages of this sender to this destination
-    timestamp: int
-    payload: bytes
-
-
-class AgreedMessage(_Revise, Application):
-    """Phase 1, REVISE_TS: the message with its sender's timestamp."""
-
-    __slots__ = ()
-
-    def size(self) -> tuple[int, int]:
-        return 1, 0
-
-    def model_bytes(self) -> int:
-        return 4 + 4
-
-
-class _Proposed(NamedTuple):
-    sender: int
-    clock: int
-    by: int
-    timestamp: int
-
-
-class AgreedProposal(_Proposed, Control):
-    """Phase 2, PROPOSED_TS: the timestamp that process `by` proposes for M(sender, clock)."""
-
-    __slots__ = ()
-
-    @property
-    def via(self) -> int:
-        return self.by
-
-    def model_bytes(self) -> int:
-        return 4 + 2
-
-
-class _Final(NamedTuple):
-    sender: int
-    clock: int
-    timestamp: int
-
-
-class AgreedFinal(_Final, Control):
-    """Phase 3, FINAL_TS: the timestamp of M(sender, clock)."""
-
-    __slots__ = ()
-
-    @property
-    def via(self) -> int:
-        return self.sender
-
-    def model_bytes(self) -> int:
-        return 4
 
 
 class _Round(NamedTuple):
@@ -109,6 +59,11 @@ class _Entry(NamedTuple):
     since: int
 
     @property
+    def known(self) -> Known:
+        message = self.message
+        return Known(message.sender, message.clock, message.dests, self.timestamp, self.final)
+
+    @property
     def place(self) -> tuple[int, int, int]:
         return self.timestamp, self.message.sender, self.message.clock
 
@@ -117,7 +72,8 @@ class ThreePhase(Process):
     """Both sides of the algorithm; a protocol says when the agreement on a multicast begins.
 
     A process that leaves still proposes for what is on its way to it; whoever has heard that it leaves
-    does not wait for that, and then does not tell it the final timestamp either.
+    does not wait for that, and then does not tell it the final timestamp either. It delivers nothing more:
+    what it told the others before it left is all that they can know of its order.
     """
 
     def __init__(self, me: int, n: int) -> None:
@@ -129,6 +85,11 @@ class ThreePhase(Process):
         self._queue: dict[MessageKey, _Entry] = {}
         self._heap: list[tuple[int, int, int]] = []  # places; those no entry has any more are skipped
         self._seen: dict[int, tuple[int, frozenset[int]]] = {}  # per sender: all up to here, and these beyond
+        self._survival = Survival(me)
+
+    @property
+    def queued(self) -> int:
+        return len(self._rounds)
 
     @property
     def settled(self) -> bool:
@@ -154,31 +115,64 @@ class ThreePhase(Process):
         self.arrival()
         return list(self._react(message))
 
-    def _react(self, message: AgreedMessage | AgreedProposal | AgreedFinal) -> Iterator[Effect]:
-        if isinstance(message, AgreedProposal):
-            yield from self._proposed(message)
-        elif isinstance(message, AgreedFinal):
-            yield from self._settle(message)
-        elif self._is_new(message):
-            timestamp = self._propose(message)
-            proposal = AgreedProposal(message.sender, message.clock, self.me, timestamp)
-            yield Send(message.sender, proposal)
+    def _react(self, message: Any) -> Iterator[Effect]:
+        match message:
+            case AgreedProposal():
+                yield from self._proposed(message)
+            case AgreedFinal():
+                yield from self._settle(message)
+            case AgreedFinals():
+                for each in message.finals:
+                    yield from self._settle(AgreedFinal(*each))
+            case AgreedSeen():
+                self._survival.note_seen(message.sender, message.timestamp, self.excused)
+            case AgreedReport():
+                self._survival.note_report(message)
+                yield from self._conclude()
+            case _ if self._is_new(message):
+                timestamp = self._propose(message)
+                proposal = AgreedProposal(message.sender, message.clock, self.me, timestamp)
+                yield Send(message.sender, proposal)
 
     def _check(self, message: Any) -> None:
-        if not isinstance(message, AgreedProposal | AgreedFinal):
-            self.check(message, AgreedMessage)
-            if message.sender == self.me or message.number < 1:
-                raise refusal(message, "is our own, or does not say which of its sender's it is")
-        elif isinstance(message, AgreedProposal) and message.sender != self.me:
+        match message:
+            case AgreedProposal():
+                self._check_proposal(message)
+            case AgreedFinal():
+                self._check_final(message)
+            case AgreedFinals():
+                for each in message.finals:
+                    self._check_final(AgreedFinal(*each))
+            case AgreedSeen():
+                _check_timestamp(message)
+            case AgreedReport():
+                self._check_report(message)
+            case _:
+                self.check(message, AgreedMessage)
+                if message.sender == self.me or message.number < 1:
+                    raise refusal(message, "is our own, or does not say which of its sender's it is")
+                _check_timestamp(message)
+
+    def _check_proposal(self, message: AgreedProposal) -> None:
+        if message.sender != self.me:
             raise refusal(message, f"is not ours, and process {message.by} proposes us a timestamp for it")
-        elif isinstance(message, AgreedProposal) and message.clock > self.clock:
+        if message.clock > self.clock:
             raise refusal(message, "was never sent")
-        elif isinstance(message, AgreedFinal):
-            entry = self._queue.get((message.sender, message.clock))
-            if entry is not None and message.timestamp < entry.timestamp:
-                raise refusal(message, f"is final at {message.timestamp}; we proposed {entry.timestamp}")
-        if not 0 < message.timestamp < CLOCK_LIMIT - 1:
-            raise refusal(message, f"cannot have timestamp {message.timestamp}")
+        _check_timestamp(message)
+
+    def _check_final(self, message: AgreedFinal) -> None:
+        entry = self._queue.get((message.sender, message.clock))
+        if entry is not None and message.timestamp < entry.timestamp:
+            raise refusal(message, f"is final at {message.timestamp}; we proposed {entry.timestamp}")
+        _check_timestamp(message)
+
+    def _check_report(self, message: AgreedReport) -> None:
+        if not 0 <= message.sender < self.n:
+            raise refusal(message, f"reports as process {message.sender}, and we know {self.n}")
+        for known in message.known:
+            if not 0 <= known.sender < self.n or known.dests >> self.n:
+                raise refusal(known, f"is reported by process {message.sender}, and we know {self.n}")
+            _check_timestamp(known)
 
     def _is_new(self, message: AgreedMessage) -> bool:
         floor, beyond = self._seen.get(message.sender, (0, frozenset()))
@@ -209,11 +203,53 @@ class ThreePhase(Process):
     def go_on_without(self, process: int) -> list[Effect]:
         effects, its_bit = super().go_on_without(process), 1 << process
         if process == self.me:
-            return effects
+            return effects + self._tell(self._survival.testament(self.excused))
         for clock, (dests, missing, highest) in list(self._rounds.items()):
             if missing & its_bit:
                 effects += self._gathered(clock, _Round(dests & ~its_bit, missing & ~its_bit, highest))
+        self._survival.drop(self.excused)
         return effects
+
+    def expel(self, process: int) -> list[Effect]:
+        effects = super().expel(process)
+        self._survival.expelled |= 1 << process
+        return effects
+
+    def close(self, process: int) -> list[Effect]:
+        effects, survival = super().close(process), self._survival
+        survival.ended |= 1 << process
+        lost = survival.expelled & survival.ended
+        if not lost or self.excused >> self.me & 1:
+            return effects
+        undecided = [entry.known for _, entry in sorted(self._queue.items()) if not entry.final]
+        known = (*(k for _, k in sorted(survival.finals.items())), *undecided)
+        report = AgreedReport(self.me, survival.ended, tuple(k for k in known if lost >> k.sender & 1))
+        if self._decides != self.me:
+            return [*effects, Send(self._decides, report)]
+        survival.note_report(report)
+        return [*effects, *self._conclude()]
+
+    def forget(self, process: int) -> None:
+        super().forget(process)
+        self._survival.forget(process)
+
+    @property
+    def _decides(self) -> int:
+        """Who decides the messages of those who were expelled: the first one that has not ended."""
+        return next(p for p in range(self.n) if not self._survival.ended >> p & 1)
+
+    def _conclude(self) -> list[Effect]:
+        """Decide what we can, if it is us who decides. Of those who are going more may come, which others
+        would report: there is another round when that has ended."""
+        if self.excused & ~self._survival.ended or self._decides != self.me:
+            return []
+        decided = self._survival.conclude(self.present)
+        ours = decided.pop(self.me, [])
+        settled = (self._settle(AgreedFinal(*each)) for each in ours)
+        return self._tell(decided) + [effect for effects in settled for effect in effects]
+
+    def _tell(self, finals: Finals) -> list[Effect]:
+        return [Send(p, AgreedFinals(self.me, tuple(each))) for p, each in sorted(finals.items())]
 
     def _gathered(self, clock: int, opened: _Round) -> Iterator[Effect]:
         """Keep a round of ours, or close it if nothing is missing."""
@@ -234,18 +270,27 @@ class ThreePhase(Process):
     def _settle(self, final: AgreedFinal) -> Iterator[Effect]:
         key = (final.sender, final.clock)
         entry = self._queue.get(key)
-        if entry is None or entry.final:
-            return  # told twice
+        if entry is None or entry.final or self.excused >> self.me & 1:
+            return  # told twice, or we have left
         self._priority = max(self._priority, final.timestamp)
         self._timestamp = max(self._timestamp, final.timestamp)
         self._queue[key] = entry = entry._replace(timestamp=final.timestamp, final=True)
         heappush(self._heap, entry.place)
+        self._survival.keep(entry.known, self.excused)
+        yield from self._deliver_settled()
+        if to := self._survival.say() & self.present:
+            seen = AgreedSeen(self.me, self._heap[0][0] if self._heap else self._priority + 1)
+            for d in unpack(to):
+                yield Send(d, seen)
+
+    def _deliver_settled(self) -> Iterator[Effect]:
         while self._heap:
             head = self._queue.get(self._heap[0][1:])
             if head is not None and head.place == self._heap[0]:
                 if not head.final:
                     return
                 del self._queue[self._heap[0][1:]]
+                self._survival.delivered(head.known)
                 yield self.delivery(head.message)
             heappop(self._heap)
 
@@ -272,14 +317,26 @@ class ThreePhase(Process):
             [entry for _, entry in sorted(self._queue.items())],
             sorted((sender, floor, sorted(beyond)) for sender, (floor, beyond) in self._seen.items()),
         )
-        return {"phases": phases}
+        return {"phases": phases} | self._survival.state()
 
     def load(self, state: State) -> None:
         timestamp, priority, numbers, rounds, queue, seen = state["phases"]
         entries = [_Entry(AgreedMessage(*message), *fields) for message, *fields in queue]
         open_rounds = {clock: _Round(*fields) for clock, *fields in rounds}
         beyond = {sender: (floor, frozenset(late)) for sender, floor, late in seen}
+        survival = Survival.from_state(self.me, state)
         self._numbers = dict(numbers)
         self._timestamp, self._priority, self._rounds, self._seen = timestamp, priority, open_rounds, beyond
         self._queue = {(entry.message.sender, entry.message.clock): entry for entry in entries}
         self._heap = sorted(entry.place for entry in entries)
+        self._survival = survival
+
+    def upgraded(self, state: State) -> State:
+        """Versions up to 0.2.0 let nobody be expelled, and kept nothing for it."""
+        new = Survival(0).state()
+        return state if new.keys() & state.keys() else new | state
+
+
+def _check_timestamp(message: Any) -> None:
+    if not 0 < message.timestamp < CLOCK_LIMIT - 1:
+        raise refusal(message, f"cannot have timestamp {message.timestamp}")

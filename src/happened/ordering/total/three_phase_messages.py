@@ -1,0 +1,143 @@
+"""What processes of `agreed` and `causal-total` tell one another, in three phases and after expulsions."""
+
+from typing import NamedTuple
+
+from ..machine import MessageKey
+from ..messages import Application, Control
+
+
+class _Revise(NamedTuple):
+    sender: int
+    clock: int  # the tag of the textbook
+    n: int
+    dests: int  # bit set
+    number: int  # 1, 2, … among the messages of this sender to this destination
+    timestamp: int
+    payload: bytes
+
+
+class AgreedMessage(_Revise, Application):
+    """Phase 1, REVISE_TS: the message with its sender's timestamp."""
+
+    __slots__ = ()
+
+    def size(self) -> tuple[int, int]:
+        return 1, 0
+
+    def model_bytes(self) -> int:
+        return 4 + 4
+
+
+class _Proposed(NamedTuple):
+    sender: int
+    clock: int
+    by: int
+    timestamp: int
+
+
+class AgreedProposal(_Proposed, Control):
+    """Phase 2, PROPOSED_TS: the timestamp that process `by` proposes for M(sender, clock)."""
+
+    __slots__ = ()
+
+    @property
+    def via(self) -> int:
+        return self.by
+
+    def model_bytes(self) -> int:
+        return 4 + 2
+
+
+class _Final(NamedTuple):
+    sender: int
+    clock: int
+    timestamp: int
+
+
+class AgreedFinal(_Final, Control):
+    """Phase 3, FINAL_TS: the timestamp of M(sender, clock)."""
+
+    __slots__ = ()
+
+    @property
+    def via(self) -> int:
+        return self.sender
+
+    def model_bytes(self) -> int:
+        return 4
+
+
+class _Seen(NamedTuple):
+    sender: int
+    timestamp: int
+
+
+class AgreedSeen(_Seen, Control):
+    """Process `sender` has delivered all that it ever will before this timestamp."""
+
+    __slots__ = ()
+
+    @property
+    def via(self) -> int:
+        return self.sender
+
+    def model_bytes(self) -> int:
+        return 4
+
+
+class Known(NamedTuple):
+    """What a process knows of the timestamp of M(sender, clock): the final one, or what it has proposed."""
+
+    sender: int
+    clock: int
+    dests: int  # bit set
+    timestamp: int
+    is_final: bool
+
+    @property
+    def name(self) -> MessageKey:
+        return self.sender, self.clock
+
+
+class _Report(NamedTuple):
+    sender: int
+    ended: int  # bit set: those of whom it gets nothing more
+    known: tuple[Known, ...]
+
+
+class AgreedReport(_Report, Control):
+    """What process `sender` knows of the messages of those who were expelled."""
+
+    __slots__ = ()
+
+    @property
+    def via(self) -> int:
+        return self.sender
+
+    def size(self) -> tuple[int, int]:
+        return len(self.known), 0
+
+    def model_bytes(self) -> int:
+        return 4 + 10 * len(self.known)
+
+
+class _Finals(NamedTuple):
+    sender: int
+    finals: tuple[tuple[int, int, int], ...]  # (sender, clock, timestamp) of messages of others
+
+
+class AgreedFinals(_Finals, Control):
+    """Phase 3 of messages of others: what process `sender` has decided in the place of one who was expelled,
+    or knows and passes on before it leaves."""
+
+    __slots__ = ()
+
+    @property
+    def via(self) -> int:
+        return self.sender
+
+    def size(self) -> tuple[int, int]:
+        return len(self.finals), 0
+
+    def model_bytes(self) -> int:
+        return 10 * len(self.finals)
