@@ -5,6 +5,7 @@ The judge is that of `test_site_changes`: it knows what each message's sender ha
 failed process sent counts as sent only where somebody got it.
 """
 
+import functools
 import json
 import random
 
@@ -13,12 +14,23 @@ from test_site_changes import ROUTING, Running, told
 
 from effort import samples
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
+from happened.net import site as net_site
 from happened.net.engine import Engine
 from happened.net.site import site_of
 from happened.net.site_failures import How, check_witnesses, succession_proposal
 from happened.ordering import protocols
 from happened.wire import resent
 from happened.wire import site_news as wire
+
+
+
+@pytest.fixture(autouse=True)
+def derive_once(monkeypatch):
+    """Routes are a function of the text, and take longer than all that is tested here."""
+    once = functools.lru_cache(maxsize=1000)(site_of)
+    for module in ("site", "site_changes"):
+        monkeypatch.setattr(f"happened.net.{module}.site_of", once)
+
 
 WITNESSED = [name for name in ROUTING if protocols()[name].witnesses]
 
@@ -48,6 +60,7 @@ class Failing(Running):
     def links(self):
         found = []
         for name, engine in self.engines.items():
+            engine.let_go()
             for link, outbox in engine.outboxes.items():
                 other = engine.roster.name(link)
                 if outbox.released > self.taken[name, other] and self.would_greet(name, other):
@@ -75,7 +88,6 @@ class Failing(Running):
 
     def free(self, sender, other, number):
         if sender.free(self.engines[other].me, number):
-            sender.let_go()
             self.cut(sender.name)
 
     def fail(self, name):
@@ -101,6 +113,10 @@ class Failing(Running):
             self.knows[name] |= past
         else:
             super().judge(name, delivery)
+
+    def engine(self, name, text):
+        site = net_site.site_of(text, name)
+        return Engine(name, site.members, self.protocol, site=site)
 
     def succeed(self, at, heir, how):
         engine = self.engines[at]
@@ -170,3 +186,34 @@ def test_a_router_dies_at_any_step_and_its_witness_brings_everything(protocol, d
         running.check()
         assert not running.missing()
         atomic(running)
+
+
+LINE = {  # f alone between two networks of two
+    "processes": ["a", "b", "c", "d"],
+    "routers": ["f"],
+    "links": [["a", "b", "f"], ["c", "d", "f"]],
+}
+
+
+@pytest.mark.parametrize("document", [GATEWAYS, NETWORK, LINE], ids=["gateways", "network", "line"])
+@pytest.mark.parametrize("protocol", ROUTING)
+def test_a_router_dies_at_any_step_and_what_is_lost_with_it_is_told(protocol, document, seed):
+    lost = 0
+    for steps in range(60):
+        dice = random.Random(f"{seed}/{steps}")
+        running = start(dice, protocol, document)
+        run(running, steps)
+        running.fail("f")
+        running.is_lossy = True
+        run(running, dice.randint(0, 20))
+        heir = dice.choice(["new", "a"])
+        for at in ("a", "d") if document is LINE else (dice.choice(sorted(running.engines)),):
+            running.succeed(at, heir, How.COLLECTION)
+            run(running, dice.randint(0, 20), kills=0.1)
+        run(running, 40, kills=0.1)
+        running.settle()
+        lost += len(running.missing())
+        run(running, 15)
+        running.settle()
+        running.check()
+    assert lost
