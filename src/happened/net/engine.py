@@ -839,9 +839,7 @@ class Engine:
 
     def restore(self, data: bytes) -> None:
         """Replace the state by that of the engine which made this snapshot."""
-        size = int.from_bytes(data[:4], "big")
-        head = json.loads(data[4 : 4 + size])
-        position = 4 + size
+        head, position = snapshot_head(data)
 
         def take(length: int) -> bytes:
             nonlocal position
@@ -889,6 +887,12 @@ class Engine:
             for held in self.machine.pending():
                 if held.message.sender != self.me:
                     self.held_on_link[held.message.sender] += 1
+
+
+def snapshot_head(data: bytes) -> tuple[dict[str, Any], int]:
+    """The header of a snapshot, and where it ends."""
+    end = 4 + int.from_bytes(data[:4], "big")
+    return json.loads(data[4:end]), end
 
 
 def _disagreement(link: int, index: int, name: str) -> RemoteProtocolError:

@@ -328,19 +328,26 @@ class SiteChanges:
         """Those to whom we sent before the last succession, and who have not told yet what has come."""
         return [self.site.members[to] for to in sorted(self.tally.before)]
 
-    def state(self) -> list[Any]:
+    def state(self) -> dict[str, Any]:
         change = self.change
         under_way: list[Any] | None = None
         if change is not None:
             sets = (change.drained, change.said, change.finished, change.heard)
             under_way = [change.text, change.succession is not None, change.has_acted, *map(sorted, sets)]
-        past = [self.text, self.previous, list(self.previous_links), self.past, sorted(self.failed)]
-        return [*past, self.tally.state(), under_way]
+        return {
+            "text": self.text,
+            "previous": [self.previous, *self.previous_links],
+            "past": self.past,
+            "failed": sorted(self.failed),
+            "tally": self.tally.state(),
+            "change": under_way,
+        }
 
-    def restore(self, state: list[Any]) -> None:
-        self.text, self.previous, links, self.past, failed, tally, under_way = state
-        self.previous_links, self.failed = tuple(links), set(failed)
-        self.tally.restore(tally)
+    def restore(self, state: dict[str, Any]) -> None:
+        self.text, self.past, under_way = state["text"], state["past"], state["change"]
+        self.previous, *links = state["previous"]
+        self.previous_links, self.failed = tuple(links), set(state["failed"])
+        self.tally.restore(state["tally"])
         if self.text:
             self.site = site_of(self.text, self.site.name)
             self.witnessing.stand(self.site)
