@@ -10,7 +10,7 @@ import json
 import random
 
 import pytest
-from test_site_changes import ROUTING, Running, told
+from test_site_changes import ROUTING, Running, draw, told
 
 from effort import samples
 from happened.core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
@@ -19,6 +19,7 @@ from happened.net.engine import Engine
 from happened.net.site import site_of
 from happened.net.site_failures import How, check_witnesses, succession_proposal
 from happened.ordering import protocols
+from happened.topology import derive, from_document, problems
 from happened.wire import resent
 from happened.wire import site_news as wire
 
@@ -261,6 +262,38 @@ def test_a_router_dies_at_any_step_and_what_is_lost_with_it_is_told(protocol, do
         running.settle()
         running.check()
     assert lost
+
+
+def draw_watched(dice):
+    """A random graph in which f and its witness w separate some processes from others."""
+    while True:
+        names = [f"p{i}" for i in range(dice.randint(3, 6))]
+        document = draw(dice, ["f", *names])
+        around = {other for link in document["links"] if "f" in link for other in link} - {"f"}
+        links = [*document["links"], ["f", "w"], *([name, "w"] for name in sorted(around))]
+        claimed = {"processes": ["f", *names], "routers": ["w"], "links": links, "separators": [["f", "w"]]}
+        topology = from_document(claimed)
+        if not problems(topology) and derive(topology).witnesses == {"f": ("w",)}:
+            return claimed
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("protocol", WITNESSED)
+def test_a_witness_brings_everything_wherever_it_stands(protocol, seed):
+    for number in range(samples(120)):
+        dice = random.Random(f"{seed}/{number}")
+        running = start(dice, protocol, draw_watched(dice))
+        run(running, dice.randint(20, 80))
+        running.fail("f")
+        run(running, dice.randint(0, 20))
+        running.succeed(dice.choice(sorted(running.engines)), "w", How.WITNESS)
+        run(running, 60, kills=0.1)
+        running.settle()
+        run(running, 15)
+        running.settle()
+        running.check()
+        assert not running.missing()
+        atomic(running)
 
 
 @pytest.mark.sampled
