@@ -3,12 +3,13 @@ succeeded, others are killed and come back, a process joins; then `happened chec
 
 import json
 import random
+import shutil
 import threading
 import time
 
 import pytest
 import yaml
-from test_site_changes_kill import EXAMPLES, ROUTING, Site
+from test_site_changes_kill import EXAMPLES, ROUTING, Heard, Site
 
 from happened.cli import main
 from happened.ordering import protocols
@@ -41,6 +42,7 @@ class Failing(Site):
         self.dice = random.Random(seed)
         self.applications = list(self.topology.applications)
         self.sent = dict.fromkeys(self.applications, 0)
+        self.due = dict.fromkeys(self.applications, 0)  # how many messages are for whom
         self.watchdog = threading.Timer(400, lambda: [each.process.kill() for each in self.running.values()])
         self.watchdog.start()
 
@@ -58,6 +60,8 @@ class Failing(Site):
                 to = self.dice.sample(self.applications, self.dice.randint(1, min(4, len(self.applications))))
                 self.running[name].say(to=to, text="x")
                 self.sent[name] += 1
+                for each in to:
+                    self.due[each] += 1
 
     def fail(self, name):
         self.running.pop(name).kill()
@@ -79,10 +83,12 @@ class Failing(Site):
                 time.sleep(0.1)
 
     def change(self, following):
-        """Another topology, with a newcomer beside the first application."""
-        said = to_document(following)
-        said["links"].append([self.applications[0], "newcomer"])
-        said["processes"] = [*said.get("processes", []), "newcomer"]
+        """The links of another topology, without its zones, and a newcomer beside the first application."""
+        said = {
+            "processes": [*following.applications, "newcomer"],
+            "routers": sorted(following.routers),
+            "links": [*map(list, following.graph.edges), [self.applications[0], "newcomer"]],
+        }
         file = self.folder / "next.yaml"
         file.write_text(yaml.safe_dump(said))
         at = self.running[self.applications[-1]]
@@ -93,11 +99,13 @@ class Failing(Site):
         self.configure("newcomer", members)
         self.running["newcomer"] = self.start("newcomer")
         self.applications.append("newcomer")
-        self.sent["newcomer"] = 0
+        self.sent["newcomer"] = self.due["newcomer"] = 0
 
     def judged(self, capsys):
         for name in self.applications:
             self.running[name].until("sent", self.sent[name])
+        for name in self.applications:
+            self.running[name].until("number", self.due[name])
         for each in self.running.values():
             assert each.end() == 0, [said for said in each.said if "error" in said]
         errors = [
@@ -196,6 +204,28 @@ def test_a_router_without_witness_is_succeeded_and_what_is_lost_is_told(tmp_path
                     break
                 time.sleep(0.1)
             lost += sum(told.values())
+            for to, count in told.items():
+                system.due[to] -= count
         code, told = system.judged(capsys)
     assert told["delivery"]["lost"] == lost, told
     assert code == (3 if lost else 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ROUTING)
+def test_a_router_is_started_from_its_journal_on_another_machine(tmp_path, seed, protocol, capsys):
+    file, elsewhere = tmp_path / "hub.yaml", tmp_path / "elsewhere"
+    file.write_text(HUB)
+    with Failing(tmp_path, file, protocol, seed) as system:
+        failed = next(name for name in derive(system.topology).path("a", "b")[1:-1])
+        system.traffic(20)
+        system.running["b"].until("sent", 5)
+        system.fail(failed)
+        system.traffic(5)
+        shutil.copytree(system.folder, elsewhere, ignore=shutil.ignore_patterns("trace"))
+        for lost in system.folder.glob(f"{failed}.*"):
+            lost.unlink()
+        system.running[failed] = Heard(elsewhere / f"{failed}.toml")
+        system.traffic(5)
+        code, told = system.judged(capsys)
+    assert (code, told["delivery"]["lost"]) == (0, 0), told
