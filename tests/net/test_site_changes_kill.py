@@ -155,4 +155,4 @@ def test_a_router_is_succeeded_and_a_process_joins_under_kills(tmp_path, seed, s
     assert main(["check", str(system.folder / "trace"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     print(site, protocol, told)
-    assert told["lost"] == 0
+    assert told["delivery"]["lost"] == 0

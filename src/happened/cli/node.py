@@ -31,6 +31,8 @@ acknowledge  {"ack": 1}                                         only with --manu
 ask          {"show": "pending"}, {"show": "stats"}, {"show": "members"}
 members      {"join": "dave", "address": "127.0.0.1:7004"}, {"leave": true}, {"expel": "dave"}
 topology     {"topology": "next.yaml", "addresses": {"dave": "127.0.0.1:7004"}}
+failure      {"succeed": "lx1", "heir": "lx2"}                  lx1 is gone for good, its witness takes over
+             {"succeed": "po", "heir": "po2", "how": "collection", "addresses": {…}}, then {"show": "lost"}
 
 Each command is answered on stdout: {"sent": "alice:1"}, {"error": "…"}, … The end of stdin ends the node,
 unless --stay is given; so do SIGINT and SIGTERM, cleanly.
@@ -183,6 +185,8 @@ class _Session:
                 return {"pending": [held._asdict() for held in node.pending()]}
             case {"show": "stats"}:
                 return {"stats": node.stats()}
+            case {"show": "lost"}:
+                return {"lost": node.lost, "unaccounted": node.unaccounted}
             case {"show": "members"}:
                 return {"members": node.members}
             case {"join": str(name), "address": str(address)}:
@@ -194,6 +198,10 @@ class _Session:
                 return {"changed": file, "members": await node.change_topology(file, addresses)}
             case {"topology": str(file)}:
                 return {"changed": file, "members": await node.change_topology(file)}
+            case {"succeed": str(failed), "heir": None | str() as heir}:
+                how, addresses = said.get("how", "witness"), said.get("addresses", {})
+                members = await node.succeed(failed, heir, how, addresses)
+                return {"succeeded": failed, "heir": heir, "members": members}
             case {"expel": str(name)}:
                 await node.expel(name)
                 return {"expelled": name}

@@ -16,6 +16,7 @@ from ..core.exit_codes import ExitCode
 from .terminal import local_path, print_json, progress
 from .topology_cost import add_cost
 from .topology_deploy import add_deploy
+from .topology_last import add_last_to_fail
 from .topology_suggest import add_suggest
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ examples:
   happened topology cost mine.yaml --trace run        what ks and the relaying protocols would carry there
   happened topology separators run                    who sent to whom in a recorded trace
   happened topology suggest run --out zones.yaml      zones and gateways for the traffic of a trace
+  happened topology last-to-fail lx1.journal lx2.journal     whose journal to start from, if all have failed
   happened topology study --messages 10000 --seed 1   the networks of Rodrigues & Veríssimo (1995)
 
 FILE is YAML (.yaml, .yml), GraphML (.graphml, .xml), or a trace; docs/topology.md has the format.
@@ -53,7 +55,9 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(
-        title="what to do", metavar="show|separators|check|deploy|cost|suggest|study", required=True
+        title="what to do",
+        metavar="show|separators|check|deploy|cost|suggest|last-to-fail|study",
+        required=True,
     )
     show = _command(commands, "show", "zones, the tree of routes, and separators", _show)
     show.add_argument(
@@ -65,6 +69,7 @@ def add_parser(subparsers: Any) -> None:
     add_deploy(commands)
     add_cost(commands)
     add_suggest(commands)
+    add_last_to_fail(commands)
     study = _command(
         commands, "study", "timestamps with and without separators, beside the published", _study, file=False
     )

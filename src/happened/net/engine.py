@@ -31,7 +31,7 @@ from ..core.places import senders_by_link
 from ..core.roster import Roster
 from ..ordering import Held, Machine, Multicast, create, facts_of
 from ..tracking import Stamp
-from ..wire import decode, encode_multicast, site_news, token_frames
+from ..wire import decode, encode_multicast, resent, site_news, token_frames
 from ..wire import membership as changes
 from ..wire import unordered_message as unordered_wire
 from ..wire.membership import (
@@ -53,7 +53,9 @@ from .link import Inbox, Outbox
 from .qualified import PLAIN, How, attributes, from_bytes, history_to_json, to_bytes
 from .serialized import Serialization
 from .site import Site
-from .site_changes import SiteChanges
+from .site_changes import SiteChanges, Steps
+from .site_failures import How as Inheritance
+from .site_failures import Succession
 from .tracked import MARK as TRACKED_MARK
 from .tracked import Tracking, refuse_piggybacks
 from .unordered import check_arrival, check_destinations, next_hops
@@ -126,7 +128,7 @@ class Engine:
         self.addresses: dict[str, str] = {}  # of those who joined at run time
         self.seniority = list(range(len(members)))  # indices in the order of joining
         self.joined = 0  # how many that were, since this object was made
-        self.sites = None if site is None else SiteChanges(site, self._put, self._go_on)
+        self.sites = None if site is None else SiteChanges(site, self._steps())
         placed = dict(options or {}) | ({} if site is None else {"place": site.place})
         # Where we stand on the routes, and per link the set of processes whose messages are routed over it;
         # None: everybody sends directly.
@@ -204,6 +206,8 @@ class Engine:
         else:
             clock, effects = self._multicast_tracked(self.tracking, to, payload)
         dests = pack(to)
+        if self.sites is not None:
+            self.sites.tally.sent.update(unpack(dests))
         size = (dests.bit_length() + 7) // 8
         self._stage(MULTICAST, size, dests.to_bytes(size, "little"), payload)
         self.events += 1
@@ -313,11 +317,15 @@ class Engine:
 
     def receive(self, link: int, frame: bytes) -> None:
         """Take the next frame of a link. RemoteProtocolError: it is refused, and nothing has changed."""
+        if self.sites is not None and link in self.sites.failed:
+            raise RemoteProtocolError(f"{self.roster.name(link)!r} was declared to have failed for good")
         if link in self.gone and self.departures[link].expelled:
             pass  # it may not have heard that nobody listens
         elif frame and frame[0] == CHANGE_MARK:
             if self.sites is not None and frame.startswith(site_news.HEAD):
                 self.sites.hear(link, frame)
+            elif self.sites is not None and frame.startswith(resent.HEAD):
+                self._receive_resent(self.sites, link, frame)
             else:
                 self._change_members(link, frame)
         elif frame and frame[0] == UNORDERED_MARK:
@@ -340,6 +348,9 @@ class Engine:
                 tracking.check(message)
             effects = self.machine.receive(message)
             self._arrived(message)
+            if self.sites is not None:
+                number = self.inboxes[link].received_through + 1
+                self.sites.witnessing.arrived(link, message, frame, number)
             if self._counts_held:
                 self.held_on_link[link] += 1
             if len(effects) == 1 and type(effects[0]) is Deliver:
@@ -349,7 +360,7 @@ class Engine:
         if self._under_way:
             self._advance()
         if self.sites is not None and self.sites.change is not None:
-            self.sites.advance(is_idle=not self.machine.pending_count)
+            self.sites.advance()
         self._stage(FRAME_RECEIVED, link, frame)
         self.inboxes[link].received_through += 1
         self._in.add(link)
@@ -452,7 +463,7 @@ class Engine:
         if self.sites is None:
             raise LocalProtocolError(f"{self.name!r} has no topology that could change")
         self.sites.propose(text)
-        self.sites.advance(is_idle=not self.machine.pending_count)
+        self.sites.advance()
         self._stage(Input.SITE_PROPOSED, 0, text.encode())
 
     def meet(self, link: int, incarnation: bytes) -> None:
@@ -486,10 +497,69 @@ class Engine:
                 continue
             self._perform(self.machine.leave(index))
             self._perform(self.machine.close(index))
-            self.roster.leave(self.roster.name(index))
-            self.gone.add(index)
-            self.departures[index] = departure = Departure()
-            departure.closed, departure.parted, departure.stage = True, True, FREE
+            self._note_gone(index)
+
+    def _note_gone(self, index: int) -> None:
+        """Nothing of this process is on its way, or expected, any more."""
+        self.roster.leave(self.roster.name(index))
+        self.gone.add(index)
+        self.departures[index] = departure = Departure()
+        departure.closed, departure.parted, departure.stage = True, True, FREE
+
+    # When a process has failed for good (site_changes.py).
+
+    def _steps(self) -> Steps:
+        return Steps(
+            put=self._put,
+            go_on=self._go_on,
+            is_idle=lambda: not self.machine.pending_count,
+            lose=self._lose,
+            send_again=self._send_again,
+            stand_in=lambda failed: self._perform(self.machine.stand_in(failed)),
+            do_without=self._do_without,
+        )
+
+    def _lose(self, succession: Succession) -> None:
+        failed = succession.failed
+        self.outboxes[failed] = Outbox(self.outboxes[failed].last)
+        self._expect_heir(succession)
+        self.joined += 1
+
+    def _expect_heir(self, succession: Succession) -> None:
+        """A witness brings what came over the link with the router it succeeds."""
+        heir, senders = succession.heir, self._senders
+        if succession.how is Inheritance.WITNESS and heir is not None and senders is not None:
+            senders[heir] = senders.get(heir, 0) | senders.get(succession.failed, 0)
+
+    def _send_again(self, failed: int) -> None:
+        assert self.sites is not None
+        neighbours = self.sites.site.place.neighbours & ~pack(self.sites.failed)
+        for kept in self.sites.witnessing.kept(failed):
+            for link in unpack(kept.address & neighbours):
+                self._put(link, resent.encode(failed, kept.frame))
+
+    def _receive_resent(self, sites: SiteChanges, link: int, frame: bytes) -> None:
+        """Take a hop of a failed router from its witness, unless it has come before."""
+        failed, inner = resent.decode(frame)
+        under_way = sites.change.succession if sites.change is not None else None
+        if under_way is None or (under_way.failed, under_way.heir) != (failed, link):
+            raise RemoteProtocolError(f"process {link} sends for process {failed}, which it does not succeed")
+        message, _ = decode(inner if self.tracking is None else self.tracking.unframe(inner))
+        if message.via != failed or self._senders is None:
+            raise RemoteProtocolError(f"a message of process {message.via} comes for process {failed}")
+        if not self._senders.get(failed, 0) >> message.sender & 1:
+            raise RemoteProtocolError(f"a message of process {message.sender} never came from {failed}")
+        if not sites.witnessing.is_known(failed, message.hop):
+            if self.tracking is not None:
+                self.tracking.check(message)
+            effects = self.machine.receive(message)
+            sites.witnessing.came_again(failed, message.hop)
+            self._arrived(message)
+            self._perform(effects)
+
+    def _do_without(self, failed: int) -> None:
+        self._perform(self.machine.do_without(failed))
+        self._note_gone(failed)
 
     @property
     def registrar(self) -> int:
@@ -534,10 +604,23 @@ class Engine:
 
     def release(self, batch: Batch) -> None:
         """Note that a batch is durable: its frames may leave, and those it received may be acknowledged."""
-        for link, number in batch.released_through.items():
-            self.outboxes[link].release(number)
+        if self.sites is not None and self._facts.witnesses:
+            self.sites.witnessing.hold_back(batch.released_through, self.outboxes, self._absent())
+        else:
+            for link, number in batch.released_through.items():
+                self.outboxes[link].release(number)
         for link, number in batch.received_through.items():
             self.inboxes[link].durable = number
+
+    def let_go(self) -> set[int]:
+        """Release what waits for witnesses no more; returns the links on which there is more to send."""
+        if self.sites is None:
+            return set()
+        return self.sites.witnessing.let_go(self.outboxes, self._absent())
+
+    def _absent(self) -> set[int]:
+        """Those whom nobody waits for."""
+        return self.gone if self.sites is None else self.gone | self.sites.failed
 
     def _stage(self, kind: int, number: int, *data: bytes) -> None:
         self.is_dirty = True
@@ -575,6 +658,8 @@ class Engine:
                     self._deliver(effect)
                 elif effect.to == self.me:
                     looped.append(effect.message)
+                elif self.sites is not None and effect.to in self.sites.failed:
+                    continue
                 elif effect.to not in self.gone or self._takes_messages(effect.to):
                     sends.append(effect)
             if sends:
@@ -611,6 +696,8 @@ class Engine:
             payload = self.tracking.delivered(sender, payload)
         if self._counts_held and sender != self.me:
             self.held_on_link[sender] -= 1
+        if self.sites is not None:
+            self.sites.tally.delivered[sender] += 1
         history = ""
         if self._facts.qualifier == "after":
             history = json.dumps(history_to_json(cast(Any, self.machine).history_of(sender, clock)))
@@ -918,8 +1005,10 @@ class Engine:
             head["seniority"] = self.seniority
         if self.roster.former:
             head["former"] = sorted(self.roster.former)
-        if self.sites is not None and (self.sites.text or self.sites.change is not None):
+        if self.sites is not None:
             head["site"] = self.sites.state()
+            head["witnessing"], frames = self.sites.witnessing.state()
+            blobs += frames
         if self.serialization is not None:
             head["token"] = self.serialization.token.state()
         if self.tracking is not None:
@@ -930,9 +1019,7 @@ class Engine:
 
     def restore(self, data: bytes) -> None:
         """Replace the state by that of the engine which made this snapshot."""
-        size = int.from_bytes(data[:4], "big")
-        head = json.loads(data[4 : 4 + size])
-        position = 4 + size
+        head, position = snapshot_head(data)
 
         def take(length: int) -> bytes:
             nonlocal position
@@ -959,6 +1046,8 @@ class Engine:
             self.sites.restore(head["site"])
             self._place = self.sites.site.place
             self._senders = senders_by_link(self._place)
+            if self.sites.change is not None and self.sites.change.succession is not None:
+                self._expect_heir(self.sites.change.succession)
         self.machine.restore(take(head["machine"]))
         if self.serialization is not None and "token" in head:
             self.serialization.token.restore(head["token"])
@@ -971,6 +1060,9 @@ class Engine:
             for number, sender, clock, length, *history in head["unacknowledged"]
         }
         self.unacknowledged_bytes = sum(len(each.payload) for each in self.unacknowledged.values())
+        if self.sites is not None and "witnessing" in head:
+            self.sites.witnessing.restore(head["witnessing"], take)
+            self.sites.witnessing.hold_back_again(self.outboxes, self._absent())
         if self.tracking is not None:
             self.tracking = self.tracking.restored(take(head["tracker"]), len(self.roster))
         self.held_on_link = dict.fromkeys(self.outboxes, 0)
@@ -978,6 +1070,12 @@ class Engine:
             for held in self.machine.pending():
                 if held.message.sender != self.me:
                     self.held_on_link[held.message.sender] += 1
+
+
+def snapshot_head(data: bytes) -> tuple[dict[str, Any], int]:
+    """The header of a snapshot, and where it ends."""
+    end = 4 + int.from_bytes(data[:4], "big")
+    return json.loads(data[4:end]), end
 
 
 def _disagreement(link: int, index: int, name: str) -> RemoteProtocolError:

@@ -132,6 +132,16 @@ class Journal:
         except (KeyError, ValueError) as error:
             raise self._damaged(f"meta: {error!r}") from error
 
+    def owner(self) -> str:
+        """The name of the node whose journal this is."""
+        try:
+            row = self._db.execute("SELECT value FROM meta WHERE key = 'name'").fetchone()
+            if row is None:
+                raise self._damaged("it does not say whose it is")
+            return str(json.loads(row[0]))
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+
     def snapshot(self) -> bytes | None:
         """The state that a replay begins with, None if it begins with nothing. Call this before `batches`.
 

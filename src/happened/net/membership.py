@@ -176,6 +176,12 @@ class Membership:
         if peer not in self.index:
             raise PeerRefused(f"{peer!r} is not a member here")
         me, ours = self._initial.name, self.hello(peer)
+        sites = self._engine.sites
+        if sites is not None and sites.has_failed(peer):
+            raise PeerRefused(
+                f"{peer!r} was declared to have failed for good, and the others go on without it: let it "
+                "join under a new name, by a change of the topology"
+            )
         if theirs.protocol != ours.protocol:
             raise PeerRefused(f"{peer!r} runs protocol {theirs.protocol!r} and {me!r} {ours.protocol!r}")
         if theirs.tracker != ours.tracker:
@@ -183,7 +189,6 @@ class Membership:
                 f"{peer!r} tracks causality by {theirs.tracker or 'nothing'} and {me!r} by "
                 f"{ours.tracker or 'nothing'}: give all nodes the same `tracker`"
             )
-        sites = self._engine.sites
         if theirs.topology not in (sites.digests(peer) if sites is not None else {""}):
             raise PeerRefused(
                 f"{peer!r} has {_topology(theirs)}, and {me!r} has {_topology(ours)}: give every process the "
@@ -231,7 +236,9 @@ class Membership:
         # it cannot have. If it does, those are others under the same numbers, and ours would be dropped.
         if number > self._began_with.get(link, number):
             raise self._our_journal_is_old(peer, number, self._began_with[link])
-        self._began_with.pop(link, None)
+        if self._began_with.pop(link, None) is not None:
+            # Nobody knows which frames had left before we started again: those that the peer has.
+            self._engine.outboxes[link].release(number)
 
     def check_acknowledged(self, peer: str, number: int) -> None:
         """Raise OldJournal if a peer has frames of ours that we never let go."""

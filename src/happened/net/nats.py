@@ -59,6 +59,7 @@ EXPIRED = "408"
 class NatsTransport:
     """The links of one node through the stream `stream` of a NATS cluster."""
 
+    acknowledges_for_peers = False  # but when they are in the stream
     keeps_order = True  # a consumer of a stream gets the messages of a subject in order
 
     def __init__(

@@ -46,6 +46,8 @@ from .link import Outbox
 from .membership import InitialMembers, Membership, Peer
 from .qualified import history_from_json, keywords
 from .site import Site, proposal, read_site
+from .site_changes import SiteChanges
+from .site_failures import How, check_witnesses, succession_proposal
 from .tcp import TcpTransport
 from .tracked import check_tracker
 from .transport import Guard, Hello, Shared, Sharing, Transport
@@ -674,12 +676,61 @@ class Node:
         addresses   of those at both ends of new links, as far as they are not peers of this node
         NodeError   it takes longer than `timeout` seconds, and names whom it waits for; it goes on
         """
+        sites = self._changing()
+        text = proposal(Path(file), sites.site, self._known_addresses(addresses), sites.past)
+        return await self._change_site(sites, text, timeout)
+
+    async def succeed(
+        self,
+        failed: str,
+        heir: str | None,
+        how: str = "witness",
+        addresses: Mapping[str, str] | None = None,
+        timeout: float = 60.0,
+    ) -> tuple[str, ...]:
+        """Declare that a process of the topology has failed for good, and put another in its place. Be sure
+        of it: it is not taken back. Multicasts wait until all that was sent before, and can be had, has
+        arrived. Returns the `members` that a new process must be started with.
+
+        heir        who takes its place; None: nobody, which is refused if others are reached through it
+        how         "witness": the heir is a witness of the failed router, and forwards what that one left;
+                    "collection": what only the failed process had is lost, and `lost` tells how much
+        addresses   as for `change_topology`; a witness has all the links that it needs
+        NodeError   it takes longer than `timeout` seconds, and names whom it waits for; it goes on
+        """
+        sites = self._changing()
+        if how not in (each.value for each in How):
+            raise LocalProtocolError(f"a process is succeeded by witness or by collection, not by {how!r}")
+        check_witnesses(self._facts, How(how))
+        if How(how) is How.WITNESS and not self.transport.acknowledges_for_peers:
+            raise LocalProtocolError(
+                f"{type(self.transport).__name__} keeps messages itself, so a witness cannot know what the "
+                "failed process sent: start that one again from its journal, or succeed it by collection"
+            )
+        known = self._known_addresses(addresses)
+        text = succession_proposal(sites.site, failed, heir, How(how), known, sites.past)
+        return await self._change_site(sites, text, timeout)
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """How many messages of ours, sent before somebody was last succeeded, have not come to whom."""
+        return self._engine.sites.lost() if self._engine.sites is not None else {}
+
+    @property
+    def unaccounted(self) -> list[str]:
+        """Those to whom we sent before somebody was last succeeded, and who have not told yet what came."""
+        return self._engine.sites.unaccounted() if self._engine.sites is not None else []
+
+    def _changing(self) -> SiteChanges:
         self._life.check_running()
-        sites, present = self._engine.sites, self.site
-        if sites is None or present is None:
+        if self._engine.sites is None:
             raise LocalProtocolError(f"{self.name!r} has no topology: start it with one to change it")
-        known = {**self._initial.peers, **self._engine.addresses}
-        text = proposal(Path(file), present, known | dict(addresses or {}), sites.past)
+        return self._engine.sites
+
+    def _known_addresses(self, given: Mapping[str, str] | None) -> dict[str, str]:
+        return {**self._initial.peers, **self._engine.addresses, **(given or {})}
+
+    async def _change_site(self, sites: SiteChanges, text: str, timeout: float) -> tuple[str, ...]:
         self._commits.stamp()
         self._engine.propose_site(text)
         self._commits.schedule()
@@ -745,6 +796,8 @@ class Node:
         self._commits.stamp()
         if self._engine.free(link, number):
             self._commits.schedule()
+            for other in self._engine.let_go():
+                self.transport.wake(self._members.names[other])
             self._measure_room()
             if self._paused:
                 self._regulate()
@@ -798,7 +851,8 @@ class Node:
         """Call those who were admitted; the links of those who had their indices are no more."""
         self._joined, before = self._engine.joined, self._members.names
         admitted = self._members.newly_admitted()
-        for name in self._members.replaced(before):
+        failed = self._engine.sites.failed if self._engine.sites is not None else ()
+        for name in (*self._members.replaced(before), *(self._members.names[each] for each in failed)):
             self.transport.remove_peer(name)
         for member in admitted:
             self._add_peer(member)

@@ -38,6 +38,8 @@ class Site(NamedTuple):
     departed: int = 0  # bit set: the members that an earlier topology had
     addresses: Mapping[str, str] = MappingProxyType({})  # that a change has told
     times_before: int = 0  # how often this topology was there before
+    witnesses: Mapping[int, int] = MappingProxyType({})  # per forwarder that has any: bit set
+    document: Mapping[str, Any] = MappingProxyType({})  # the topology itself
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -112,7 +114,8 @@ def _site(
     from ..topology import derive, to_document
 
     routes = derive(topology, names=names)
-    told = json.dumps([to_document(topology), routes.names, routes.places], separators=(",", ":"))
+    document = to_document(topology)
+    told = json.dumps([document, routes.names, routes.places], separators=(",", ":"))
     base = hashlib.sha256(told.encode()).hexdigest()
     me = names.index(name)
     return Site(
@@ -127,6 +130,11 @@ def _site(
         base,
         frozenset(map(frozenset, topology.graph.edges)),
         pack(i for i, each in enumerate(names) if each not in topology.graph),
+        witnesses={
+            names.index(forwarder): pack(map(names.index, watching))
+            for forwarder, watching in routes.witnesses.items()
+        },
+        document=document,
     )
 
 
@@ -139,7 +147,7 @@ def proposal(path: Path, present: Site, addresses: Mapping[str, str], past: Sequ
 
     past   the bases of all topologies so far: one that comes back is told apart from itself
     """
-    from ..topology import load, to_document
+    from ..topology import load
 
     topology = load(path)
     for back in unpack(present.departed):
@@ -147,14 +155,28 @@ def proposal(path: Path, present: Site, addresses: Mapping[str, str], past: Sequ
             raise LocalProtocolError(
                 f"{path}: {present.members[back]!r} has left; a process that joins needs a new name"
             )
+    return proposed(topology, str(path), present, addresses, past)
+
+
+def proposed(
+    topology: "Topology",
+    source: str,
+    present: Site,
+    addresses: Mapping[str, str],
+    past: Sequence[str],
+    **more: Any,
+) -> str:
+    """The same for a topology that was read from `source`; `more` is said besides."""
+    from ..topology import to_document
+
     names = [*present.members, *(name for name in topology.graph if name not in present.members)]
     new = {name for link in topology.graph.edges if frozenset(link) not in present.edges for name in link}
     if unheard := sorted(new - addresses.keys()):
         raise LocalProtocolError(
-            f"{path} has new links of {', '.join(unheard)}: say where they are, in `addresses`"
+            f"{source} has new links of {', '.join(unheard)}: say where they are, in `addresses`"
         )
     addresses = {name: address for name, address in addresses.items() if name in new}
-    said = {"topology": to_document(topology), "names": names, "addresses": dict(addresses)}
+    said = {"topology": to_document(topology), "names": names, "addresses": dict(addresses)} | more
     following = site_of(json.dumps(said | {"times before": 0}), present.name)
     return json.dumps(said | {"times before": past.count(following.base)}, sort_keys=True)
 

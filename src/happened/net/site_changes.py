@@ -17,141 +17,289 @@ two proposals at once the one with the lesser digest is followed: whoever propos
 expects the other, which therefore nobody can follow.
 
 Assumes    everybody in the old topology takes part: whoever was killed is started again with its journal.
-Leaves out a process that never comes back: the others wait for it, and `awaited` names it.
+Leaves out a process that never comes back and is not succeeded: the others wait, and `awaited` names it.
+
+Succession (site_failures.py) is a change in which one process has failed for good. Whoever hears of it takes
+nothing more from that process and sends it nothing; if it was taken for dead and lives, it is refused. Then
+
+    witness      The heir sends the hops of the failed router that it keeps to those who may lack them
+                 (witnessing.py), so that nobody waits for one any more. When its other neighbours are drained
+                 towards the heir, this has everything that the router was given. It forwards what the router
+                 had not, in its own name, and says "drained" on the router's behalf too.
+    collection   What was sent before the failure comes before the proposal on every link. Who has the
+                 proposal from all its links waits for no hop of the failed process any more (`do_without`),
+                 and says that it is drained when it has gone on from there. Survivors whom only the failed
+                 process connected are told of it in each part, and go on in each part by themselves: a link
+                 between two parts is new, and carries nothing before both its ends are in the new topology.
+
+After a succession, everybody tells everybody in the new topology how many messages of each sender came in the
+old one, so that senders know what was lost. A succession may overrule a change that is under way, where it is
+proposed at a process that has not finished: that change then never ends. It is under way alone otherwise.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.destinations import unpack
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
 from ..core.places import onward_by_link
 from ..wire import site_news as wire
-from ..wire.site_news import LinkDrained, ProcessFinished, SiteProposed
+from ..wire.site_news import (
+    Account,
+    HopsTaken,
+    LinkDrained,
+    LinkFlushed,
+    ProcessFinished,
+    SiteProposed,
+    SuccessionProposed,
+)
 from .site import Site, site_of
+from .site_failures import How, Succession, Tally, succession_of, survivors_in_reach
+from .witnessing import Witnessing
 
 
 class Change:
     """One change under way."""
 
-    def __init__(self, text: str, following: Site) -> None:
+    def __init__(self, text: str, following: Site, succession: Succession | None = None) -> None:
         self.text = text
         self.following = following
+        self.succession = succession
+        self.heard: set[int] = set()  # links over which the proposal of a succession has come
+        self.has_acted = False  # in a succession: we have done what the others need of us
         self.drained: set[int] = set()  # links over which nothing more comes
         self.said: set[int] = set()  # links on which we have said that we send nothing more
         self.finished: set[int] = set()  # processes that expect `following`
 
+    @property
+    def key(self) -> str:
+        """What tells it apart from other changes of the same topology."""
+        if self.succession is None:
+            return self.following.digest
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
-class SiteChanges:
-    """Which topology a process stands in, and the change that is under way.
+    @property
+    def rank(self) -> tuple[bool, str]:
+        """Of two changes at once, the one of the lesser rank is followed."""
+        return self.succession is None, self.key
+
+
+class Steps(NamedTuple):
+    """What an engine does for a change.
 
     put         puts a frame into the outbox of a link
-    go_on       makes the engine stand in another site
+    go_on       stands in another site
+    is_idle     tells whether no message waits here
+    lose        takes nothing from a process that has failed, and sends it nothing
+    send_again  sends the hops of a failed router, as its witness
+    stand_in    forwards what a failed router has left to forward, as its witness
+    do_without  waits for nothing of a failed process any more
     """
 
-    def __init__(self, site: Site, put: Callable[[int, bytes], None], go_on: Callable[[Site], None]) -> None:
+    put: Callable[[int, bytes], None]
+    go_on: Callable[[Site], None]
+    is_idle: Callable[[], bool]
+    lose: Callable[[Succession], None]
+    send_again: Callable[[int], None]
+    stand_in: Callable[[int], None]
+    do_without: Callable[[int], None]
+
+
+class SiteChanges:
+    """Which topology a process stands in, and the change that is under way."""
+
+    def __init__(self, site: Site, steps: Steps) -> None:
         self.site = site
         self.text = ""  # of the last change, if there was one
         self.previous = ""  # the digest before it
         self.previous_links: tuple[str, ...] = ()
         self.past = [site.base]  # of all topologies with the members there are now, the present one last
+        self.failed: set[int] = set()  # whoever was declared to have failed for good
         self.change: Change | None = None
-        self._put, self._go_on = put, go_on
+        self.tally = Tally()
+        self.witnessing = Witnessing(site, steps.put)
+        self._steps = steps
 
     def propose(self, text: str) -> None:
-        if self.change is not None:
-            raise LocalProtocolError("the topology is changing; wait until that has ended")
+        following = site_of(text, self.site.name)
+        change = Change(text, following, succession_of(text, self.site))
         if self.site.departed >> self.site.me & 1:
             raise LocalProtocolError(f"{self.site.name!r} has left the topology")
-        following = site_of(text, self.site.name)
+        if self.change is not None and not self._may_overrule(self.change, change):
+            raise LocalProtocolError(
+                "the topology is changing; wait until that has ended"
+                + (f", for which {', '.join(self.awaited())} must come back" if change.succession else "")
+            )
         if following.base == self.site.base:
             raise LocalProtocolError("the proposed topology is the present one")
-        self._check_follows(following)
-        self._begin(text, following)
+        self._check_follows(change)
+        self._begin(change)
+
+    def _may_overrule(self, present: Change, change: Change) -> bool:
+        """Nobody can have ended a change that we have not finished, and shall not finish now."""
+        is_safe = self.site.me not in present.finished
+        return change.succession is not None and present.succession is None and is_safe
 
     def hear(self, link: int, frame: bytes) -> None:
         news = wire.decode(frame)
         if news.after != self.site.digest:
             return  # of a change that has ended here
-        if isinstance(news, SiteProposed):
-            self._hear_proposed(news.text)
+        if isinstance(news, SiteProposed | SuccessionProposed):
+            self._hear_proposed(link, news)
+        elif isinstance(news, HopsTaken):
+            self.witnessing.hear(link, news)
+        elif isinstance(news, Account):
+            self._hear_account(link, news)
         elif self.change is None:
             raise RemoteProtocolError(f"process {link} tells of a change that it has not proposed to us")
-        elif isinstance(news, LinkDrained):
-            self.change.drained.add(link)
-        else:
+        elif isinstance(news, ProcessFinished):
             self._hear_finished(self.change, link, news)
+        elif isinstance(news, LinkDrained):
+            if self.change.succession is None:
+                self.change.drained.add(link)
+        elif news.next == self.change.key:
+            self.change.drained.add(link)
 
-    def _hear_proposed(self, text: str) -> None:
-        if self.change is not None and self.change.text == text:
-            return
-        try:
-            following = site_of(text, self.site.name)
-            self._check_follows(following)
-        except CausalityError as error:
-            raise RemoteProtocolError(f"a change of the topology is refused: {error}") from error
-        if self.change is None:
-            self._begin(text, following)
-        elif following.digest < self.change.following.digest:
-            drained, said = self.change.drained, self.change.said
-            self._begin(text, following)
-            self.change.drained, self.change.said = drained, said
+    def _hear_proposed(self, link: int, news: SiteProposed | SuccessionProposed) -> None:
+        present = self.change
+        if present is None or present.text != news.text:
+            try:
+                following = site_of(news.text, self.site.name)
+                is_succession = isinstance(news, SuccessionProposed)
+                change = Change(
+                    news.text, following, succession_of(news.text, self.site) if is_succession else None
+                )
+                self._check_follows(change)
+            except CausalityError as error:
+                raise RemoteProtocolError(f"a change of the topology is refused: {error}") from error
+            if present is None or change.rank < present.rank:
+                if present is not None and change.succession is None:
+                    change.drained, change.said = present.drained, present.said
+                self._begin(change)
+        if self.change is not None and self.change.text == news.text:
+            self.change.heard.add(link)
 
     def _hear_finished(self, change: Change, link: int, news: ProcessFinished) -> None:
-        if news.next == change.following.digest and news.index not in change.finished:
+        if news.next == change.key and news.index not in change.finished:
             change.finished.add(news.index)
             self._tell(news, besides=link)
 
-    def _check_follows(self, following: Site) -> None:
-        known = self.site.members
+    def _hear_account(self, link: int, news: Account) -> None:
+        if news.index not in self.tally.heard:
+            self.tally.hear(self.site.me, news.index, news.counts)
+            self._tell(news, besides=link)
+
+    def _check_follows(self, change: Change) -> None:
+        known, following = self.site.members, change.following
         if following.members[: len(known)] != known or self.site.departed & ~following.departed:
             raise LocalProtocolError(
                 "it numbers processes otherwise than the present one, or brings one back that has left"
             )
         if following.times_before != self.past.count(following.base):
             raise LocalProtocolError("it counts wrongly how often the same topology was there before")
+        if change.succession is not None:
+            failed = 1 << change.succession.failed
+            if following.departed & ((1 << len(known)) - 1) != self.site.departed | failed:
+                raise LocalProtocolError("it leaves out others than the process that has failed")
 
-    def _begin(self, text: str, following: Site) -> None:
-        self.change = Change(text, following)
-        self._tell(SiteProposed(self.site.digest, text))
+    def _begin(self, change: Change) -> None:
+        self.change = change
+        succession = change.succession
+        if succession is None:
+            self._tell(SiteProposed(self.site.digest, change.text))
+            return
+        self.failed.add(succession.failed)
+        self._steps.lose(succession)
+        self._tell(SuccessionProposed(self.site.digest, change.text))
+        if succession.how is How.WITNESS:
+            if succession.heir == self.site.me:
+                self._steps.send_again(succession.failed)
+            else:
+                change.has_acted = True
 
     def _links(self) -> Iterable[int]:
-        return unpack(self.site.place.neighbours)
+        return [link for link in unpack(self.site.place.neighbours) if link not in self.failed]
 
     def _tell(self, news: wire.SiteNews, besides: int | None = None) -> None:
         frame = wire.encode(news)
         for link in self._links():
             if link != besides:
-                self._put(link, frame)
+                self._steps.put(link, frame)
 
-    def advance(self, *, is_idle: bool) -> None:
-        """Do what has become possible. `is_idle`: no message waits here."""
+    def advance(self) -> None:
+        """Do what has become possible."""
         change = self.change
         if change is None:
             return
         links = set(self._links())
-        if is_idle:
-            feeding = onward_by_link(self.site.place)
+        if change.succession is not None and not change.has_acted:
+            self._act(change, change.succession, links)
+        if self._steps.is_idle() and (change.succession is None or change.has_acted):
             for link in sorted(links - change.said):
-                if all(source in change.drained for source, onto in feeding.items() if onto >> link & 1):
+                if self._sources(change, link) <= change.drained:
                     change.said.add(link)
-                    self._put(link, wire.encode(LinkDrained(self.site.digest)))
+                    self._steps.put(link, wire.encode(self._drained(change)))
             is_finished = links <= change.said and links <= change.drained
             if is_finished and self.site.me not in change.finished:
                 change.finished.add(self.site.me)
-                self._tell(ProcessFinished(self.site.digest, change.following.digest, self.site.me))
+                self._tell(ProcessFinished(self.site.digest, change.key, self.site.me))
         if not self.awaited():
-            self.previous, self.previous_links = self.site.digest, self.site.links
-            if len(change.following.members) > len(self.site.members):
-                self.past = []  # no digest of theirs is one with these members
-            self.past.append(change.following.base)
-            self.change, self.site, self.text = None, change.following, change.text
-            self._go_on(change.following)
+            self._end(change)
+
+    def _act(self, change: Change, succession: Succession, links: set[int]) -> None:
+        """Do what the others need of us in a succession, if it is time."""
+        failed = succession.failed
+        if succession.how is How.COLLECTION:
+            if links <= change.heard:
+                change.has_acted = True
+                self._steps.do_without(failed)
+        elif self._around(failed) <= change.drained and self._steps.is_idle():
+            change.has_acted = True
+            self._steps.stand_in(failed)
+
+    def _around(self, forwarder: int) -> set[int]:
+        """The neighbours of a forwarder that we are a witness of, as far as messages come from them."""
+        branches = dict(self.site.place.watches)[forwarder]
+        return {branch.towards for branch in branches if branch.towards != self.site.me}
+
+    def _sources(self, change: Change, link: int) -> set[int]:
+        """The links that must be drained before we can be sure to send nothing more on this one."""
+        feeding = onward_by_link(self.site.place)
+        sources = {source for source, onto in feeding.items() if onto >> link & 1}
+        succession = change.succession
+        if succession is not None and succession.failed in sources:
+            sources.discard(succession.failed)
+            # What a witness brings in a router's stead, and gets back as a witness of ours, it has.
+            if succession.how is How.WITNESS and succession.heir not in (None, self.site.me, link):
+                sources.add(succession.heir)
+        return sources
+
+    def _drained(self, change: Change) -> LinkDrained | LinkFlushed:
+        if change.succession is None:
+            return LinkDrained(self.site.digest)
+        return LinkFlushed(self.site.digest, change.key)
+
+    def _end(self, change: Change) -> None:
+        """Everybody has finished: go on in the topology that follows."""
+        self.previous, self.previous_links = self.site.digest, self.site.links
+        if len(change.following.members) > len(self.site.members):
+            self.past = []  # no digest of theirs is one with these members
+        self.past.append(change.following.base)
+        self.change, self.site, self.text = None, change.following, change.text
+        self.witnessing.stand(self.site)
+        failed = None if change.succession is None else change.succession.failed
+        account = self.tally.turn(self.site.me, failed)
+        self._steps.go_on(change.following)
+        if failed is not None:
+            self._tell(Account(self.site.digest, self.site.me, account))
 
     def digests(self, peer: str) -> set[str]:
         """Those of the topologies that a peer may be in while we work with it. A change ends for one before
         another, and they still have to tell each other of it, over a link of the old topology; over a new
         one nothing may come before it has ended for both."""
+        if self.has_failed(peer):
+            return set()
         found = {self.site.digest}
         if self.change is not None and peer in self.site.links:
             found.add(self.change.following.digest)
@@ -159,30 +307,55 @@ class SiteChanges:
             found.add(self.previous)
         return found
 
+    def has_failed(self, peer: str) -> bool:
+        """Whether somebody has declared that this process has failed for good."""
+        return any(self.site.members[process] == peer for process in self.failed)
+
     def awaited(self) -> list[str]:
         """The names of those who have not finished the change under way."""
         if self.change is None:
             return []
         here = (1 << len(self.site.members)) - 1 & ~self.site.departed
+        if self.change.succession is not None:
+            here = survivors_in_reach(self.site, self.change.succession.failed)
         return [self.site.members[p] for p in unpack(here) if p not in self.change.finished]
 
-    def state(self) -> list[Any]:
-        change = self.change
-        under_way = (
-            None
-            if change is None
-            else [change.text, *map(sorted, (change.drained, change.said, change.finished))]
-        )
-        return [self.text, self.previous, list(self.previous_links), self.past, under_way]
+    def lost(self) -> dict[str, int]:
+        """How many messages that we sent before the last succession have not come, by whom they were for."""
+        return {self.site.members[to]: count for to, count in sorted(self.tally.lost.items())}
 
-    def restore(self, state: list[Any]) -> None:
-        self.text, self.previous, links, self.past, under_way = state
-        self.previous_links = tuple(links)
+    def unaccounted(self) -> list[str]:
+        """Those to whom we sent before the last succession, and who have not told yet what has come."""
+        return [self.site.members[to] for to in sorted(self.tally.before)]
+
+    def state(self) -> dict[str, Any]:
+        change = self.change
+        under_way: list[Any] | None = None
+        if change is not None:
+            sets = (change.drained, change.said, change.finished, change.heard)
+            under_way = [change.text, change.succession is not None, change.has_acted, *map(sorted, sets)]
+        return {
+            "text": self.text,
+            "previous": [self.previous, *self.previous_links],
+            "past": self.past,
+            "failed": sorted(self.failed),
+            "tally": self.tally.state(),
+            "change": under_way,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.text, self.past, under_way = state["text"], state["past"], state["change"]
+        self.previous, *links = state["previous"]
+        self.previous_links, self.failed = tuple(links), set(state["failed"])
+        self.tally.restore(state["tally"])
         if self.text:
             self.site = site_of(self.text, self.site.name)
+            self.witnessing.stand(self.site)
         self.change = None
         if under_way is not None:
-            text, drained, said, finished = under_way
-            self.change = Change(text, site_of(text, self.site.name))
-            self.change.drained, self.change.said = set(drained), set(said)
-            self.change.finished = set(finished)
+            text, is_succession, has_acted, *sets = under_way
+            following = site_of(text, self.site.name)
+            succession = succession_of(text, self.site) if is_succession else None
+            self.change = change = Change(text, following, succession)
+            change.has_acted = has_acted
+            change.drained, change.said, change.finished, change.heard = map(set, sets)

@@ -49,6 +49,7 @@ class TcpTransport:
     """The TCP links of one node. `listen` is "host:port", port 0 for any; `address` is what it became."""
 
     keeps_order = True
+    acknowledges_for_peers = True
 
     def __init__(self, listen: str, guard: Guard, limits: Limits | None = None) -> None:
         self._listen = split_address(listen)

@@ -93,6 +93,10 @@ class Transport(Protocol):
         """The longest payload, in bytes, whose frame is sure to fit."""
 
     @property
+    def acknowledges_for_peers(self) -> bool:
+        """Whether frames are acknowledged when they are in the peer's journal, and not before."""
+
+    @property
     def keeps_order(self) -> bool:
         """Whether it hands over the frames of a link in the order of their numbers. The node refuses those
         that come too early, so one that does not is slow; trackers that need FIFO links refuse it."""

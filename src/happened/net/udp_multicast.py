@@ -218,6 +218,10 @@ class MulticastTransport:
         return self._links.max_payload
 
     @property
+    def acknowledges_for_peers(self) -> bool:
+        return self._links.acknowledges_for_peers
+
+    @property
     def keeps_order(self) -> bool:
         return self._links.keeps_order
 

@@ -92,6 +92,7 @@ class Facts:
     optimal: bool = False  # every message carries exactly the necessary units
     longest_chain: int | None = None  # causal order is kept along chains of this many messages only
     relays: Relays = Relays.NOBODY
+    witnesses: bool = False  # a place's witnesses get copies, from which one can succeed its forwarder
     carries_payloads: bool = False  # its packets have messages of others in them, whole
     waits_only_for_past: bool = False
     """A held message waits only for messages of its causal past, each of which comes straight from its

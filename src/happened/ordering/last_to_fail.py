@@ -23,6 +23,18 @@ def last_to_fail(group: int, recorded: Mapping[int, int]) -> int:
     `recorded` has, for each member that is recovered, the set of those whose failures it recorded. Refused
     while others must recover first; the error names them.
     """
+    last, awaited = perhaps_last(group, recorded)
+    if awaited:
+        names = ", ".join(map(str, unpack(awaited)))
+        raise LocalProtocolError(
+            f"who failed last is not known before {names} recovers: bring back its journal"
+        )
+    return last
+
+
+def perhaps_last(group: int, recorded: Mapping[int, int]) -> tuple[int, int]:
+    """The members that nobody is recorded to have outlived, and those who must recover before that is known
+    of all of them: if these are none, the former failed last."""
     silent = group & ~pack(recorded)
     last = group
     for failed in recorded.values():
@@ -30,12 +42,7 @@ def last_to_fail(group: int, recorded: Mapping[int, int]) -> int:
     awaited = last & silent
     for member in unpack(last & ~silent):
         awaited |= silent & ~_outlived(member, recorded)
-    if awaited:
-        names = ", ".join(map(str, unpack(awaited)))
-        raise LocalProtocolError(
-            f"who failed last is not known before {names} recovers: bring back its journal"
-        )
-    return last
+    return last, awaited
 
 
 def _outlived(member: int, recorded: Mapping[int, int]) -> int:

@@ -140,6 +140,14 @@ class Machine(Protocol):
         """Stand at a place of another graph, once everything that anybody sent has been delivered
         everywhere. LocalProtocolError where the protocol does not relay."""
 
+    def do_without(self, process: int) -> list[Effect]:
+        """A process at a place of our graph has failed for good, and everybody has told us so: leave and
+        close with it, even if others are reached through it. LocalProtocolError as for `resume_at`."""
+
+    def stand_in(self, forwarder: int) -> list[Effect]:
+        """Send on what a forwarder that has failed has left to send on, as a witness of it.
+        LocalProtocolError where witnesses get no copies (`facts.witnesses`)."""
+
     def log_size(self) -> tuple[int, int] | None:
         """How many entries and units the next message would draw on; None where no log is kept."""
 

@@ -125,7 +125,16 @@ class Process:
             raise LocalProtocolError(f"process {process} has not left")
 
     def resume_at(self, place: Place) -> None:
-        raise LocalProtocolError(f"{self.facts.name} does not relay: its processes stand at no place")
+        raise self._stands_nowhere()
+
+    def do_without(self, process: int) -> list[Effect]:
+        raise self._stands_nowhere()
+
+    def stand_in(self, forwarder: int) -> list[Effect]:
+        raise LocalProtocolError(f"{self.facts.name} gives witnesses no copies: none can stand in")
+
+    def _stands_nowhere(self) -> LocalProtocolError:
+        return LocalProtocolError(f"{self.facts.name} does not relay: its processes stand at no place")
 
     # Events.
 

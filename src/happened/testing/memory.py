@@ -92,6 +92,7 @@ class MemoryTransport:
     """The links of one node on a MemoryNetwork."""
 
     keeps_order = True
+    acknowledges_for_peers = True
 
     def __init__(self, network: MemoryNetwork, name: str) -> None:
         self.network, self.name = network, name

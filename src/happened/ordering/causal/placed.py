@@ -40,6 +40,9 @@ class PlacedProcess(Process):
         everywhere, so that nothing depends on the way it took."""
         self.move(place)
 
+    def do_without(self, process: int) -> list[Effect]:
+        return [*self.leave(process), *self.close(process)]
+
     def stand(self, place: Place | None) -> None:
         """Take a place that has been checked, or None: next to everybody. A refusal changes nothing."""
         self._has_topology = place is not None

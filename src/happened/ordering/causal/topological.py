@@ -42,6 +42,7 @@ FACTS = Facts(
     expires=True,
     expels_one=True,
     relays=Relays.ROUTERS,
+    witnesses=True,
     names_missing=False,  # but the hop messages that bring them
     recycles=True,
     most_processes=MANY_PROCESSES,
@@ -138,13 +139,15 @@ class Topological(HistoryProcess[Any]):
 
         `hop` is the clock of this hop; None: the clock advances by one.
         """
-        following = self._onward(self.place.branches, carried)
+        return self._send_on(carried, self._onward(self.place.branches, carried), hop)
+
+    def _send_on(self, carried: Carried, following: list[Branch], hop: int | None = None) -> list[Effect]:
         if not following:
             return []
         onto = pack(branch.towards for branch in following)
         watching = self.place.witnesses & ~onto
         for branch in following:
-            watching |= branch.copies & ~onto & ~(1 << self.me)
+            watching |= branch.copies & ~onto & ~(1 << self.me) & self.place.neighbours
         entries = self.timestamp(onto | watching)
         if hop is None:  # no event of the application: only the clock advances
             hop = self.clock = self.clock + 1
@@ -195,6 +198,20 @@ class Topological(HistoryProcess[Any]):
             if due and carried.dests >> self.me & 1:
                 effects.append(self.delivery(carried))
             effects += self._pass_on(carried)
+        return effects
+
+    def stand_in(self, forwarder: int) -> list[Effect]:
+        """Send on what this forwarder was given and has not sent on, over its own branches and in its stead.
+
+        All that it sent must have arrived, and all that was sent to it must have come here.
+        """
+        branches = dict(self.place.watches)[forwarder]
+        effects: list[Effect] = []
+        for carried, _ in self._unforwarded.pop(forwarder, {}).values():
+            following = self._onward(branches, carried)
+            if any(branch.towards == self.me for branch in following) and carried.dests >> self.me & 1:
+                effects.append(self.delivery(carried))
+            effects += self._send_on(carried, [branch for branch in following if branch.towards != self.me])
         return effects
 
     def inherit(self, predecessor: "Topological") -> None:

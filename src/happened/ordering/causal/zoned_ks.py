@@ -232,6 +232,10 @@ class ZonedKs(PlacedProcess):
             raise LocalProtocolError(f"process {process} is a gateway and cannot leave")
         super().note_departure(process)
 
+    def do_without(self, process: int) -> list[Effect]:
+        super().note_departure(process)  # even if it is a gateway: its zones are cut off from each other
+        return [*self.go_on_without(process), *self.close(process)]
+
     def go_on_without(self, process: int) -> list[Effect]:
         effects = super().go_on_without(process)
         for zone, member in self._zones_with(process):

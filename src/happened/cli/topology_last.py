@@ -1,0 +1,57 @@
+"""`happened topology last-to-fail`: whose journal to start from if all members of a group have failed."""
+
+import argparse
+from typing import Any
+
+from ..core.errors import CausalityError
+from ..core.exit_codes import ExitCode
+from .terminal import local_path, print_json
+
+DESCRIPTION = """\
+Find out which of some processes failed last, from the journals of those that can be had. One that was
+declared to have failed, and was succeeded, must not be started again: its journal is out of date, and the
+others refuse it. Start from the journal of whoever failed last (Skeen, 1985).
+"""
+EPILOG = """\
+example:
+  happened topology last-to-fail site/lx1.journal --members lx1,lx2       lx2 may have outlived lx1: undecided
+
+exit codes: 0 known, 2 bad usage or input, 3 others must bring their journals first
+"""
+
+
+def add_last_to_fail(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "last-to-fail",
+        help="whose journal to start from, if all members of a separator have failed",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("journals", type=local_path, nargs="+", metavar="JOURNAL", help="not in use")
+    parser.add_argument(
+        "--members", metavar="NAMES", help="all members, a,b,c; default: the owners of the journals"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..net.failure_records import last_of, read_record
+
+    records = [read_record(path) for path in arguments.journals]
+    owners = [record.name for record in records]
+    if len(set(owners)) < len(owners):
+        raise CausalityError(
+            f"two of these are journals of {max(owners, key=owners.count)!r}: give the newest"
+        )
+    members = arguments.members.split(",") if arguments.members else owners
+    last, awaited = last_of(records, members)
+    if arguments.json:
+        recorded = {record.name: sorted(record.failed) for record in records}
+        print_json({"last": last, "awaited": awaited, "recorded": recorded})
+    elif awaited:
+        print(f"not known before the journal of {', '.join(awaited)} is here; perhaps {', '.join(last)}")
+    else:
+        print(f"{', '.join(last)} failed last: start from that journal")
+    return ExitCode.UNDECIDED if awaited else ExitCode.HOLDS

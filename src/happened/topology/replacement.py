@@ -1,0 +1,59 @@
+"""The topology that follows when one process is gone for good: without it, or with another in its place."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import networkx as nx
+
+from .communication import Topology, TopologyError
+from .separators import separates
+
+
+def without(topology: Topology, failed: str, heir: str | None = None) -> Topology:
+    """The topology without a process. The heir, a process that is there and keeps the links it has, takes its
+    place in the lists of gateways and separators, where the first forwards."""
+    return _replaced(topology, failed, heir, _edges(topology, {failed: None}))
+
+
+def with_heir(topology: Topology, failed: str, heir: str) -> Topology:
+    """The topology with the heir, new or not, in a process's place: it also has the links of that one."""
+    return _replaced(topology, failed, heir, _edges(topology, {failed: heir}))
+
+
+def _edges(topology: Topology, instead: dict[str, str | None]) -> list[tuple[str, str]]:
+    edges = []
+    for ends in topology.graph.edges:
+        one, other = (instead.get(name, name) for name in ends)
+        if one is not None and other is not None and one != other:
+            edges.append((one, other))
+    return edges
+
+
+def _replaced(
+    topology: Topology, failed: str, heir: str | None, edges: Iterable[tuple[str, str]]
+) -> Topology:
+    if failed not in topology.graph:
+        raise TopologyError(f"the topology has no process called {failed!r}")
+    is_new = heir is not None and heir not in topology.graph
+
+    def listed(names: Iterable[str], successor: str | None) -> tuple[str, ...]:
+        mapped = (successor if name == failed else name for name in names)
+        return tuple(dict.fromkeys(name for name in mapped if name is not None))
+
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(listed(topology.graph, heir))
+    graph.add_edges_from(edges)
+    member = heir if is_new else None
+    zones = {
+        name: replace(zone, gateways=listed(zone.gateways, heir), members=listed(zone.members, member))
+        for name, zone in topology.zones.items()
+    }
+    groups = {name: listed(members, member) for name, members in topology.groups.items()}
+    claimed = dict.fromkeys(listed(members, heir) for members in topology.separators)
+    return Topology(
+        graph,
+        frozenset(listed(sorted(topology.routers), member)),
+        zones,
+        {name: members for name, members in groups.items() if members},
+        tuple(members for members in claimed if members and separates(graph, members)),
+    )
