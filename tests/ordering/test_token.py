@@ -138,6 +138,20 @@ def test_a_newcomer_hears_what_was_asked_for(dice):
         assert sum(map(len, world.links.values())) == served
 
 
+def test_the_token_itself_tells_who_has_gone():
+    """0 leaves, and the token reaches 2 before the news of that; 2 goes away, and must not hand it to 0."""
+    zero, one, two = (Token(me, 3) for me in range(3))
+    zero.request()
+    two.request()
+    ((to, passed),) = zero.leave(0, ())
+    assert to == 1
+    one.receive_request(TokenRequest(2, 1), ())
+    ((to, passed),) = one.receive_token(passed)
+    assert to == 2 and two.receive_token(passed) == [] and two.has_turn
+    ((to, _),) = two.release((), away=True)
+    assert to == 1
+
+
 def test_nobody_leaves_out_of_turn_and_there_is_one_token():
     token = Token(0, 2)
     with pytest.raises(LocalProtocolError, match="in its turn"):
