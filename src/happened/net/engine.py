@@ -20,6 +20,7 @@ Site       Where a topology says who takes part, it changes as a whole: site_cha
 """
 
 import json
+import sys
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
@@ -159,6 +160,13 @@ class Engine:
         # Per link, messages that wait for others: counted only where pausing that link makes progress.
         self.held_on_link = dict.fromkeys(self.outboxes, 0)
         self._counts_held = facts.waits_only_for_past
+        self.held_bytes = 0  # of their payloads
+        self.full_above = sys.maxsize  # bytes of an outbox
+        self.full: set[int] = set()  # the links whose outboxes have more
+        self._unsent: deque[int] = (
+            deque()
+        )  # sizes of our newest multicasts: those that the protocol keeps back
+        self.queued_bytes = 0  # of their payloads
         self._journaled = journaled  # otherwise nobody reads the entries
         self._entries: list[bytes] = []
         self.staged = 0  # bytes of entries since the last cut
@@ -210,6 +218,9 @@ class Engine:
             self.sites.tally.sent.update(unpack(dests))
         size = (dests.bit_length() + 7) // 8
         self._stage(MULTICAST, size, dests.to_bytes(size, "little"), payload)
+        self._unsent.append(len(payload))
+        self.queued_bytes += len(payload)
+        self._drop_sent()
         self.events += 1
         self.sent += 1
         if self.recorder is not None:
@@ -353,6 +364,9 @@ class Engine:
                 self.sites.witnessing.arrived(link, message, frame, number)
             if self._counts_held:
                 self.held_on_link[link] += 1
+                self.held_bytes += len(message.payload)
+            if self._unsent:
+                self._drop_sent()
             if len(effects) == 1 and type(effects[0]) is Deliver:
                 self._deliver(effects[0])
             else:
@@ -364,6 +378,13 @@ class Engine:
         self._stage(FRAME_RECEIVED, link, frame)
         self.inboxes[link].received_through += 1
         self._in.add(link)
+
+    def _drop_sent(self) -> None:
+        """Keep the sizes of multicasts that have not left: a protocol that keeps some back does so with the
+        newest."""
+        queued = self.machine.queued
+        while len(self._unsent) > queued:
+            self.queued_bytes -= self._unsent.popleft()
 
     def acknowledge(self, number: int) -> bool:
         """Note that the application has acknowledged a delivery; False if it had done so before."""
@@ -385,6 +406,8 @@ class Engine:
         if number <= outbox.acknowledged:
             return False
         outbox.acknowledge(number)
+        if outbox.bytes <= self.full_above:
+            self.full.discard(link)
         self._stage(FRAMES_FREED, link, number.to_bytes(8, "big"))
         return True
 
@@ -480,7 +503,7 @@ class Engine:
             self.roster.join(site.members[index])
             if self.tracking is not None:
                 self.tracking.join(index)
-            self.outboxes[index], self.inboxes[index], self.held_on_link[index] = Outbox(), Inbox(), 0
+            self._open_link(index)
             self.seniority.append(index)
         self.machine.resume_at(site.place)
         self._place, self._senders = site.place, senders_by_link(site.place)
@@ -522,6 +545,7 @@ class Engine:
     def _lose(self, succession: Succession) -> None:
         failed = succession.failed
         self.outboxes[failed] = Outbox(self.outboxes[failed].last)
+        self.full.discard(failed)
         self._expect_heir(succession)
         self.joined += 1
 
@@ -587,6 +611,11 @@ class Engine:
     def pending(self) -> list[Held]:
         return self.machine.pending()
 
+    def bound_outboxes(self, most: int) -> None:
+        """Keep in `full` the links whose outboxes have more bytes than this."""
+        self.full_above = most
+        self.full = {link for link, outbox in self.outboxes.items() if outbox.bytes > most}
+
     def held_count(self) -> int:
         """How many messages `pending` lists."""
         return self.machine.pending_count
@@ -630,9 +659,17 @@ class Engine:
             self._entries += data
             self.staged += HEAD.size + length
 
-    def _put(self, link: int, frame: bytes) -> None:
-        self.outboxes[link].put(frame)
+    def _open_link(self, link: int) -> None:
+        self.outboxes[link], self.inboxes[link], self.held_on_link[link] = Outbox(), Inbox(), 0
+        self.full.discard(link)
+
+    def _put(self, link: int, frame: bytes) -> int:
+        outbox = self.outboxes[link]
+        number = outbox.put(frame)
+        if outbox.bytes > self.full_above:
+            self.full.add(link)
         self._out.add(link)
+        return number
 
     def _arrived(self, message: Any) -> None:
         self.events += 1
@@ -665,8 +702,7 @@ class Engine:
             if sends:
                 alike: dict[bytes, dict[int, int]] = {}
                 for (to, _), frame in zip(sends, self._frames(sends), strict=True):
-                    number = self.outboxes[to].put(frame)
-                    self._out.add(to)
+                    number = self._put(to, frame)
                     if self.shares:
                         alike.setdefault(frame, {})[to] = number
                 self._shared += alike.items()
@@ -692,10 +728,11 @@ class Engine:
 
     def _deliver(self, effect: Deliver) -> None:
         sender, clock, payload = effect
-        if self.tracking is not None:
-            payload = self.tracking.delivered(sender, payload)
         if self._counts_held and sender != self.me:
             self.held_on_link[sender] -= 1
+            self.held_bytes -= len(payload)
+        if self.tracking is not None:
+            payload = self.tracking.delivered(sender, payload)
         if self.sites is not None:
             self.sites.tally.delivered[sender] += 1
         history = ""
@@ -827,7 +864,7 @@ class Engine:
                 self._put(link, frame)
         self.addresses[name] = address
         self.joined += 1
-        self.outboxes[index], self.inboxes[index], self.held_on_link[index] = Outbox(), Inbox(), 0
+        self._open_link(index)
         self.incarnations.pop(index, None)
         for gone in sorted(self.gone):
             # What the registrar knows to be gone before it admits somebody has sent it nothing.
@@ -1011,6 +1048,8 @@ class Engine:
             blobs += frames
         if self.serialization is not None:
             head["token"] = self.serialization.token.state()
+        if self._unsent:
+            head["unsent"] = list(self._unsent)
         if self.tracking is not None:
             blobs.append(self.tracking.snapshot())
             head["tracker"] = len(blobs[-1])
@@ -1066,10 +1105,15 @@ class Engine:
         if self.tracking is not None:
             self.tracking = self.tracking.restored(take(head["tracker"]), len(self.roster))
         self.held_on_link = dict.fromkeys(self.outboxes, 0)
+        self.held_bytes = 0
         if self._counts_held:
             for held in self.machine.pending():
                 if held.message.sender != self.me:
                     self.held_on_link[held.message.sender] += 1
+                    self.held_bytes += len(held.message.payload)
+        self._unsent = deque(head.get("unsent", ()))
+        self.queued_bytes = sum(self._unsent)
+        self.bound_outboxes(self.full_above)
 
 
 def snapshot_head(data: bytes) -> tuple[dict[str, Any], int]:

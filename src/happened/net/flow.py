@@ -23,10 +23,10 @@ class Flow:
         self.relays = relays
         self.onward = onward or {}
 
-    def has_room(self, staged: int, outbox_bytes: Iterable[int]) -> bool:
-        """Whether the application may multicast: neither the journal nor a present peer is too far behind."""
-        limits = self._limits
-        return staged <= limits.staged and max(outbox_bytes, default=0) <= limits.outbox
+    def has_room(self, staged: int, queued_bytes: int) -> bool:
+        """Whether the application may multicast, as far as the journal and what the protocol keeps back are
+        concerned; to a peer whose outbox is full it may not, whatever this says."""
+        return staged <= self._limits.staged and queued_bytes <= self._limits.outbox
 
     def links_to_pause(
         self,
@@ -36,6 +36,7 @@ class Flow:
         staged: int,
         outbox_bytes: Iterable[int],
         held_on_link: Mapping[int, int],
+        held_bytes: int = 0,
     ) -> set[int]:
         """The links that are not to be read now, out of those in `held_on_link`.
 
@@ -50,7 +51,7 @@ class Flow:
             or (self.relays and self._relays_too_much(outbox_bytes))
         ):
             return set(held_on_link)
-        if sum(held_on_link.values()) > limits.held:
+        if held_bytes > limits.held_bytes or sum(held_on_link.values()) > limits.held:
             return {link for link, held in held_on_link.items() if held}
         return set()
 

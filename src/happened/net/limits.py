@@ -15,9 +15,12 @@ class Limits:
     peers: int = 1023
     """Other processes that a node talks with."""
     outbox: int = 64 << 20
-    """Bytes not acknowledged by one peer; above it `multicast` waits, also for a peer that is away."""
+    """Bytes not acknowledged by one peer; above it `multicast` to that peer waits, also if the peer is away, and
+    with protocols that relay every multicast. The same for bytes that the protocol keeps back."""
     held: int = 10_000
     """Messages that arrived and wait for others; above it, links that have some are not read."""
+    held_bytes: int = 256 << 20
+    """Bytes of their payloads; above it, the same."""
     undelivered: int = 10_000
     """Messages the application has not acknowledged; above it, no link is read."""
     undelivered_bytes: int = 256 << 20

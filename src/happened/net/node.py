@@ -214,6 +214,7 @@ class Node:
         self._life = Lifecycle(name)
         self._connections = Connections(name)
         relays_for_others = self._facts.relays is Relays.COORDINATOR
+        self._sends_directly = self._facts.relays is Relays.NOBODY and topology is None
         self._flow = Flow(self._limits, relays=relays_for_others)
         self._journal: Journal | None = None
         self._turns: Turns | None = None  # where sends must be serialized
@@ -294,6 +295,7 @@ class Node:
         )
         if_it_fails.callback(self._commits.close)
         self._engine.shares = self._medium is not None
+        self._engine.bound_outboxes(self._limits.outbox)
         await self._commits.recover()
         if self._engine.serialization is not None:
             self._turns = Turns(self._engine, self._loop, self._commits.stamp, self._after_a_turn)
@@ -398,14 +400,16 @@ class Node:
         label: str | None = None,
         priority: int | None = None,
         after: CausalHistory | None = None,
+        timeout: float | None = None,
     ) -> Sent:
         """Returns the message's name when it is certain to be delivered: journaled, if there is a journal.
 
         ordered=False   it is delivered as soon as it arrives, once at each destination: it waits for nothing,
                         nothing waits for it, and no order leads through it (docs/runtime.md)
         label, priority, after   what an incomplete order takes (docs/large-systems.md)
+        timeout         NodeFull, and nothing is sent, if there is no room for it within so many seconds
         """
-        await self.room()
+        await self.room(to, timeout=timeout)
         name = self.multicast_nowait(
             to, payload, ordered=ordered, label=label, priority=priority, after=after
         )
@@ -426,14 +430,12 @@ class Node:
         """The same without waiting: the message is certain to be delivered after the next commit. Raises
         NodeFull above the limits."""
         self._life.check_running()
-        if not self._room.is_set():
-            if not self._engine.has_turn:
-                raise NodeFull(f"{self.name!r} does not have the token; wait for room(), then send at once")
-            raise NodeFull(f"{self.name!r} has too much that is not acknowledged; wait for room()")
+        destinations = self._members.destinations(to)
+        if (why := self._why_wait(destinations)) is not None:
+            raise NodeFull(f"{self.name!r} {why}; wait for room()")
         most = min(self._limits.payload, self.transport.max_payload)
         if len(payload) > most:
             raise LocalProtocolError(f"a payload of {len(payload)} bytes exceeds the limit of {most}")
-        destinations = self._members.destinations(to)
         if (site := self.site) is not None:
             site.check_traffic(destinations)
         self._commits.stamp()
@@ -474,14 +476,41 @@ class Node:
         """How many messages were delivered here, acknowledged or not."""
         return self._engine.delivered
 
-    async def room(self) -> None:
-        """Wait until the outboxes and the journal are below their limits, so that one more may be sent; where
-        sends are serialized, until it is this node's turn."""
+    async def room(self, to: str | Iterable[str] | None = None, *, timeout: float | None = None) -> None:
+        """Wait until the journal and the outboxes of these destinations (None: of everybody) are below their
+        limits, so that one more may be sent; where sends are serialized, until it is this node's turn.
+        NodeFull if that takes longer than `timeout` seconds."""
         self._life.check_running()
+        links = None if to is None else self._members.destinations(to)
         with self._turns.waiting() if self._turns is not None else contextlib.nullcontext():
-            while not self._room.is_set():
-                await self._room.wait()
-                self._life.check_running()
+            try:
+                async with asyncio.timeout(timeout):
+                    while self._why_wait(links) is not None:
+                        self._room.clear()
+                        await self._room.wait()
+                        self._life.check_running()
+            except TimeoutError:
+                why = self._why_wait(links) or "had no room in time"
+                raise NodeFull(f"{self.name!r} {why}; nothing was sent") from None
+
+    def _why_wait(self, links: Sequence[int] | None) -> str | None:
+        """Why a multicast to these members must wait now; None: it need not. Where others pass messages on, a
+        full outbox concerns every multicast."""
+        engine = self._engine
+        if engine.sites is not None and engine.sites.change is not None:
+            return "waits until the topology has changed"
+        if not engine.has_turn:
+            return "does not have the token"
+        if not self._flow.has_room(engine.staged, engine.queued_bytes):
+            return "has too much that is not journaled, or that the protocol keeps back"
+        if engine.full:
+            full = engine.full - engine.gone
+            if links is not None and self._sends_directly:
+                full &= set(links)
+            if full:
+                names = ", ".join(sorted(self._members.names[link] for link in full))
+                return f"has too much that is not acknowledged by {names}"
+        return None
 
     async def flush(self) -> None:
         """Wait until everything so far is journaled, and may be seen by others."""
@@ -551,6 +580,9 @@ class Node:
             "undelivered": len(self._ready),
             "unacknowledged": len(engine.unacknowledged),
             "held": engine.held_count(),
+            "held_bytes": engine.held_bytes,
+            "queued": engine.machine.queued,
+            "queued_bytes": engine.queued_bytes,
             "staged_bytes": engine.staged,
             "journal_bytes": self._journal.bytes if self._journal is not None else 0,
             "failures": self._connections.troubles,
@@ -565,14 +597,15 @@ class Node:
         problems = [] if life.failure is None else [f"stopped: {life.failure}"]
         if not life.is_running:
             return Health(life.state in (State.NEW, State.REPLAYING), False, (*problems, life.state.value))
-        if not self._room.is_set():
-            problems.append("too much is not acknowledged: multicasts wait")
+        why = self._why_wait(None) if self._engine.has_turn else None  # turns come and go
+        if why is not None:
+            problems.append(f"{why}: multicasts wait")
         names = self._members.names
         linked = [link for link in self._engine.present_links() if self._members.is_linked(link)]
         away = [link for link in linked if names[link] not in self._connections.calling]
         problems += [f"no link to {names[link]}{self._why_away(names[link])}" for link in away]
         behind = [link for link in away if self._engine.outboxes[link]]
-        return Health(True, self._room.is_set() and not behind, tuple(problems))
+        return Health(True, why is None and not behind, tuple(problems))
 
     def _why_away(self, peer: str) -> str:
         reasons = list(self._connections.troubles_with(peer))
@@ -899,25 +932,14 @@ class Node:
         self._regulate()
         self._measure_room()
 
-    def _outbox_bytes(self) -> list[int]:
-        """The sizes of the outboxes of those who have not left."""
-        gone = self._engine.gone
-        return [outbox.bytes for link, outbox in self._engine.outboxes.items() if link not in gone]
-
     def _measure_room(self) -> None:
-        """Let multicasts wait or go on."""
-        is_changing = self._engine.sites is not None and self._engine.sites.change is not None
-        has_room = self._flow.has_room(self._engine.staged, self._outbox_bytes()) and not is_changing
+        """Let whoever waits for room look again."""
         if self._turns is not None:
             if self._life.is_running:
                 self._turns.notice()
             elif self._life.state is State.CLOSING:
                 self._turns.pass_on()
-            has_room = has_room and self._engine.has_turn
-        if not self._life.is_running or has_room:
-            self._room.set()
-        else:
-            self._room.clear()
+        self._room.set()
 
     def _regulate(self) -> None:
         """Pause and resume the reading of links."""
@@ -926,8 +948,11 @@ class Node:
             undelivered=len(engine.unacknowledged),
             undelivered_bytes=engine.unacknowledged_bytes,
             staged=engine.staged,
-            outbox_bytes=self._outbox_bytes() if self._flow.relays else (),
+            outbox_bytes=[outbox.bytes for link, outbox in engine.outboxes.items() if link not in engine.gone]
+            if self._flow.relays
+            else (),
             held_on_link=engine.held_on_link,
+            held_bytes=engine.held_bytes,
         )
         if self.site is not None:
             wanted |= self._flow.routes_to_pause({p: outbox.bytes for p, outbox in engine.outboxes.items()})

@@ -28,7 +28,7 @@ class Serialization:
     """The token as process `me` of n sees it; `put` puts a frame into the outbox of a link."""
 
     def __init__(
-        self, machine: SerializedMachine, me: int, n: int, put: Callable[[int, bytes], None]
+        self, machine: SerializedMachine, me: int, n: int, put: Callable[[int, bytes], object]
     ) -> None:
         self.token = Token(me, n)
         self._machine, self._put = machine, put

@@ -97,7 +97,7 @@ class Steps(NamedTuple):
     do_without  waits for nothing of a failed process any more
     """
 
-    put: Callable[[int, bytes], None]
+    put: Callable[[int, bytes], object]
     go_on: Callable[[Site], None]
     is_idle: Callable[[], bool]
     lose: Callable[[Succession], None]

@@ -1,0 +1,118 @@
+"""What a node keeps is bounded in bytes for every protocol, and one peer that is away stops no others."""
+
+import asyncio
+
+import pytest
+from test_node import addresses, make, run, take, until
+
+from happened.net import NodeFull
+from happened.ordering import Relays, protocols
+from happened.testing import MemoryNetwork
+
+SIZE, OUTBOX = 4000, 40_000
+
+
+def usable():
+    """Protocols that a small group can use: with one destination, or all."""
+    return sorted(name for name, facts in protocols().items() if not facts.serialized)
+
+
+@pytest.mark.parametrize("protocol", usable())
+def test_a_dead_peer_makes_its_senders_wait_at_the_limit(protocol):
+    """What is in outboxes and what the protocol keeps back; `causal-total` and others kept all of it, once."""
+
+    async def scenario():
+        names = ("a", "b", "c")
+        network = MemoryNetwork()
+        limits = {"outbox": OUTBOX, "linger": 0.0}
+        async with network.nodes("a", "b", "c", protocol=protocol, limits=make_limits(limits)) as (a, b, c):
+            await c.close()
+            to = ["c"] if "multicast" not in protocols()[protocol].casts and is_unicast(protocol) else names
+            sent = 0
+            with pytest.raises(NodeFull):
+                for _ in range(200):
+                    await a.multicast(to, b"x" * SIZE, timeout=0.2)
+                    sent += 1
+            stats = a.stats()
+            kept = stats["queued_bytes"] + max(peer["outbox_bytes"] for peer in stats["peers"].values())
+            # Relayed or ordered elsewhere, it waits there: the bound is that of the one who passes it on.
+            most = 2 * OUTBOX + 3 * SIZE if protocols()[protocol].relays is Relays.NOBODY else 10 * OUTBOX
+            assert sent * SIZE >= OUTBOX / 2 and kept <= most, (sent, stats)
+
+    run(scenario())
+
+
+def is_unicast(protocol):
+    return "unicast" in protocols()[protocol].casts and "broadcast" not in protocols()[protocol].casts
+
+
+def make_limits(changed):
+    from happened.net import Limits
+
+    return Limits(**changed)
+
+
+def test_multicasts_to_others_go_on_while_one_peer_is_away(tmp_path):
+    async def scenario():
+        where = addresses("a", "b", "c")
+        a = make("a", where, tmp_path, {"outbox": OUTBOX, "linger": 0.1})
+        b = make("b", where, tmp_path)
+        await asyncio.gather(a.start(), b.start())
+        with pytest.raises(NodeFull, match="not acknowledged by c; nothing was sent"):
+            for _ in range(100):
+                await a.multicast(["c"], b"x" * SIZE, timeout=0.1)
+        before = a.sent
+        for number in range(30):  # more than the limit in all
+            await a.multicast(["b"], b"%d" % number + b"x" * SIZE)
+            await take(b, 1)
+        assert a.sent == before + 30
+        with pytest.raises(NodeFull, match="not acknowledged by c"):
+            a.multicast_nowait(["b", "c"], b"x")
+        assert not a.health().is_ready
+        await asyncio.gather(a.close(), b.close())
+
+    run(scenario())
+
+
+def test_bytes_that_are_kept_back_survive_a_restart(tmp_path):
+    async def scenario():
+        where = addresses("a", "b", "c")
+        options = {"outbox": OUTBOX, "linger": 0.0}
+        a = make("a", where, tmp_path, options, protocol="causal-total")
+        await a.start()
+        with pytest.raises(NodeFull):
+            for _ in range(100):
+                await a.multicast(["b", "c"], b"x" * SIZE, timeout=0.1)
+        queued = a.stats()["queued_bytes"]
+        assert OUTBOX < queued <= OUTBOX + SIZE and a.stats()["queued"] * SIZE == queued
+        await a.close()  # which leaves a snapshot
+        a = make("a", where, tmp_path, options, protocol="causal-total")
+        await a.start()
+        assert a.stats()["queued_bytes"] == queued
+        with pytest.raises(NodeFull, match="keeps back"):
+            a.multicast_nowait(["b"], b"x")
+        await a.close()
+
+    run(scenario())
+
+
+def test_held_bytes_stop_the_links_that_have_some(tmp_path):
+    """c gets what b sent after a's first message, and not that message."""
+
+    async def scenario():
+        network = MemoryNetwork(delay=0.0)
+        limits = make_limits({"held_bytes": 10 * SIZE, "linger": 0.0})
+        async with network.nodes("a", "b", "c", limits=limits) as (a, b, c):
+            network.cut("a", "c")
+            await a.multicast(["b", "c"], b"first")
+            await take(b, 1)
+            for _ in range(100):
+                await b.multicast(["c"], b"x" * SIZE)
+            await until(lambda: c.stats()["peers"]["b"]["paused"])
+            stats = c.stats()
+            assert 10 * SIZE < stats["held_bytes"] < 60 * SIZE and stats["held"] < 60
+            network.heal()
+            assert len(await take(c, 101)) == 101
+            await until(lambda: c.stats()["held_bytes"] == 0)
+
+    run(scenario())
