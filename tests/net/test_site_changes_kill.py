@@ -117,11 +117,15 @@ def test_a_router_is_succeeded_and_a_process_joins_under_kills(tmp_path, seed, s
     watchdog = threading.Timer(400, lambda: [each.process.kill() for each in system.running.values()])
     watchdog.start()
 
+    due = dict.fromkeys([*applications, "newcomer"], 0)  # how many messages are for whom
+
     def traffic(names, count):
         for _ in range(count):
             for name in names:
                 to = dice.sample(names, dice.randint(1, min(4, len(names))))
                 system.running[name].say(to=to, text="x")
+                for each in to:
+                    due[each] += 1
 
     try:
         traffic(applications, 40)
@@ -143,6 +147,8 @@ def test_a_router_is_succeeded_and_a_process_joins_under_kills(tmp_path, seed, s
         for name in applications:
             system.running[name].until("sent", 60)
         system.running["newcomer"].until("sent", 20)
+        for name, count in due.items():
+            system.running[name].until("number", count)
         for each in system.running.values():
             assert each.end() == 0, [said for said in each.said if "error" in said]
     finally:
