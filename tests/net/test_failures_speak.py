@@ -67,7 +67,7 @@ def test_health_and_listeners_tell_who_comes_and_goes(tmp_path):
         await until(lambda: any(problem.startswith("no link to b: ") for problem in a.health().problems))
         await a.multicast(["b"], b"x" * 2000)
         assert not a.health().is_ready
-        assert "too much is not acknowledged: multicasts wait" in a.health().problems
+        assert "has too much that is not acknowledged by b: multicasts wait" in a.health().problems
         b = make("b", where, tmp_path)
         await b.start()
         await take(b, 1)

@@ -42,7 +42,7 @@ class _HeldBack(NamedTuple):
 class Witnessing:
     """The part of one process; `put` puts a frame into the outbox of a link."""
 
-    def __init__(self, site: Site, put: Callable[[int, bytes], None]) -> None:
+    def __init__(self, site: Site, put: Callable[[int, bytes], object]) -> None:
         self._put = put
         self._held_back: deque[_HeldBack] = deque()  # follows from the outboxes: not in a snapshot
         self.stand(site)
