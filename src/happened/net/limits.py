@@ -15,8 +15,8 @@ class Limits:
     peers: int = 1023
     """Other processes that a node talks with."""
     outbox: int = 64 << 20
-    """Bytes not acknowledged by one peer; above it `multicast` to that peer waits, also if the peer is away, and
-    with protocols that relay every multicast. The same for bytes that the protocol keeps back."""
+    """Bytes not acknowledged by one peer; above it `multicast` to that peer waits, also if the peer is away,
+    and with protocols that relay every multicast. The same for bytes that the protocol keeps back."""
     held: int = 10_000
     """Messages that arrived and wait for others; above it, links that have some are not read."""
     held_bytes: int = 256 << 20
