@@ -55,6 +55,7 @@ COMMANDS = {
     ),
     "clean": Command("clean", "remove what runs left that did not finish"),
     "check": Command("check", "judge a recorded trace"),
+    "view": Command("view", "look at a trace: a space–time diagram in the browser"),
     "explore": Command("explore", "every interleaving of every small program"),
     "track": Command("track", "what timestamping relevant events costs"),
     "compare": Command("compare", "what each protocol costs on the same schedule"),

@@ -1,0 +1,44 @@
+"""happened view: look at a trace. One page that needs no network, or a server on this machine."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ..causality import ORDERS
+from ..trace.atomic import whole_file
+from .check import add_completeness
+from .terminal import local_path, note, progress
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "view",
+        help="look at a trace: a space–time diagram in the browser",
+        description="Write a page with the space–time diagram of a trace: who did what, which message led "
+        "where, what happened before and after an event and what was concurrent with it.",
+    )
+    parser.add_argument("path", metavar="TRACE", help="a trace, or a directory that has one inside")
+    parser.add_argument(
+        "--out", type=local_path, metavar="PAGE", help="the page to write (default: NAME.html here)"
+    )
+    parser.add_argument(
+        "--order", choices=ORDERS, default="causal", help="whose violations to mark (default: causal)"
+    )
+    add_completeness(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..view import page, viewed
+
+    with progress("reading", total=2, unit="step") as bar:
+        of = viewed(arguments.path, order=arguments.order, complete=arguments.complete)
+        bar.update()
+        text = page(of)
+        bar.update()
+    out = arguments.out or Path(f"{Path(arguments.path).name.split('.')[0] or 'trace'}.html")
+    with whole_file(out) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
+    note(of.checked.judgement.sentence)
+    print(out)
+    return 0

@@ -1,0 +1,71 @@
+"""From the path of a trace to what a view shows: which computations, in which order, and what is left out."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..causality.judgement import Checked, check_path
+from .packing import as_text
+from .prepared import Prepared
+from .scene import scene
+from .texts import cut
+from .viewer_page import html
+
+MOST_EVENTS = 300_000
+"""Of a page: more take long to open, and `--serve` shows them window by window."""
+MOST_COMPUTATIONS = 500
+MOST_WITNESSES = 200
+MOST_REASONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """A trace that was read and judged, the computations with faults first and then the largest."""
+
+    title: str
+    checked: Checked
+    computations: list[Prepared]
+
+    def about(self, shown: int, notes: list[str]) -> dict[str, Any]:
+        """What the page says of the trace, of whose computations it shows the first few."""
+        judgement = self.checked.judgement
+        return {
+            "title": cut(self.title, 200),
+            "sentence": judgement.sentence,
+            "outcome": judgement.outcome.name.lower(),
+            "quarantine": [cut(reason, 500) for reason in self.checked.quarantine[:MOST_REASONS]],
+            "notes": notes,
+            "computations": [
+                {"name": cut(each.c.name, 100), "events": each.c.events, "faults": each.fault_count}
+                for each in self.computations[:shown]
+            ],
+        }
+
+
+def viewed(path: str | os.PathLike[str], *, order: str = "causal", complete: bool | None = None) -> Viewed:
+    """Read and judge a trace. TraceFormatError if there is none at the path."""
+    checked = check_path(path, order, complete=complete, limit=MOST_WITNESSES)
+    witnesses = checked.judgement.witnesses
+    prepared = [Prepared(c, checked.table, witnesses) for c in checked.computations]
+    prepared.sort(key=lambda each: (-min(each.fault_count, 1), -each.c.events, each.c.name))
+    return Viewed(Path(path).name, checked, prepared)
+
+
+def page(of: Viewed) -> str:
+    """One page that holds as much of the trace as a browser opens at once."""
+    shown, events = 0, 0
+    for each in of.computations[:MOST_COMPUTATIONS]:
+        if shown and events + each.c.events > MOST_EVENTS:
+            break
+        shown, events = shown + 1, events + each.c.events
+    notes = []
+    left = len(of.computations) - shown
+    if left:
+        rest = sum(each.c.events for each in of.computations[shown:])
+        notes.append(
+            f"{left:,} smaller computations with {rest:,} events are left out; `happened view --serve` shows "
+            "them."
+        )
+    scenes = [as_text(scene(each)) for each in of.computations[:shown]]
+    return html(of.about(shown, notes), scenes)
