@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..causality import ORDERS
+from ..core.errors import LocalProtocolError
 from ..trace.atomic import whole_file
 from .check import add_completeness
 from .terminal import local_path, note, progress
@@ -25,10 +26,21 @@ def add_parser(subparsers: Any) -> None:
         "--order", choices=ORDERS, default="causal", help="whose violations to mark (default: causal)"
     )
     add_completeness(parser)
+    parser.add_argument(
+        "--serve",
+        action="store_true",
+        help="serve it on this machine instead, window by window: for millions of events, and for a trace "
+        "that is still being written; until interrupted",
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="N", help="with --serve: the port (default: a free one)"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.serve:
+        return _serve(arguments)
     from ..view import page, viewed
 
     with progress("reading", total=2, unit="step") as bar:
@@ -41,4 +53,20 @@ def run(arguments: argparse.Namespace) -> int:
         unfinished.write_text(text, encoding="utf-8")
     note(of.checked.judgement.sentence)
     print(out)
+    return 0
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from ..view.followed import Followed
+    from ..view.server import ViewServer
+
+    if arguments.out is not None:
+        raise LocalProtocolError("--serve writes no page; give either --serve or --out")
+    with progress("reading", total=1, unit="step") as bar:
+        followed = Followed(arguments.path, order=arguments.order, complete=arguments.complete)
+        bar.update()
+    with ViewServer(followed, arguments.port) as server:
+        print(server.address, flush=True)
+        note("open this address in a browser of this machine; interrupt to end")
+        server.serve_forever()
     return 0

@@ -1,8 +1,8 @@
 """Arrays and names as one block of bytes that a page can hold: what `assets/scene.js` unpacks.
 
-    4 bytes            length of the header, little endian
-    header             JSON: {"arrays": {name: [type, offset, length]}, …whatever else is given}
-    arrays             each begins at a multiple of 8, offsets counting from the first
+4 bytes            length of the header, little endian
+header             JSON: {"arrays": {name: [type, offset, length]}, …whatever else is given}
+arrays             each begins at a multiple of 8, offsets counting from the first
 """
 
 import base64

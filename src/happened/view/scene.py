@@ -47,14 +47,20 @@ class _Numbering:
         return found
 
 
-def scene(prepared: Prepared, extent: Extent | None = None) -> bytes:
-    """The scene of an extent, or of the whole computation, packed."""
+def scene(
+    prepared: Prepared, extent: Extent | None = None, window: tuple[int, int] | None = None, note: str = ""
+) -> bytes:
+    """The scene of an extent, or of the whole computation, packed.
+
+    window  the levels that it has all events of, where it is one of several windows of a computation
+    note    what people are to know of it
+    """
     c = prepared.c
     extent = everything(c) if extent is None else extent
     numbering = _Numbering(prepared, extent)
     texts = Texts()
     arrays = _events(prepared, numbering, texts)
-    notes = []
+    notes = [note] if note else []
     steps = _steps(prepared, extent)
     if steps is None:
         notes.append(
@@ -68,12 +74,11 @@ def scene(prepared: Prepared, extent: Extent | None = None) -> bytes:
     arrays["overview"] = _overview(prepared)
     if texts.left_out:
         notes.append(f"{texts.left_out:,} labels and attributes are left out: they are too long for a page.")
-    return pack(_header(prepared, extent, numbering, texts, notes), arrays)
+    header = _header(prepared, extent, numbering, texts) | {"notes": notes, "window": window}
+    return pack(header, arrays)
 
 
-def _header(
-    prepared: Prepared, extent: Extent, numbering: _Numbering, texts: Texts, notes: list[str]
-) -> dict[str, Any]:
+def _header(prepared: Prepared, extent: Extent, numbering: _Numbering, texts: Texts) -> dict[str, Any]:
     c = prepared.c
     origin = prepared.times[1] if prepared.times else None
     return {
@@ -86,8 +91,6 @@ def _header(
         "origin": None if origin is None else str(origin),
         "texts": texts.all,
         "faults": _faults(prepared, numbering),
-        "knows": prepared.vectors is not None,
-        "notes": notes,
     }
 
 
@@ -111,7 +114,9 @@ def _faults(prepared: Prepared, numbering: _Numbering) -> list[dict[str, Any]]:
 def _events(prepared: Prepared, numbering: _Numbering, texts: Texts) -> dict[str, Ints]:
     c, events = prepared.c, numbering.events
     rows = pa.array(c.row[events])
-    table = prepared.table.select(["message", "label", "attributes", "control_entries", "control_bytes", "to"])
+    table = prepared.table.select(
+        ["message", "label", "attributes", "control_entries", "control_bytes", "to"]
+    )
     taken = table.take(rows)
     lengths = np.diff(c.cause_offsets)[events]
     effects = np.repeat(np.arange(events.size), lengths)

@@ -64,7 +64,9 @@ def attribute_numbers(column: pa.ChunkedArray, extra: Sequence[dict[str, str]], 
         if not told:
             continue
         key = tuple(told)
-        shown = [part for name, value in told[:MOST_ATTRIBUTES] for part in (cut(name, 200), cut(value or ""))]
+        shown = [
+            part for name, value in told[:MOST_ATTRIBUTES] for part in (cut(name, 200), cut(value or ""))
+        ]
         if len(told) > MOST_ATTRIBUTES:
             shown += ["…", f"{len(told) - MOST_ATTRIBUTES:,} more attributes"]
         numbers[i] = texts.number(key, shown, sum(map(len, shown)))

@@ -18,6 +18,7 @@ class App {
     this.collapsed = new Set();
     this.ports = {};
     this.frames = [];
+    this.only = null;
     this.clear();
   }
 
@@ -28,6 +29,7 @@ class App {
   async open(index, state = {}) {
     this.computation = index;
     this.ports = {};
+    this.only = null;
     this.hidden = new Set(state.hidden || []);
     this.collapsed = new Set(state.collapsed || []);
     await this.take(await loadScene(this.about, index, state.window));
@@ -51,6 +53,9 @@ class App {
     for (let i = 0; i < scene.size; i++) if (scene.fate[i] > 1) this.astray.push(i);
     this.faulty = new Set(scene.faults.flatMap(fault => fault.events).concat(this.astray));
     this.matches = null;
+    // For whoever waits for a scene: which one is there.
+    document.documentElement.dataset.events = scene.size;
+    document.documentElement.dataset.window = scene.window || "";
     const again = names.map(name => scene.find(name)).filter(i => i >= 0);
     if (again.length) this.relate(again);
   }
@@ -114,13 +119,14 @@ class App {
   // ---- what is chosen -------------------------------------------------------------------------------------
 
   clear() {
-    Object.assign(this, { chosen: [], path: null, relation: null, pastOf: null, futureOf: null, fault: -1, hover: -1, matchAt: -1 });
+    Object.assign(this, { chosen: [], path: null, relation: null, pastOf: null, futureOf: null, links: [], onFault: null, fault: -1, hover: -1, matchAt: -1 });
   }
 
   choose(events, { reveal = false } = {}) {
     this.fault = -1;
     this.relate(events);
     if (reveal && events.length) this.reveal(events);
+    if (this.about.serve && events.length) this.askAbout(events);
     this.panels.show("details");
     this.describe();
     this.changed();
@@ -128,7 +134,7 @@ class App {
 
   relate(events) {
     const { scene } = this;
-    Object.assign(this, { chosen: events, path: null, relation: null, pastOf: null, futureOf: null });
+    Object.assign(this, { chosen: events, path: null, relation: null, pastOf: null, futureOf: null, links: [], onFault: null });
     this.chosenNames = events.map(i => scene.name(i));
     if (!scene.hasPast || !events.length) return;
     const [a, b] = events;
@@ -160,6 +166,7 @@ class App {
       if (this.futureOf && seq >= this.futureOf[p]) return FUTURE;
       return DIM;
     }
+    if (this.onFault) return this.onFault.has(i) ? CHOSEN : DIM;
     if (this.matched) return this.matched[i] ? NEUTRAL : DIM;
     return NEUTRAL;
   }
@@ -171,12 +178,31 @@ class App {
     const { scene } = this;
     if (!scene.hasPast) return null;
     const all = scene.totals.reduce((a, b) => a + b, 0), past = scene.past_size(i);
-    if (scene.window) return { past, future: this.farFuture(i), concurrent: all - 1 - past - this.farFuture(i) };
-    const future = scene.future(i).reduce((sum, seq, q) => sum + Math.max(0, scene.totals[q] - seq + 1), -1);
-    return { past, future, concurrent: all - 1 - past - future };
+    let future = this.told && this.told.event === scene.name(i) ? this.told.future : null;
+    if (!this.about.serve) {
+      future = scene.future(i).reduce((sum, seq, q) => sum + Math.max(0, scene.totals[q] - seq + 1), -1);
+    }
+    return { past, future, concurrent: future === null ? null : all - 1 - past - future };
   }
 
-  farFuture(i) { return this.futures && this.futures.get(this.scene.name(i)) || 0; }
+  // Show the past or the future of an event alone, or everything again.
+  async slice(direction, i) {
+    const name = i === undefined ? null : this.scene.name(i);
+    this.only = direction ? { direction, name } : null;
+    this.ports = {};
+    if (this.about.serve) await this.load(() => loadScene(this.about, this.computation, undefined, this.only));
+    else this.rebuild();
+    if (name) this.choose([this.scene.find(name)], { reveal: true });
+  }
+
+  // Whether an event belongs to the slice that is shown.
+  get inside() {
+    const { scene, only } = this;
+    if (!only || this.about.serve) return null;
+    const i = scene.find(only.name), past = only.direction === "past";
+    const bounds = past ? scene.past(i) : scene.future(i);
+    return past ? (p, seq) => seq <= bounds[p] : (p, seq) => seq >= bounds[p];
+  }
 
   // Bring events into view without changing the scale, unless they do not fit.
   reveal(events) {
@@ -212,6 +238,8 @@ class App {
     this.chosen = now.events.filter(i => i >= 0);
     this.chosenNames = this.chosen.map(i => this.scene.name(i));
     this.path = now.path.length && now.path.every(i => i >= 0) ? now.path : null;
+    this.links = this.chosen.map(i => [this.scene.source[i], i]).filter(([from]) => from >= 0);
+    this.onFault = new Set(known);
     this.reveal(known);
     this.panels.show("faults");
     $("live").textContent = now.told;
@@ -228,7 +256,8 @@ class App {
       return;
     }
     const [i] = chosen, sizes = this.sizes(i);
-    const reach = sizes ? ` ${sizes.past} before, ${sizes.future} after, ${sizes.concurrent} concurrent.` : "";
+    const reach = !sizes ? "" : sizes.future === null ? ` ${sizes.past} before.`
+      : ` ${sizes.past} before, ${sizes.future} after, ${sizes.concurrent} concurrent.`;
     $("live").textContent = `${scene.name(i)}, ${scene.deed(i)}.${reach}`;
   }
 
@@ -298,7 +327,7 @@ class App {
     port.y = Math.max(0, Math.min(port.y, painter.tall - (painter.height - AXIS)));
     const width = this.room / port.k, most = picture.end - picture.start;
     port.x = width >= most ? Math.min(picture.start, Math.max(port.x, picture.end - width))
-      : Math.max(picture.start - width * 0.1, Math.min(port.x, picture.end - width * 0.9));
+      : Math.max(picture.start, Math.min(port.x, picture.end - width * 0.97));
     painter.paint(picture, port, this);
     this.markOverview();
     this.remember();
@@ -393,17 +422,42 @@ class App {
   follow() {
     if (this.view !== "space" || this.axis !== "logical" || this.quiet) return;
     const from = this.port.x, to = from + this.room / this.port.k, [low, high] = this.scene.window;
-    const inside = from >= low - 1 && to <= high + 1 || from < 1 && low <= 1 && to <= high || to > this.scene.depth && high >= this.scene.depth && from >= low;
-    const asked = `${Math.round(from)} ${Math.round(to)}`;
-    if (inside || asked === this.askedFor) return;
+    const first = Math.max(1, from), last = Math.min(this.scene.depth, to), middle = (first + last) / 2;
+    const inside = first >= low - 1 && last <= high + 1;
+    // One who looks at more than a window may have is content with the one in the middle.
+    const wide = last - first > (high - low) * 0.8 && Math.abs(middle - (low + high) / 2) < (high - low) / 2;
     clearTimeout(this.asking);
-    this.asking = setTimeout(() => { this.askedFor = asked; this.loadWindow(from, to); }, 150);
+    if (inside || wide) return;
+    this.asking = setTimeout(() => this.loadWindow(first, last), 150);
   }
 
-  async loadWindow(from, to) {
+  loadWindow(from, to) {
+    return this.load(() => loadScene(this.about, this.computation, [from, to]));
+  }
+
+  // What concerns events that are not loaded, the server is asked.
+  async askAbout(events) {
+    const names = events.map(i => this.scene.name(i));
+    const asked = new URLSearchParams({ computation: String(this.computation) });
     try {
-      const scene = await loadScene(this.about, this.computation, [from, to]);
-      await this.take(scene);
+      if (names.length === 1) {
+        asked.set("event", names[0]);
+        this.told = { event: names[0], ...await askJson(this.about, `reach?${asked}`) };
+      } else if (!this.path && this.relation !== "concurrent") {
+        const [first, last] = this.relation === "before" ? names : [names[1], names[0]];
+        asked.set("first", first);
+        asked.set("last", last);
+        this.far = { names: names.join(" "), path: await askJson(this.about, `path?${asked}`) };
+      } else return;
+    } catch (error) {
+      $("notice").textContent = `The server did not answer: ${error.message}`;
+    }
+    if (names.join(" ") === this.chosenNames.join(" ")) { this.panels.update(); this.describe(); }
+  }
+
+  async load(get) {
+    try {
+      await this.take(await get());
       this.rebuild();
     } catch (error) {
       $("live").textContent = $("notice").textContent = `The server did not answer: ${error.message}`;

@@ -19,7 +19,7 @@ class Painter {
     const style = getComputedStyle(document.documentElement);
     const colour = name => style.getPropertyValue(`--${name}`).trim();
     this.colour = Object.fromEntries(["ink", "paper", "board", "dim", "rule", "lane", "message", "past", "future",
-      "faint", "fault", "held", "event", "halo"].map(name => [name, colour(name)]));
+      "faint", "fault", "held", "event"].map(name => [name, colour(name)]));
     this.classes = [this.colour.event, this.colour.past, this.colour.future, this.colour.faint, this.colour.ink];
     this.lines = [this.colour.message, this.colour.past, this.colour.future, this.colour.faint, this.colour.ink];
     this.font = style.getPropertyValue("--font").trim() || "system-ui, sans-serif";
@@ -64,8 +64,10 @@ class Painter {
     this.from = port.x - 12 / port.k;
     this.to = port.x + (this.width - this.left + 12) / port.k;
     this.gather();
+    const { scene } = this;
     this.paintLanes();
     this.paintBreaks();
+    if (scene.window) this.paintFar();
     if (!this.dense) this.paintHeld();
     this.paintEdges();
     if (this.dense) this.paintColumns();
@@ -154,6 +156,27 @@ class Painter {
     });
   }
 
+  // What a server has not been asked for yet: how many events there are, from the overview.
+  paintFar() {
+    const { context: g, picture, scene } = this, columns = 1024;
+    if (picture.view !== "space" || picture.axis !== "logical" || picture.breaks) return;
+    const wide = scene.depth / columns, [low, high] = scene.window;
+    const each = scene.overview.length >= scene.processes.length * columns;
+    g.fillStyle = this.colour.message;
+    for (let lane = this.lanesShown[0]; each && lane < this.lanesShown[1]; lane++) {
+      for (let column = 0; column < columns; column++) {
+        const from = 1 + column * wide, to = from + wide;
+        if (to < this.from || from > this.to || from >= low && to <= high + 1) continue;
+        let events = 0;
+        for (const p of picture.lanes[lane].members) events += scene.overview[p * columns + column];
+        if (!events) continue;
+        const x = this.sx(from), width = Math.max(1, wide * this.port.k - 0.5);
+        const tall = Math.min(this.laneHeight * 0.7, 3 + 1.5 * events * COLUMN / Math.max(COLUMN, width));
+        g.fillRect(x, this.y(lane) - tall / 2, width, tall);
+      }
+    }
+  }
+
   paintHeld() {
     const { context: g, scene } = this;
     const high = Math.min(7, this.laneHeight * 0.25);
@@ -171,7 +194,9 @@ class Painter {
   paintEdges() {
     const { picture } = this, { from, to } = picture.edges, x = picture.x;
     const seen = [];
-    for (let k = 0; k < from.length; k++) {
+    // Where several levels share a pixel, all lines would stand upright and tell nothing.
+    const drawn = this.port.k * picture.unit < 0.2 ? 0 : from.length;
+    for (let k = 0; k < drawn; k++) {
       // NaN, for what is not shown, makes both comparisons false.
       if (x[from[k]] <= this.to && x[to[k]] >= this.from) seen.push(k);
       else if (x[to[k]] <= this.to && x[from[k]] >= this.from) seen.push(k);
@@ -335,9 +360,8 @@ class Painter {
   paintPath() {
     const { context: g, picture } = this, { path, chosen, hover, matchAt } = this.marks;
     if (path && path.length > 1) {
-      g.strokeStyle = this.colour.halo;
       g.lineJoin = "round";
-      for (const [width, colour] of [[7, this.colour.board], [3, this.marks.pathColour || this.colour.ink]]) {
+      for (const [width, colour] of [[7, this.colour.board], [3, this.marks.pathColour]]) {
         g.lineWidth = width;
         g.strokeStyle = colour;
         g.beginPath();
@@ -346,11 +370,23 @@ class Painter {
         });
         g.stroke();
       }
-      g.fillStyle = this.marks.pathColour || this.colour.ink;
+      g.fillStyle = this.marks.pathColour;
       g.beginPath();
       path.forEach((i, n) => { if (n) this.head(g, path[n - 1], i, 9); });
       g.fill();
-      for (const i of path) this.shapes([i], picture.scene.kind[i], this.marks.pathColour || this.colour.ink);
+      for (const [from, to] of this.marks.links) {
+        g.lineWidth = 2;
+        g.setLineDash([6, 4]);
+        g.strokeStyle = g.fillStyle = this.marks.pathColour;
+        g.beginPath();
+        this.line(g, from, to);
+        g.stroke();
+        g.setLineDash([]);
+        g.beginPath();
+        this.head(g, from, to, 9);
+        g.fill();
+      }
+      for (const i of path) this.shapes([i], picture.scene.kind[i], this.marks.pathColour);
     }
     for (const i of chosen) this.ring(i, this.colour.ink, 4, 2.4);
     if (matchAt >= 0) this.ring(matchAt, this.colour.held, 6, 3);
@@ -375,7 +411,7 @@ class Painter {
   }
 
   paintFaults() {
-    for (const i of this.marks.faulty) {
+    for (const i of this.marks.fault >= 0 ? this.marks.chosen : this.marks.faulty) {
       if (i >= 0 && this.picture.x[i] >= this.from && this.picture.x[i] <= this.to
         && this.picture.laneOf[this.scene.process[i]] >= 0) this.ring(i, this.colour.fault, 3, 2);
     }
@@ -440,11 +476,11 @@ class Painter {
     if (this.picture.breaks) return this.caption(g, "quiet stretches shortened");
     for (let x = Math.ceil(this.port.x / step) * step; this.sx(x) < this.width; x += step) {
       const at = this.sx(x);
-      if (at < this.left + 10) continue;
+      if (at < this.left + 10 || !time && x < 1) continue;
       g.fillStyle = this.colour.rule;
       g.fillRect(Math.round(at), AXIS - 6, 1, 5);
       g.fillStyle = this.colour.dim;
-      g.fillText(time ? duration(x, step) : x.toLocaleString("en"), at, AXIS / 2 - 1);
+      g.fillText(time ? duration(x + 0, step) : x.toLocaleString("en"), at, AXIS / 2 - 1);
     }
     this.caption(g, time ? "time" : this.picture.view === "hasse" ? "level" : "logical time");
   }

@@ -47,7 +47,7 @@ class Panels {
   update() {
     const { app } = this;
     const faults = app.scene.faults.length + app.astray.length;
-    this.tabs.find(tab => tab.dataset.tab === "faults").textContent = faults ? `Faults (${faults})` : "Faults";
+    this.tabs.find(tab => tab.dataset.tab === "faults").textContent = faults ? `Faults ${faults.toLocaleString("en")}` : "Faults";
     this.body.replaceChildren(...this[this.tab]().filter(child => child));
   }
 
@@ -96,6 +96,7 @@ class Panels {
     return [
       element("h2", {}, scene.name(i)),
       this.reach(i),
+      this.slices(i),
       this.held(i),
       element("dl", {}, ...rows.flatMap(([key, value]) => [element("dt", {}, key), element("dd", { dir: "auto" }, value)])),
       this.list("Caused by", scene.informants(i)),
@@ -111,8 +112,17 @@ class Panels {
     if (!sizes) return element("p", { class: "note" }, "Past and future are not known on this page.");
     return element("p", { class: "reach" },
       element("span", { class: "past" }, `${sizes.past.toLocaleString("en")} before`),
-      element("span", { class: "future" }, `${sizes.future.toLocaleString("en")} after`),
-      element("span", { class: "dim" }, `${sizes.concurrent.toLocaleString("en")} concurrent`));
+      sizes.future === null ? null : element("span", { class: "future" }, `${sizes.future.toLocaleString("en")} after`),
+      sizes.future === null ? null : element("span", { class: "dim" }, `${sizes.concurrent.toLocaleString("en")} concurrent`));
+  }
+
+  slices(i) {
+    const { app } = this;
+    if (!app.scene.hasPast) return null;
+    const button = (text, act) => element("button", { type: "button", class: "quiet", onclick: act }, text);
+    return element("p", {}, button("Only its past", () => app.slice("past", i)), " ",
+      button("Only its future", () => app.slice("future", i)),
+      app.only ? " " : null, app.only ? button("Everything", () => app.slice(null, i)) : null);
   }
 
   held(i) {
@@ -148,8 +158,21 @@ class Panels {
     }
     const [first, last] = relation === "before" ? [i, j] : [j, i];
     return [title, element("p", { class: "verdict holds" }, `${scene.name(first)} happened before ${scene.name(last)}.`),
-      app.path ? this.list(`A causal path of ${count(app.path.length, "event")}`, app.path)
-        : element("p", { class: "note" }, "The path leads through events that are not loaded."), back];
+      app.path ? this.list(`A causal path of ${count(app.path.length, "event")}`, app.path) : this.farPath(), back];
+  }
+
+  // A path through events that are not loaded, as the server told it.
+  farPath() {
+    const { app } = this;
+    const far = app.far && app.far.names === app.chosenNames.join(" ") ? app.far.path : null;
+    if (!far) return element("p", { class: "note" }, "The path leads through events that are not loaded.");
+    const go = step => async () => {
+      if (app.scene.find(step.event) < 0) await app.loadWindow(step.level - 50, step.level + 50);
+      app.choose([app.scene.find(step.event)].filter(i => i >= 0), { reveal: true });
+    };
+    return element("section", {}, element("h3", {}, `A causal path of ${count(far.length, "event")}`),
+      element("ol", { class: "plain" }, ...far.map(step => element("li", {},
+        element("button", { class: "link", type: "button", onclick: go(step) }, element("b", {}, step.event), ` level ${step.level.toLocaleString("en")}`)))));
   }
 
   faults() {

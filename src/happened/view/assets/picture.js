@@ -9,6 +9,7 @@ class Picture {
     this.axis = options.axis;
     this.hidden = options.hidden;
     this.collapsed = options.collapsed;
+    this.inside = options.inside;
     this.layLanes();
     this.x = this.coordinates();
     this.breaks = options.quiet ? this.shorten() : null;
@@ -46,7 +47,7 @@ class Picture {
     const x = new Float64Array(scene.size);
     const time = this.axis === "time" && scene.hasTime;
     for (let i = 0; i < scene.size; i++) {
-      if (this.laneOf[scene.process[i]] < 0) x[i] = NaN;
+      if (this.laneOf[scene.process[i]] < 0 || this.inside && !this.inside(scene.process[i], scene.seq(i))) x[i] = NaN;
       else if (this.view === "hasse") x[i] = scene.hasse_level[i] || NaN;
       else x[i] = time ? scene.time[i] : scene.level[i];
     }
@@ -125,7 +126,7 @@ class Picture {
   stretch(p, from, to) {
     const { scene } = this;
     const first = scene.offsets[p], end = scene.offsets[p + 1];
-    if (!this.sorted[p]) return [first, end];
+    if (!this.sorted[p]) return [first, end];  // with NaN for what is not shown, or a clock that went back
     return [firstAtLeast(this.x, from, first, end), firstAtLeast(this.x, to, first, end)];
   }
 

@@ -103,7 +103,7 @@ class SpanPainter extends Painter {
       // Behind the bar, before it, or inside where it fills the screen.
       const inside = after + text > this.width && before < this.left;
       g.fillStyle = inside ? this.colour.board : this.colour.dim;
-      g.fillText(told, inside ? this.width - text - 8 : after + text <= this.width ? after : before, y);
+      g.fillText(told, inside ? Math.min(from + width, this.width) - text - 8 : after + text <= this.width ? after : before, y);
     }
     if (i === this.marks.hover) {
       g.strokeStyle = this.colour.ink;

@@ -1,12 +1,17 @@
 // From the data in the page, or of the server, to the first picture.
 
-async function loadScene(about, index, window) {
+async function loadScene(about, index, window, only) {
   if (!about.serve) {
     return unpacked(await inflated(bytesOfBase64($(`scene-${index}`).textContent.trim())));
   }
   const asked = new URLSearchParams({ computation: String(index) });
   if (window) { asked.set("from", String(Math.floor(window[0]))); asked.set("to", String(Math.ceil(window[1]))); }
+  if (only) asked.set(only.direction, only.name);
   return unpacked(await inflated(await ask(about, `scene?${asked}`)));
+}
+
+async function askJson(about, path) {
+  return JSON.parse(new TextDecoder().decode(await ask(about, path)));
 }
 
 async function ask(about, path) {
@@ -61,13 +66,13 @@ function watch(app) {
   let version = app.about.serve.version;
   const look = async () => {
     try {
-      const said = JSON.parse(new TextDecoder().decode(await ask(app.about, `status?version=${version}`)));
+      const said = await askJson(app.about, `status?version=${version}`);
       $("notice").textContent = said.trouble || "";
       if (said.version !== version) {
         version = said.version;
         Object.assign(app.about, said.about);
         const end = app.scene.depth, atEnd = app.port.x + app.room / app.port.k >= end;
-        await app.loadWindow(app.port.x, app.port.x + app.room / app.port.k);
+        if (!app.only) await app.loadWindow(app.port.x, app.port.x + app.room / app.port.k);
         if (atEnd) { app.port.x += app.scene.depth - end; app.changed(); }
       }
     } catch (error) {
@@ -97,6 +102,8 @@ function exposed(app) {
     past: shown(PAST),
     future: shown(FUTURE),
     concurrent: shown(DIM),
+    slice: (direction, name) => app.slice(direction, name && known(name)),
+    told: () => app.told,
     relation: () => app.relation,
     path: () => app.path && app.path.map(i => app.scene.name(i)),
     waitedFor: name => app.scene.waitedFor(known(name)).map(i => app.scene.messageOf(i)),
