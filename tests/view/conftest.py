@@ -17,7 +17,7 @@ def chromium():
 
 @pytest.fixture
 def look(chromium, tmp_path):
-    """Open the view of a table; at the end it must have asked nobody for anything and complained of nothing."""
+    """Open the view of a table; it must have asked nobody for anything, and complained of nothing."""
     tabs = []
 
     def look(table, **options):

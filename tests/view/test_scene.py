@@ -21,7 +21,10 @@ from view.unpacking import Unpacked
 pytestmark = pytest.mark.sampled
 
 
-def wild_traces(seed, many=samples(240)):
+MANY = samples(240)
+
+
+def wild_traces(seed, many=MANY):
     for each in range(many):
         rows = wild(Random(seed + each))
         if rows:
@@ -68,7 +71,7 @@ def test_the_steps_of_a_scene_give_past_and_future(seed):
             after = {f for f in shown.events if f[1] >= first[names.index(f[0])]} - {e}
             assert before == closure.past[e]
             assert after == {f for f in closure.event if closure.happened_before(e, f)}
-        sizes = dict(zip(shown.events, shown.arrays["past_sizes"].tolist()))
+        sizes = dict(zip(shown.events, shown.arrays["past_sizes"].tolist(), strict=True))
         assert sizes == {e: len(closure.past[e]) for e in closure.event}
 
 

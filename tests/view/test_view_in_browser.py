@@ -1,6 +1,7 @@
-"""The viewer in a real browser: it shows the order that the judge finds, and runs nothing a trace contains."""
+"""The viewer in a real browser: it shows the order that the judge finds, and runs nothing of a trace."""
 
 import re
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -111,7 +112,7 @@ def test_a_path_between_two_events_is_one_of_happened_before(look, seed):
         if path:
             steps = [events[name] for name in path]
             assert {path[0], path[-1]} == {e, f}
-            assert all(closure.is_step(a, b) for a, b in zip(steps, steps[1:], strict=False))
+            assert all(closure.is_step(a, b) for a, b in pairwise(steps))
 
 
 def test_clicking_selects_and_shift_clicking_leads_from_one_to_the_other(look):

@@ -17,9 +17,10 @@ class Unpacked:
             name: np.frombuffer(block, np.dtype(kind).newbyteorder("<"), size, 4 + length + offset)
             for name, (kind, offset, size) in self.header["arrays"].items()
         }
+        stretches = (self.header[key] for key in ("processes", "begin", "lengths"))
         self.events = [
             (name, begin + 1 + k)
-            for name, begin, length in zip(*(self.header[key] for key in ("processes", "begin", "lengths")))
+            for name, begin, length in zip(*stretches, strict=True)
             for k in range(length)
         ]
         self._at, self._known = np.cumsum(self.arrays["at"]), np.cumsum(self.arrays["known"])

@@ -23,6 +23,7 @@ from .texts import Texts, attribute_numbers, cut
 MOST_STEPS = 6_000_000
 """Of a scene: 48 MB in the page's memory. Scenes with more have no past and future to show."""
 
+TOLD = ["message", "label", "attributes", "control_entries", "control_bytes", "to"]
 COLUMNS = 1024  # of the overview
 MOST_OVERVIEW = 4_000_000  # cells of the overview
 
@@ -114,10 +115,7 @@ def _faults(prepared: Prepared, numbering: _Numbering) -> list[dict[str, Any]]:
 def _events(prepared: Prepared, numbering: _Numbering, texts: Texts) -> dict[str, Ints]:
     c, events = prepared.c, numbering.events
     rows = pa.array(c.row[events])
-    table = prepared.table.select(
-        ["message", "label", "attributes", "control_entries", "control_bytes", "to"]
-    )
-    taken = table.take(rows)
+    taken = prepared.table.select(TOLD).take(rows)
     lengths = np.diff(c.cause_offsets)[events]
     effects = np.repeat(np.arange(events.size), lengths)
     picked = np.repeat(c.cause_offsets[:-1][events] - np.cumsum(lengths) + lengths, lengths) + np.arange(

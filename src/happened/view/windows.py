@@ -1,4 +1,4 @@
-"""What a server shows of a computation that is too large for one page: windows, and the causes of an event."""
+"""What a server shows of a computation that is too large for one page: windows, slices, paths."""
 
 from dataclasses import dataclass
 from functools import cached_property
