@@ -55,6 +55,10 @@ COMMANDS = {
     ),
     "clean": Command("clean", "remove what runs left that did not finish"),
     "check": Command("check", "judge a recorded trace"),
+    "export": Command(
+        "export",
+        "a trace, or a part of one, for other tools: ShiViz, Graphviz, Mermaid, Perfetto, CSV, SVG",
+    ),
     "view": Command("view", "look at a trace: a space–time diagram in the browser"),
     "explore": Command("explore", "every interleaving of every small program"),
     "track": Command("track", "what timestamping relevant events costs"),

@@ -8,6 +8,7 @@ from ..causality import ORDERS
 from ..core.errors import LocalProtocolError
 from ..trace.atomic import whole_file
 from .check import add_completeness
+from .slice_options import add_slice_options, slice_of
 from .terminal import local_path, note, progress
 
 
@@ -26,6 +27,7 @@ def add_parser(subparsers: Any) -> None:
         "--order", choices=ORDERS, default="causal", help="whose violations to mark (default: causal)"
     )
     add_completeness(parser)
+    add_slice_options(parser)
     parser.add_argument(
         "--serve",
         action="store_true",
@@ -43,10 +45,12 @@ def run(arguments: argparse.Namespace) -> int:
         return _serve(arguments)
     from ..view import page, viewed
 
+    part = slice_of(arguments)
     with progress("reading", total=2, unit="step") as bar:
         of = viewed(arguments.path, order=arguments.order, complete=arguments.complete)
         bar.update()
-        text = page(of)
+        of.computations[:] = of.chosen(arguments.computation)
+        text = page(of, None if part.is_whole else part)
         bar.update()
     out = arguments.out or Path(f"{Path(arguments.path).name.split('.')[0] or 'trace'}.html")
     with whole_file(out) as unfinished:
@@ -60,8 +64,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     from ..view.followed import Followed
     from ..view.server import ViewServer
 
-    if arguments.out is not None:
-        raise LocalProtocolError("--serve writes no page; give either --serve or --out")
+    if arguments.out is not None or not slice_of(arguments).is_whole or arguments.computation is not None:
+        raise LocalProtocolError(
+            "--serve shows the whole trace and writes no page; leave out --out and parts"
+        )
     with progress("reading", total=1, unit="step") as bar:
         followed = Followed(arguments.path, order=arguments.order, complete=arguments.complete)
         bar.update()

@@ -66,7 +66,7 @@ def scene(
     if steps is None:
         notes.append(
             "Too many events and processes for one page: causal past and future are not shown. Look at a "
-            "part of the trace (--past, --window, --processes), or use --serve."
+            "part of the trace: --past, --future, --window."
         )
     else:
         arrays |= steps

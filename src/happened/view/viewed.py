@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..causality.extents import everything
 from ..causality.judgement import Checked, check_path
+from ..core.errors import LocalProtocolError
 from .packing import as_text
 from .prepared import Prepared
 from .scene import scene
+from .slicing import Slice
 from .texts import cut
 from .viewer_page import html
 
@@ -42,6 +45,14 @@ class Viewed:
             ],
         }
 
+    def chosen(self, name: str | None) -> list[Prepared]:
+        """The computation of this name, or all of them."""
+        found = [each for each in self.computations if name is None or each.c.name == name]
+        if name is not None and not found:
+            known = ", ".join(repr(each.c.name) for each in self.computations[:10])
+            raise LocalProtocolError(f"no computation {name!r} in {self.title}; there are {known or 'none'}")
+        return found
+
 
 def viewed(path: str | os.PathLike[str], *, order: str = "causal", complete: bool | None = None) -> Viewed:
     """Read and judge a trace. TraceFormatError if there is none at the path."""
@@ -52,20 +63,26 @@ def viewed(path: str | os.PathLike[str], *, order: str = "causal", complete: boo
     return Viewed(Path(path).name, checked, prepared)
 
 
-def page(of: Viewed) -> str:
-    """One page that holds as much of the trace as a browser opens at once."""
+def page(of: Viewed, part: Slice | None = None) -> str:
+    """One page that holds as much of the trace, or of a part of it, as a browser opens at once."""
+    extents = [everything(each.c) if part is None else part.extent(each) for each in of.computations]
     shown, events = 0, 0
-    for each in of.computations[:MOST_COMPUTATIONS]:
-        if shown and events + each.c.events > MOST_EVENTS:
+    for extent in extents[:MOST_COMPUTATIONS]:
+        if shown and events + extent.events > MOST_EVENTS:
             break
-        shown, events = shown + 1, events + each.c.events
+        shown, events = shown + 1, events + extent.events
+    if events > MOST_EVENTS:
+        raise LocalProtocolError(
+            f"{events:,} events are too many for a page, which has at most {MOST_EVENTS:,}; look at them with "
+            "--serve, or at a part of them: --window 1..2000, --past EVENT, --future EVENT"
+        )
     notes = []
     left = len(of.computations) - shown
     if left:
-        rest = sum(each.c.events for each in of.computations[shown:])
+        rest = sum(extent.events for extent in extents[shown:])
         notes.append(
             f"{left:,} smaller computations with {rest:,} events are left out; `happened view --serve` shows "
             "them."
         )
-    scenes = [as_text(scene(each)) for each in of.computations[:shown]]
+    scenes = [as_text(scene(*each)) for each in zip(of.computations[:shown], extents, strict=False)]
     return html(of.about(shown, notes), scenes)
