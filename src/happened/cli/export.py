@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
 from .slice_options import add_slice_options, slice_of
 from .terminal import local_path, note
 
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         with whole_file(arguments.out) as unfinished, unfinished.open("w", encoding="utf-8") as out:
             out.writelines(FORMATS[arguments.to].write(parts))
     note(f"{events:,} events of {len(parts):,} computation{'' if len(parts) == 1 else 's'}")
-    return 0
+    return ExitCode.HOLDS
 
 
 def _write_trace(parts: Any, out: Any) -> None:

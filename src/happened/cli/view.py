@@ -6,6 +6,7 @@ from typing import Any
 
 from ..causality import ORDERS
 from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
 from ..trace.atomic import whole_file
 from .check import add_completeness
 from .slice_options import add_slice_options, slice_of
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         unfinished.write_text(text, encoding="utf-8")
     note(of.checked.judgement.sentence)
     print(out)
-    return 0
+    return ExitCode.HOLDS
 
 
 def _serve(arguments: argparse.Namespace) -> int:
@@ -66,7 +67,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     if arguments.out is not None or not slice_of(arguments).is_whole or arguments.computation is not None:
         raise LocalProtocolError(
-            "--serve shows the whole trace and writes no page; leave out --out and parts"
+            "--serve shows the whole trace and writes no page; leave the other options out"
         )
     with progress("reading", total=1, unit="step") as bar:
         followed = Followed(arguments.path, order=arguments.order, complete=arguments.complete)
@@ -75,4 +76,4 @@ def _serve(arguments: argparse.Namespace) -> int:
         print(server.address, flush=True)
         note("open this address in a browser of this machine; interrupt to end")
         server.serve_forever()
-    return 0
+    return ExitCode.HOLDS

@@ -73,7 +73,7 @@ def page(of: Viewed, part: Slice | None = None) -> str:
         shown, events = shown + 1, events + extent.events
     if events > MOST_EVENTS:
         raise LocalProtocolError(
-            f"{events:,} events are too many for a page, which has at most {MOST_EVENTS:,}; look at them with "
+            f"{events:,} events are too many for a page, which has at most {MOST_EVENTS:,}; see them with "
             "--serve, or at a part of them: --window 1..2000, --past EVENT, --future EVENT"
         )
     notes = []
