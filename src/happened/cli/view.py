@@ -20,7 +20,7 @@ def add_parser(subparsers: Any) -> None:
         description="Write a page with the space–time diagram of a trace: who did what, which message led "
         "where, what happened before and after an event and what was concurrent with it.",
     )
-    parser.add_argument("path", metavar="TRACE", help="a trace, or a directory that has one inside")
+    parser.add_argument("path", metavar="TRACE", help="a trace, a run, or the answers of `happened analyze`")
     parser.add_argument(
         "--out", type=local_path, metavar="PAGE", help="the page to write (default: NAME.html here)"
     )

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..causality import check, check_delivery, encode
 from ..causality.extents import everything
 from ..causality.judgement import Checked, check_path
 from ..core.errors import LocalProtocolError
+from .answers import are_answers, events_of_answers
 from .packing import as_text
 from .prepared import Prepared
 from .scene import scene
@@ -55,8 +57,15 @@ class Viewed:
 
 
 def viewed(path: str | os.PathLike[str], *, order: str = "causal", complete: bool | None = None) -> Viewed:
-    """Read and judge a trace. TraceFormatError if there is none at the path."""
-    checked = check_path(path, order, complete=complete, limit=MOST_WITNESSES)
+    """Read and judge a trace, or what the answers of an analysis tell of it. TraceFormatError if neither is
+    at the path."""
+    if are_answers(Path(path)):
+        table = events_of_answers(Path(path))
+        computations = encode(table)
+        judgement = check(computations, order, complete=complete, limit=MOST_WITNESSES)
+        checked = Checked(judgement, check_delivery(computations), table, tuple(computations))
+    else:
+        checked = check_path(path, order, complete=complete, limit=MOST_WITNESSES)
     witnesses = checked.judgement.witnesses
     prepared = [Prepared(c, checked.table, witnesses) for c in checked.computations]
     prepared.sort(key=lambda each: (-min(each.fault_count, 1), -each.c.events, each.c.name))
