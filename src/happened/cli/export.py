@@ -37,8 +37,8 @@ def add_parser(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from ..trace.atomic import whole_file
     from ..view.exports import FORMATS
+    from ..view.pages import viewed
     from ..view.slicing import sliced
-    from ..view.viewed import viewed
 
     if arguments.to == TRACE and arguments.out is None:
         raise LocalProtocolError("a trace is a directory: say where with --out")

@@ -5,10 +5,8 @@ All that concerns order is computed here from the judge's answers and shipped as
 
     viewed(path)    a trace, read and judged
     page(viewed)    one self-contained page of it
-    scene(…)        what a page holds of one computation, or of a window of it
 """
 
-from .scene import scene
-from .viewed import Viewed, page, viewed
+from .pages import Viewed, page, viewed
 
-__all__ = ["Viewed", "page", "scene", "viewed"]
+__all__ = ["Viewed", "page", "viewed"]

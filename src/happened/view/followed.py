@@ -8,7 +8,7 @@ from typing import Any
 from ..core.errors import CausalityError
 from ..trace import locate
 from ..trace.store import StorePath
-from .viewed import MOST_COMPUTATIONS, Viewed, viewed
+from .pages import MOST_COMPUTATIONS, Viewed, viewed
 from .windows import Windows
 
 SHARE = 4  # of the time, at most one part in so many is spent on reading again

@@ -96,7 +96,10 @@ class App {
     let reach = picture.reach(FIRST_EVENTS);
     // Levels stand at least 14 pixels apart, or there are lines and no picture.
     if (picture.axis === "logical" || this.view === "hasse") reach = Math.min(reach, picture.start + this.room / 14);
-    this.lookAt(picture.start, Math.max(reach + picture.unit * 0.5, picture.start + picture.unit * 8));
+    if (picture.axis === "time" && this.view === "space") {
+      const margin = Math.max(reach - picture.low, picture.unit / 100) * 0.03;
+      this.lookAt(picture.low - margin, reach + margin);
+    } else this.lookAt(picture.start, Math.max(reach + picture.unit * 0.5, picture.start + picture.unit * 8));
   }
 
   lookAt(from, to, y) {

@@ -227,6 +227,7 @@ class Painter {
   }
 
   edgeClass(i, j) {
+    if (this.marks.fault >= 0) return DIM;
     const a = this.marks.classOf(i), b = this.marks.classOf(j);
     if (a === NEUTRAL && b === NEUTRAL) return NEUTRAL;
     if ((a === PAST || a === CHOSEN) && (b === PAST || b === CHOSEN)) return PAST;
@@ -433,19 +434,18 @@ class Painter {
       let right = this.left;
       for (let i = from; i < to; i++) {
         const x = this.sx(picture.x[i]);
-        const next = i + 1 < to ? this.sx(picture.x[i + 1]) : x + 400;
+        const after = scene.process[i + 1] === p ? this.sx(picture.x[i + 1]) : NaN;
+        const next = Number.isNaN(after) ? x + 400 : after;
         const text = scene.kind[i] === 3 ? scene.text(scene.label[i]) : scene.messageOf(i);
         if (!text || !(x >= this.left)) continue;
         const room = 2 * Math.min(x - right, next - x) - 4;
-        if (room < 22 && next - x < 22) continue;
-        const shown = this.fitted(text, Math.max(room, 0));
+        const shown = room < 20 ? "" : this.fitted(text, room);
         if (!shown) continue;
         const width = g.measureText(shown).width;
-        if (x - width / 2 < right + 2) continue;
         g.strokeText(shown, x, this.y(lane) + this.radius + 4);
         g.fillStyle = this.marks.classOf(i) === DIM ? this.colour.faint : this.colour.dim;
         g.fillText(shown, x, this.y(lane) + this.radius + 4);
-        right = x + width / 2;
+        right = x + width / 2 + 4;
       }
     }
     g.textAlign = "left";

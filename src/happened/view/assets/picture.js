@@ -77,16 +77,18 @@ class Picture {
   }
 
   messageEdges() {
-    const { scene } = this;
+    const { scene, laneOf, lanes } = this;
     const from = [], to = [];
-    for (let i = 0; i < scene.size; i++) {
-      if (scene.source[i] >= 0) { from.push(scene.source[i]); to.push(i); }
-    }
+    // What a group that is drawn as one said to itself is not shown.
+    const within = (a, b) => laneOf[a] >= 0 && laneOf[a] === laneOf[b] && lanes[laneOf[a]].members.length > 1;
+    const add = (i, j) => {
+      if (within(scene.process[i], scene.process[j])) return;
+      from.push(i);
+      to.push(j);
+    };
+    for (let i = 0; i < scene.size; i++) if (scene.source[i] >= 0) add(scene.source[i], i);
     for (let k = 0; k < scene.causes.length; k++) {
-      if (scene.process[scene.causes[k]] !== scene.process[scene.effects[k]]) {
-        from.push(scene.causes[k]);
-        to.push(scene.effects[k]);
-      }
+      if (scene.process[scene.causes[k]] !== scene.process[scene.effects[k]]) add(scene.causes[k], scene.effects[k]);
     }
     return { from: Int32Array.from(from), to: Int32Array.from(to) };
   }

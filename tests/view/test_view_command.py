@@ -1,0 +1,54 @@
+"""happened view: what it writes, prints and refuses."""
+
+import subprocess
+import sys
+
+from causality.traces import number, table
+from happened.cli import main
+from happened.trace import write_jsonl
+
+
+def trace(folder):
+    rows = number(
+        {
+            "p": [{"kind": "send", "message": m, "to": ["q"]} for m in "ab"],
+            "q": [{"kind": "deliver", "message": m} for m in "ba"],
+        },
+        "c",
+    )
+    write_jsonl(table(rows), folder / "trace.jsonl")
+    return str(folder / "trace.jsonl")
+
+
+def test_a_page_is_written_and_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["view", trace(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == "trace.html\n" and "causal order VIOLATED" in err
+    text = (tmp_path / "trace.html").read_text()
+    assert text.startswith("<!doctype html>") and "http://" not in text
+    assert main(["view", trace(tmp_path), "--past", "q#1", "--out", "past.html"]) == 0
+    assert len((tmp_path / "past.html").read_text()) < len(text)
+
+
+def test_what_cannot_be_shown_is_refused(tmp_path, capsys, monkeypatch):
+    path = trace(tmp_path)
+    for wrong, said in (
+        ([str(tmp_path / "absent")], "no such file"),
+        ([path, "--past", "q#9"], "no event 'q#9'"),
+        ([path, "--computation", "d"], "no computation 'd'"),
+        ([path, "--serve", "--out", "x.html"], "leave the other options out"),
+    ):
+        assert main(["view", *wrong]) == 2
+        assert said in capsys.readouterr().err
+    monkeypatch.setattr("happened.view.pages.MOST_EVENTS", 3)
+    assert main(["view", path]) == 2
+    assert "see them with --serve" in capsys.readouterr().err
+
+
+def test_serving_prints_an_address_and_ends_when_interrupted(tmp_path):
+    command = [sys.executable, "-m", "happened", "view", trace(tmp_path), "--serve"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().startswith("http://127.0.0.1:")
+        process.send_signal(2)
+        assert process.wait(30) == 130
