@@ -80,6 +80,7 @@ EPILOG = """\
 a first look:
   happened simulate --messages 1000 --units --out run    run a protocol, record what happened
   happened check run --necessary                         judge it from the trace alone
+  happened view run --out run.html                       look at it in the browser
   happened explore --processes 3 --messages 2            every interleaving of every small program
   happened compare --protocols ks,rst,sequencer          what each protocol costs on the same schedule
   happened advise run                                    what each would have cost on a recorded trace

@@ -5,8 +5,10 @@ All that concerns order is computed here from the judge's answers and shipped as
 
     viewed(path)    a trace, read and judged
     page(viewed)    one self-contained page of it
+    show(table)     a picture of its first events, in a notebook
 """
 
+from .notebook import show
 from .pages import Viewed, page, viewed
 
-__all__ = ["Viewed", "page", "viewed"]
+__all__ = ["Viewed", "page", "show", "viewed"]
