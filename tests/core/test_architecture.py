@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "sim": {"core", "ordering", "tracking", "wire", "trace"},
     "net": {"core", "ordering", "tracking", "wire", "trace", "topology"},
     "spark": {"core", "trace", "causality", "report"},
-    "report": {"core", "trace", "causality"},
+    "report": {"core", "trace", "causality", "view"},
     "view": {"core", "trace", "causality"},
     "experiments": {"core", "ordering", "wire", "trace", "sim", "tracking", "causality", "spark", "topology"},
 }

@@ -13,7 +13,7 @@ def test_a_trace_is_drawn_with_the_sentence_of_the_judge(seed):
     html = show(table(rows))._repr_html_()
     picture = ElementTree.fromstring(html[html.index("<svg") : html.index("</svg>") + 6])
     assert len(picture.findall(".//{*}title")) == len(rows)
-    assert "causal order" in html and repr(show(table(rows))) == f"<{len(rows)} events of 1 computations>"
+    assert "causal order" in html and repr(show(table(rows))) == f"<{len(rows)} events of 1 computation>"
 
 
 def test_of_a_long_trace_the_beginning_is_drawn(seed):

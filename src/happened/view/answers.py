@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..causality import encode
 from ..core.errors import LocalProtocolError
-from ..trace.store import arrow_dataset, matching
+from ..trace.store import AnyPath, arrow_dataset, matching
 from ..trace.writer import table_from_rows
 from .prepared import Prepared
 from .slicing import slice_table
@@ -27,26 +28,28 @@ def are_answers(path: Path) -> bool:
     return (path / "summary.json").is_file() and bool(matching(path / "stamps", "*.parquet"))
 
 
-def events_of_answers(folder: Path) -> pa.Table:
-    """A trace with the events of an analysis. LocalProtocolError if tables are missing or too large."""
+def events_of_answers(folder: AnyPath, computation: str | None = None) -> pa.Table:
+    """A trace with the events of an analysis, or of one of its computations. LocalProtocolError if tables are
+    missing or too large."""
+    only = None if computation is None else pc.field("computation") == computation
     missing = [name for name in NEEDED if not matching(folder / name, "*.parquet")]
     if missing:
         raise LocalProtocolError(
             f"{folder} has no table {missing[0]!r}; look at the trace it was made from, or run `happened "
             "analyze` without choosing questions"
         )
-    count = arrow_dataset(folder / "stamps").count_rows()
+    count = arrow_dataset(folder / "stamps").count_rows(filter=only)
     if count > MOST_EVENTS:
         raise LocalProtocolError(
             f"{folder} tells of {count:,} events, more than the {MOST_EVENTS:,} that are shown from answers; "
             "look at the trace it was made from, with --serve"
         )
-    names = {(row["computation"], row["p"]): row["process"] for row in _rows(folder, "processes")}
-    rows = {_key(row): _event(row) for row in _rows(folder, "stamps")}
-    _add_causes(rows, _rows(folder, "stamps"), names)
-    _add_messages(rows, _rows(folder, "messages"))
+    names = {(row["computation"], row["p"]): row["process"] for row in _rows(folder, "processes", only)}
+    rows = {_key(row): _event(row) for row in _rows(folder, "stamps", only)}
+    _add_causes(rows, _rows(folder, "stamps", only), names)
+    _add_messages(rows, _rows(folder, "messages", only))
     if matching(folder / "times", "*.parquet"):
-        for time in _rows(folder, "times"):
+        for time in _rows(folder, "times", only):
             rows[_key(time)]["time"] = time["clock_time"]
     whole = table_from_rows(list(rows.values()))
     parts = [Prepared(c, whole) for c in encode(whole)]
@@ -54,8 +57,8 @@ def events_of_answers(folder: Path) -> pa.Table:
     return pa.concat_tables([whole.slice(0, 0), *(slice_table(each, each.c.seq > 0) for each in parts)])
 
 
-def _rows(folder: Path, table: str) -> list[Row]:
-    found: list[Row] = arrow_dataset(folder / table).to_table().to_pylist()
+def _rows(folder: AnyPath, table: str, only: pc.Expression | None) -> list[Row]:
+    found: list[Row] = arrow_dataset(folder / table).to_table(filter=only).to_pylist()
     return found
 
 

@@ -24,7 +24,8 @@ STYLE = """
 
 
 def diagram(prepared: Prepared, standalone: str = "") -> str:
-    """The whole computation, which has at most MOST_EVENTS events. `standalone` is a style to put inside."""
+    """The whole computation, which has at most MOST_EVENTS events. `standalone` is a style to put
+    inside, for a picture that is not part of a page that has it."""
     c, levels = prepared.c, prepared.levels
     present = [p for p in range(c.processes) if c.chain_offsets[p + 1] > c.chain_offsets[p]]
     lane = {p: k for k, p in enumerate(present)}
@@ -54,9 +55,10 @@ def diagram(prepared: Prepared, standalone: str = "") -> str:
     for fault in prepared.faults:
         for x, y in map(place, fault.events):
             parts.append(f'<circle class="fault" cx="{x:.1f}" cy="{y:.1f}" r="8"/>')
+    namespace = ' xmlns="http://www.w3.org/2000/svg"' if standalone else ""
     title = escape(f"Space–time diagram of {c.events} events of {len(present)} processes")
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="hv" role="img" aria-label="{title}" '
+        f'<svg{namespace} class="hv" role="img" aria-label="{title}" '
         f'viewBox="0 0 {wide:.0f} {tall:.0f}" width="{wide:.0f}" height="{tall:.0f}">{"".join(parts)}</svg>\n'
     )
 

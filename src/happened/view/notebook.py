@@ -1,12 +1,10 @@
 """Traces and what was found in them, as a notebook shows the value of a cell."""
 
-from collections.abc import Sequence
 from html import escape
 
 import pyarrow as pa
 
 from ..causality import check_order, encode
-from ..causality.computation import Computation
 from ..causality.extents import everything
 from .diagram import STYLE, diagram
 from .prepared import Prepared
@@ -20,12 +18,13 @@ MOST_WITNESSES = 20
 class Shown:
     """A picture of the first events of a trace, and the sentence of the judge, for `_repr_html_`."""
 
-    def __init__(self, trace: pa.Table | Sequence[Computation], table: pa.Table) -> None:
-        self._computations, self._table = encode(trace), table
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self._computations = encode(table)
 
     def __repr__(self) -> str:
-        events = sum(c.events for c in self._computations)
-        return f"<{events:,} events of {len(self._computations):,} computations>"
+        many = len(self._computations)
+        return f"<{self._table.num_rows:,} events of {many:,} computation{'' if many == 1 else 's'}>"
 
     def _repr_html_(self) -> str:
         verdict = check_order(self._computations, limit=MOST_WITNESSES)
@@ -48,4 +47,4 @@ class Shown:
 
 def show(table: pa.Table) -> Shown:
     """A table of events, drawn. `happened view` makes the page to look at closely."""
-    return Shown(table, table)
+    return Shown(table)
