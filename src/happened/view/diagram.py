@@ -1,10 +1,11 @@
 """A space–time diagram as SVG: for pictures, notebooks and reports, where no script may run."""
 
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from ..causality.computation import DELIVER, INTERNAL, RECEIVE, SEND
 from .prepared import Prepared
-from .texts import cut
+from .texts import cut, natural
 
 MOST_EVENTS = 5_000
 ACROSS, DOWN, LEFT, TOP = 30, 44, 20, 26
@@ -15,7 +16,8 @@ STYLE = """
   --held: #f3d27a; --fault: #cb2a2a; --paper: #fff; }
 @media (prefers-color-scheme: dark) { .hv { --ink: #e8ebf1; --dim: #9aa5b6; --lane: #333b49;
   --message: #6a82ad; --held: #6f5615; --fault: #ff6f67; --paper: #10131a; } }
-.hv text { fill: var(--dim); text-anchor: middle; } .hv .name { fill: var(--ink); text-anchor: start; }
+.hv text { fill: var(--dim); text-anchor: middle; stroke: var(--paper); stroke-width: 3; paint-order: stroke;
+  stroke-linejoin: round; } .hv .name { fill: var(--ink); text-anchor: start; }
 .hv .lane { stroke: var(--lane); } .hv .held { stroke: var(--held); stroke-width: 6; }
 .hv .message { stroke: var(--message); } .hv .head { fill: var(--message); } .hv .event { fill: var(--ink); }
 .hv .receive { fill: var(--paper); stroke: var(--ink); stroke-width: 1.5; }
@@ -28,6 +30,7 @@ def diagram(prepared: Prepared, standalone: str = "") -> str:
     inside, for a picture that is not part of a page that has it."""
     c, levels = prepared.c, prepared.levels
     present = [p for p in range(c.processes) if c.chain_offsets[p + 1] > c.chain_offsets[p]]
+    present.sort(key=lambda p: natural(c.process_names[p]))
     lane = {p: k for k, p in enumerate(present)}
     names = [cut(c.process_names[p], 28) for p in present]
     left = LEFT + max((len(name) for name in names), default=0) * LETTER + 16
@@ -52,6 +55,10 @@ def diagram(prepared: Prepared, standalone: str = "") -> str:
     for e in range(c.events):
         parts += [_arrow(*place(int(u)), *place(e)) for u in _causes(prepared, e)]
     parts += [_event(prepared, e, *place(e)) for e in range(c.events)]
+    for p in present:
+        parts += _labels(
+            prepared, [(e, *place(e)) for e in c.chain[c.chain_offsets[p] : c.chain_offsets[p + 1]]]
+        )
     for fault in prepared.faults:
         for x, y in map(place, fault.events):
             parts.append(f'<circle class="fault" cx="{x:.1f}" cy="{y:.1f}" r="8"/>')
@@ -92,9 +99,25 @@ def _event(prepared: Prepared, e: int, x: float, y: float) -> str:
     else:
         mark = f'<path class="event" d="M{x - 3:.1f} {y - 3:.1f}h6v6h-6z">'
     shape = "circle" if kind in (SEND, RECEIVE) else "path"
-    label = event.message if kind != INTERNAL else prepared.table["label"][int(c.row[e])].as_py()
-    text = ""
-    if label and kind != RECEIVE and len(label) * LETTER < 1.8 * ACROSS:
-        text = f'<text x="{x:.1f}" y="{y + 18:.0f}">{escape(label)}</text>'
+    label = _label(prepared, e)
     about = escape(cut(f"{event}{'' if not label or label == event.message else ': ' + label}", 300))
-    return f"{mark}<title>{about}</title></{shape}>{text}"
+    return f"{mark}<title>{about}</title></{shape}>"
+
+
+def _label(prepared: Prepared, e: int) -> str | None:
+    c = prepared.c
+    if c.kind[e] != INTERNAL:
+        return c.event(e).message
+    found: str | None = prepared.table["label"][int(c.row[e])].as_py()
+    return found
+
+
+def _labels(prepared: Prepared, places: Sequence[tuple[int, float, float]]) -> Iterator[str]:
+    """Names below the events of one process, where they are short and none stands over another."""
+    free = 0.0
+    for e, x, y in places:
+        label = _label(prepared, int(e))
+        half = len(label or "") * LETTER / 2
+        if label and prepared.c.kind[e] != RECEIVE and 2 * half < 1.8 * ACROSS and x - half > free:
+            free = x + half
+            yield f'<text x="{x:.1f}" y="{y + 18:.0f}">{escape(label)}</text>'

@@ -4,6 +4,7 @@ A log may hold a megabyte in one label. A page shows the beginning and says how 
 of a scene together are bounded as well: beyond that they are left out and counted.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,6 +22,11 @@ def cut(text: str, longest: int = LONGEST) -> str:
     if len(text) <= longest:
         return text
     return f"{text[:longest]}… ({len(text):,} characters)"
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key to sort by that has p2 before p10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", name)]
 
 
 class Texts:
