@@ -196,3 +196,24 @@ def test_attributes_come_after_what_the_row_says():
     (number,) = attribute_numbers(whole["attributes"], [{"to": "q"}], texts)
     shown = texts.all[number]
     assert shown[:4] == ["to", "q", "a", "1"] and shown[4] == "b" and len(shown[5]) < 2100
+
+
+def test_the_critical_path_leads_from_what_was_waited_for(seed):
+    rows = number(
+        {
+            "p": [{"kind": "send", "message": "a", "to": ["q"], "time": 0}, {"kind": "internal", "time": 90}],
+            "q": [
+                {"kind": "internal", "time": 40},
+                {"kind": "deliver", "message": "a", "time": 50},
+                {"kind": "send", "message": "b", "to": ["r"], "time": 60},
+            ],
+            "r": [{"kind": "internal", "time": 5}, {"kind": "deliver", "message": "b", "time": 100}],
+        }
+    )
+    each = of(rows)
+    named = [each.c.event(e).id for e in each.critical_path]
+    assert named == ["p#1", "q#2", "q#3", "r#2"]
+    for rows in wild_traces(seed, 20):
+        each = of(rows)
+        path = each.critical_path
+        assert each.levels[path].tolist() == list(range(1, int(each.levels.max()) + 1))

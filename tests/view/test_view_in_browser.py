@@ -179,6 +179,8 @@ def test_keys_alone_will_do(look):
     assert tab.live().startswith("r#")
     press("v")
     assert tab.ask("happened.state().fault") == 0
+    press("c")
+    assert tab.ask("happened.path()") == ["p#1", "r#3"]
     press("t")
     assert tab.ask("happened.state().axis") == "time"
     press("h")

@@ -101,6 +101,40 @@ class Prepared:
         return effects, causes, np.where(shown, levels, 0)
 
     @cached_property
+    def critical_path(self) -> list[int]:
+        """The chain of events behind the last one, from the first: before each, what it waited for.
+
+        A delivery waited for its message, unless it was held: then for what its process did before. An event
+        with recorded causes waited for the latest of them, any other for the one before it on its process.
+        Where events have no times, it is a longest chain of causes.
+        """
+        c, timed = self.c, self.times is not None and not np.isnan(self.times[0]).any()
+        if not c.events:
+            return []
+        late = self.times[0] if self.times is not None and timed else self.levels
+        path = [int(np.argmax(late))]
+        while causes := self._waited_for(path[-1]) if timed else self._direct_causes(path[-1]):
+            path.append(max(causes, key=lambda u: (late[u], self.levels[u])))
+        return path[::-1]
+
+    def _waited_for(self, e: int) -> list[int]:
+        own, others = self._before(e), self._informants(e)
+        held = self.arrivals[e] >= 0 and self.c.seq[e] - self.c.seq[self.arrivals[e]] > 1
+        return own if held or not others else others
+
+    def _direct_causes(self, e: int) -> list[int]:
+        return self._before(e) + self._informants(e)
+
+    def _before(self, e: int) -> list[int]:
+        c = self.c
+        return [int(c.chain[c.chain_offsets[c.process[e]] + c.seq[e] - 2])] if c.seq[e] > 1 else []
+
+    def _informants(self, e: int) -> list[int]:
+        c = self.c
+        causes = c.causes[c.cause_offsets[e] : c.cause_offsets[e + 1]]
+        return [int(u) for u in (c.source[e], *causes) if u >= 0]
+
+    @cached_property
     def faults(self) -> list[Fault]:
         places = {name: p for p, name in enumerate(self.c.process_names)}
         offsets, chain = self.c.chain_offsets, self.c.chain

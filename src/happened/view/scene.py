@@ -72,6 +72,7 @@ def scene(
         arrays |= steps
     arrays |= _hasse(prepared, numbering)
     arrays |= _spans(prepared, numbering, notes)
+    arrays["critical"] = numbering.places(np.array(prepared.critical_path, np.int64))
     arrays["overview"] = _overview(prepared)
     if texts.left_out:
         notes.append(f"{texts.left_out:,} labels and attributes are left out: they are too long for a page.")

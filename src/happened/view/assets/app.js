@@ -122,7 +122,7 @@ class App {
   // ---- what is chosen -------------------------------------------------------------------------------------
 
   clear() {
-    Object.assign(this, { chosen: [], path: null, relation: null, pastOf: null, futureOf: null, links: [], onFault: null, fault: -1, hover: -1, matchAt: -1 });
+    Object.assign(this, { chosen: [], path: null, relation: null, pastOf: null, futureOf: null, links: [], onFault: null, critical: false, fault: -1, hover: -1, matchAt: -1 });
   }
 
   choose(events, { reveal = false } = {}) {
@@ -137,7 +137,7 @@ class App {
 
   relate(events) {
     const { scene } = this;
-    Object.assign(this, { chosen: events, path: null, relation: null, pastOf: null, futureOf: null, links: [], onFault: null });
+    Object.assign(this, { chosen: events, path: null, relation: null, pastOf: null, futureOf: null, links: [], onFault: null, critical: false });
     this.chosenNames = events.map(i => scene.name(i));
     if (!scene.hasPast || !events.length) return;
     const [a, b] = events;
@@ -246,6 +246,21 @@ class App {
     this.reveal(known);
     this.panels.show("faults");
     $("live").textContent = now.told;
+    this.changed();
+  }
+
+  // The chain of causes behind the last event.
+  showCritical() {
+    const path = this.scene.criticalPath();
+    if (path.length < 2) return;
+    if (this.view !== "space") { this.view = "space"; this.rebuild(); }
+    this.clear();
+    this.path = path;
+    this.onFault = new Set(path);
+    this.critical = true;
+    this.reveal([path[path.length - 1]]);
+    this.panels.show("details");
+    $("live").textContent = `The critical path has ${path.length} events.`;
     this.changed();
   }
 

@@ -4,6 +4,7 @@
 const AXIS = 30, PAD = 10;
 const MOST_SHAPES = 4000;  // events drawn one by one; where there are more, columns of them are drawn
 const MOST_LINES = 1000;
+const MOST_BENT = 400;  // where there are more lines, they are straight
 const COLUMN = 3;  // pixels
 const NEUTRAL = 0, PAST = 1, FUTURE = 2, DIM = 3, CHOSEN = 4;
 
@@ -181,6 +182,7 @@ class Painter {
     const { context: g, scene } = this;
     const high = Math.min(7, this.laneHeight * 0.25);
     g.fillStyle = this.colour.held;
+    g.globalAlpha = this.marks.pastOf || this.marks.onFault ? 0.35 : 1;
     for (const [, from, to] of this.shown) {
       for (let i = from; i < to; i++) {
         const arrival = scene.arrival[i];
@@ -189,6 +191,7 @@ class Painter {
         g.fillRect(x, y - high / 2, this.place(i)[0] - x, high);
       }
     }
+    g.globalAlpha = 1;
   }
 
   paintEdges() {
@@ -215,15 +218,17 @@ class Painter {
     const { picture } = this, { from, to } = picture.edges, { scene } = picture;
     const width = this.width / 60, kept = new Map();
     const lanes = picture.lanes.length;
-    const [first, last] = this.lanesShown;
+    const [first, last] = this.lanesShown, lit = Boolean(this.marks.pastOf);
     for (const k of seen) {
       const a = picture.laneOf[scene.process[from[k]]], b = picture.laneOf[scene.process[to[k]]];
       if (Math.max(a, b) < first || Math.min(a, b) >= last) continue;
       const key = (Math.floor(this.sx(picture.x[from[k]]) / width) * lanes + a) * lanes + b;
+      // Lines that are lit go before those that are not.
       if (!kept.has(key)) kept.set(key, k);
+      else if (lit && this.edgeClass(from[k], to[k]) !== DIM && this.edgeClass(from[kept.get(key)], to[kept.get(key)]) === DIM) kept.set(key, k);
     }
     const all = [...kept.values()], step = Math.ceil(all.length / MOST_LINES);
-    return step > 1 ? all.filter((_, n) => n % step === 0) : all;
+    return step > 1 ? all.filter((k, n) => n % step === 0 || lit && this.edgeClass(from[k], to[k]) !== DIM) : all;
   }
 
   edgeClass(i, j) {
@@ -259,19 +264,52 @@ class Painter {
     g.globalAlpha = 1;
   }
 
-  // A straight line, or an arc above the lane where both ends stand on one.
+  // A straight line, bent where it would run through an event that it does not belong to; or an arc above the
+  // lane where both ends stand on one.
   line(g, i, j) {
     const [ax, ay] = this.place(i), [bx, by] = this.place(j);
     g.moveTo(ax, ay);
     if (ay === by && Math.abs(i - j) > 1) {
       g.quadraticCurveTo((ax + bx) / 2, ay - Math.min(this.laneHeight * 0.7, 8 + Math.abs(bx - ax) / 6), bx, by);
-    } else g.lineTo(bx, by);
+      return;
+    }
+    const bends = this.bends(i, j, ax, ay, bx, by);
+    bends.forEach(([x, y], n) => {
+      const [nextX, nextY] = bends[n + 1] || [bx, by];
+      g.quadraticCurveTo(x, y, n + 1 < bends.length ? (x + nextX) / 2 : nextX, n + 1 < bends.length ? (y + nextY) / 2 : nextY);
+    });
+    if (!bends.length) g.lineTo(bx, by);
+  }
+
+  // Points beside the events that a straight line between two places would run through.
+  bends(i, j, ax, ay, bx, by) {
+    const { picture } = this, { scene } = picture, found = [];
+    if (this.linesInView > MOST_BENT || this.laneHeight < 24) return found;
+    const [from, to] = [picture.laneOf[scene.process[i]], picture.laneOf[scene.process[j]]];
+    const side = Math.sign(to - from), reach = this.radius + 3;
+    for (let lane = from + side; side && lane !== to; lane += side) {
+      const y = this.y(lane), x = ax + (y - ay) / (by - ay) * (bx - ax), at = this.port.x + (x - this.left) / this.port.k;
+      for (const p of picture.lanes[lane].members) {
+        const [first, end] = picture.stretch(p, at - reach / this.port.k, at + reach / this.port.k);
+        if (end - first > 8) continue;
+        for (let e = first; e < end; e++) {
+          const apart = x - this.sx(picture.x[e]);
+          // The control point of a curve lies twice as far as the curve goes.
+          if (Math.abs(apart) < reach) found.push([x + (apart < 0 ? -2 : 2) * (reach + 3 - Math.abs(apart)), y]);
+        }
+      }
+    }
+    return found;
   }
 
   head(g, i, j, size) {
     const [ax, ay] = this.place(i), [bx, by] = this.place(j);
     let dx = bx - ax, dy = by - ay;
     if (ay === by && Math.abs(i - j) > 1) dy = Math.min(this.laneHeight * 0.7, 8 + Math.abs(dx) / 6) * 2;
+    else {
+      const bends = this.bends(i, j, ax, ay, bx, by);
+      if (bends.length) [dx, dy] = [bx - bends[bends.length - 1][0], by - bends[bends.length - 1][1]];
+    }
     const length = Math.hypot(dx, dy) || 1;
     if (length < size * 2.5) return;
     dx /= length; dy /= length;

@@ -70,6 +70,7 @@ class Panels {
     const { app } = this, { scene } = app;
     if (app.chosen.length === 2) return this.pair(...app.chosen);
     if (app.chosen.length === 1) return this.event(app.chosen[0]);
+    if (app.critical) return this.criticalPath();
     const events = scene.totals.reduce((a, b) => a + b, 0);
     return [
       element("p", { class: `verdict ${app.about.outcome}` }, app.about.sentence),
@@ -78,8 +79,23 @@ class Panels {
       ...app.about.notes.concat(scene.notes).map(note => element("p", { class: "note" }, note)),
       element("p", { class: "dim" }, "Click an event: what caused it lights up, and what it caused; all else "
         + "is concurrent. Shift-click a second one for the path between them. Press ? for all keys."),
+      element("p", {}, element("button", { type: "button", class: "quiet", onclick: () => app.showCritical() }, "Critical path")),
       this.legend(),
     ];
+  }
+
+  criticalPath() {
+    const { app } = this, { scene, path } = app;
+    const [first, last] = [path[0], path[path.length - 1]];
+    const took = scene.hasTime ? duration(scene.time[last] - scene.time[first]) : null;
+    const since = (i, n) => n && scene.hasTime ? ` +${duration(scene.time[i] - scene.time[path[n - 1]])}` : "";
+    const items = path.slice(-MOST_LISTED).map((i, n, shown) => element("li", {},
+      this.link(i, `${scene.deed(i)}${since(i, path.length - shown.length + n)}`)));
+    return [element("h2", {}, "Critical path"),
+      element("p", {}, scene.hasTime ? `${count(path.length, "event")} in ${took}: before each event, what it waited for.`
+        : `${count(path.length, "event")}: a longest chain of causes.`),
+      element("button", { type: "button", class: "quiet", onclick: () => app.choose([]) }, "Back"),
+      element("ol", { class: "plain" }, ...items)];
   }
 
   event(i) {

@@ -162,6 +162,9 @@ class Scene {
     return path.reverse();
   }
 
+  // The events of the critical path that the scene has, in order.
+  criticalPath() { return [...this.critical].filter(i => i >= 0); }
+
   deliveriesOf(send) {
     const found = [];
     for (let i = 0; i < this.size; i++) if (this.source[i] === send) found.push(i);
