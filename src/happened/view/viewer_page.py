@@ -14,7 +14,20 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-SCRIPTS = ("scene", "picture", "paint", "spans", "query", "panels", "app", "input", "start")
+SCRIPTS = (
+    "scene",
+    "picture",
+    "glyphs",
+    "ground",
+    "lines",
+    "paint",
+    "spans",
+    "query",
+    "panels",
+    "app",
+    "input",
+    "start",
+)
 """In the order in which they are put together: a class stands before those that extend it."""
 
 

@@ -1,7 +1,7 @@
 // The page: what is chosen, where one looks, and how keys, mouse and fingers change that.
 
 const FIRST_EVENTS = 200;
-const MOST_ZOOM = 400;  // pixels between two levels
+const MOST_ZOOM = 400; // pixels between two levels
 const $ = id => document.getElementById(id);
 
 class App {
@@ -22,7 +22,9 @@ class App {
     this.clear();
   }
 
-  get painter() { return this.view === "spans" ? this.painters.spans : this.painters.space; }
+  get painter() {
+    return this.view === "spans" ? this.painters.spans : this.painters.space;
+  }
 
   // ---- scenes -------------------------------------------------------------------------------------------
 
@@ -81,21 +83,28 @@ class App {
     this.search(this.query || "", false);
     this.resize();
     const key = `${this.view} ${this.axis} ${this.quiet}`;
-    if (!this.ports[key]) { this.ports[key] = { x: 0, k: 1, y: 0, stretch: 1 }; this.port = this.ports[key]; this.firstLook(); }
+    if (!this.ports[key]) {
+      this.ports[key] = { x: 0, k: 1, y: 0, stretch: 1 };
+      this.port = this.ports[key];
+      this.firstLook();
+    }
     this.port = this.ports[key];
     this.drawOverview();
     this.panels.update();
     this.changed();
   }
 
-  get room() { return this.painter.width - this.painter.left; }
+  get room() {
+    return this.painter.width - this.painter.left;
+  }
 
   firstLook() {
     const { picture } = this;
     this.painter.layout(picture, this.port);
     let reach = picture.reach(FIRST_EVENTS);
     // Levels stand at least 14 pixels apart, or there are lines and no picture.
-    if (picture.axis === "logical" || this.view === "hasse") reach = Math.min(reach, picture.start + this.room / 14);
+    if (picture.axis === "logical" || this.view === "hasse")
+      reach = Math.min(reach, picture.start + this.room / 14);
     if (picture.axis === "time" && this.view === "space") {
       const margin = Math.max(reach - picture.low, picture.unit / 100) * 0.03;
       this.lookAt(picture.low - margin, reach + margin);
@@ -110,7 +119,9 @@ class App {
     this.changed();
   }
 
-  fit() { this.lookAt(this.picture.start, this.picture.end, 0); }
+  fit() {
+    this.lookAt(this.picture.start, this.picture.end, 0);
+  }
 
   resize() {
     this.painter.resize();
@@ -122,7 +133,19 @@ class App {
   // ---- what is chosen -------------------------------------------------------------------------------------
 
   clear() {
-    Object.assign(this, { chosen: [], path: null, relation: null, pastOf: null, futureOf: null, links: [], onFault: null, critical: false, fault: -1, hover: -1, matchAt: -1 });
+    Object.assign(this, {
+      chosen: [],
+      path: null,
+      relation: null,
+      pastOf: null,
+      futureOf: null,
+      links: [],
+      lit: null,
+      critical: false,
+      fault: -1,
+      hover: -1,
+      matchAt: -1,
+    });
   }
 
   choose(events, { reveal = false } = {}) {
@@ -137,7 +160,16 @@ class App {
 
   relate(events) {
     const { scene } = this;
-    Object.assign(this, { chosen: events, path: null, relation: null, pastOf: null, futureOf: null, links: [], onFault: null, critical: false });
+    Object.assign(this, {
+      chosen: events,
+      path: null,
+      relation: null,
+      pastOf: null,
+      futureOf: null,
+      links: [],
+      lit: null,
+      critical: false,
+    });
     this.chosenNames = events.map(i => scene.name(i));
     if (!scene.hasPast || !events.length) return;
     const [a, b] = events;
@@ -146,9 +178,14 @@ class App {
       this.futureOf = scene.future(a);
       return;
     }
-    this.relation = scene.happenedBefore(a, b) ? "before" : scene.happenedBefore(b, a) ? "after" : "concurrent";
+    this.relation = scene.happenedBefore(a, b)
+      ? "before"
+      : scene.happenedBefore(b, a)
+        ? "after"
+        : "concurrent";
     if (this.relation === "concurrent") {
-      const [past, other] = [scene.past(a), scene.past(b)], [future, also] = [scene.future(a), scene.future(b)];
+      const [past, other] = [scene.past(a), scene.past(b)],
+        [future, also] = [scene.future(a), scene.future(b)];
       this.pastOf = past.map((seq, q) => Math.min(seq, other[q]));
       this.futureOf = future.map((seq, q) => Math.max(seq, also[q]));
     } else {
@@ -164,23 +201,27 @@ class App {
     const { scene } = this;
     if (this.pastOf) {
       if (i === this.chosen[0] || i === this.chosen[1]) return CHOSEN;
-      const p = scene.process[i], seq = scene.begin[p] + i - scene.offsets[p] + 1;
+      const p = scene.process[i],
+        seq = scene.begin[p] + i - scene.offsets[p] + 1;
       if (seq <= this.pastOf[p] && (!this.path || seq >= this.since[p])) return PAST;
       if (this.futureOf && seq >= this.futureOf[p]) return FUTURE;
       return DIM;
     }
-    if (this.onFault) return this.onFault.has(i) ? CHOSEN : DIM;
+    if (this.lit) return this.lit.has(i) ? CHOSEN : DIM;
     if (this.matched) return this.matched[i] ? NEUTRAL : DIM;
     return NEUTRAL;
   }
 
-  get pathColour() { return this.fault >= 0 ? this.painter.colour.fault : this.painter.colour.ink; }
+  get pathColour() {
+    return this.fault >= 0 ? this.painter.colour.fault : this.painter.colour.ink;
+  }
 
   // How many events are before, after and concurrent with one; null if that is not known.
   sizes(i) {
     const { scene } = this;
     if (!scene.hasPast) return null;
-    const all = scene.totals.reduce((a, b) => a + b, 0), past = scene.past_size(i);
+    const all = scene.totals.reduce((a, b) => a + b, 0),
+      past = scene.past_sizes[i];
     let future = this.told && this.told.event === scene.name(i) ? this.told.future : null;
     if (!this.about.serve) {
       future = scene.future(i).reduce((sum, seq, q) => sum + Math.max(0, scene.totals[q] - seq + 1), -1);
@@ -193,7 +234,8 @@ class App {
     const name = i === undefined ? null : this.scene.name(i);
     this.only = direction ? { direction, name } : null;
     this.ports = {};
-    if (this.about.serve) await this.load(() => loadScene(this.about, this.computation, undefined, this.only));
+    if (this.about.serve)
+      await this.load(() => loadScene(this.about, this.computation, undefined, this.only));
     else this.rebuild();
     if (name) this.choose([this.scene.find(name)], { reveal: true });
   }
@@ -202,7 +244,8 @@ class App {
   get inside() {
     const { scene, only } = this;
     if (!only || this.about.serve) return null;
-    const i = scene.find(only.name), past = only.direction === "past";
+    const i = scene.find(only.name),
+      past = only.direction === "past";
     const bounds = past ? scene.past(i) : scene.future(i);
     return past ? (p, seq) => seq <= bounds[p] : (p, seq) => seq >= bounds[p];
   }
@@ -211,18 +254,27 @@ class App {
   reveal(events) {
     const { picture, painter, port } = this;
     if (this.view === "spans") {
-      const row = picture.rows.findIndex(({ span }) => events.includes(this.scene.span_first[span]) || events.includes(this.scene.span_last[span]));
+      const row = picture.rows.findIndex(
+        ({ span }) =>
+          events.includes(this.scene.span_first[span]) || events.includes(this.scene.span_last[span]),
+      );
       if (row >= 0) port.y = Math.max(0, row * painter.laneHeight - painter.height / 2);
       return this.changed();
     }
     const xs = events.map(i => picture.x[i]).filter(x => !Number.isNaN(x));
     if (!xs.length) return undefined;
-    const low = Math.min(...xs), high = Math.max(...xs), width = this.room / port.k;
-    if ((high - low) > width * 0.9 || port.k * picture.unit < 4) {
-      const middle = (low + high) / 2, half = Math.max((high - low) * 0.6, picture.unit * 12);
+    const low = Math.min(...xs),
+      high = Math.max(...xs),
+      width = this.room / port.k;
+    if (high - low > width * 0.9 || port.k * picture.unit < 4) {
+      const middle = (low + high) / 2,
+        half = Math.max((high - low) * 0.6, picture.unit * 12);
       this.lookAt(middle - half, middle + half);
-    } else if (low < port.x + width * 0.05 || high > port.x + width * 0.95) port.x = (low + high) / 2 - width / 2;
-    const ys = events.map(i => painter.top + (picture.laneOf[this.scene.process[i]] + 0.5) * painter.laneHeight);
+    } else if (low < port.x + width * 0.05 || high > port.x + width * 0.95)
+      port.x = (low + high) / 2 - width / 2;
+    const ys = events.map(
+      i => painter.top + (picture.laneOf[this.scene.process[i]] + 0.5) * painter.laneHeight,
+    );
     if (Math.min(...ys) - port.y < AXIS + 20 || Math.max(...ys) - port.y > painter.height - 20) {
       port.y = (Math.min(...ys) + Math.max(...ys)) / 2 - painter.height / 2;
     }
@@ -234,15 +286,19 @@ class App {
     if (this.scene.window && fault.events.some(i => i < 0)) {
       await this.loadWindow(fault.levels[0] - 50, fault.levels[1] + 50);
     }
-    const now = this.scene.faults[n], known = now.events.concat(now.path).filter(i => i >= 0);
-    if (this.view !== "space") { this.view = "space"; this.rebuild(); }
+    const now = this.scene.faults[n],
+      known = now.events.concat(now.path).filter(i => i >= 0);
+    if (this.view !== "space") {
+      this.view = "space";
+      this.rebuild();
+    }
     this.clear();
     this.fault = n;
     this.chosen = now.events.filter(i => i >= 0);
     this.chosenNames = this.chosen.map(i => this.scene.name(i));
     this.path = now.path.length && now.path.every(i => i >= 0) ? now.path : null;
     this.links = this.chosen.map(i => [this.scene.source[i], i]).filter(([from]) => from >= 0);
-    this.onFault = new Set(known);
+    this.lit = new Set(known);
     this.reveal(known);
     this.panels.show("faults");
     $("live").textContent = now.told;
@@ -253,10 +309,13 @@ class App {
   showCritical() {
     const path = this.scene.criticalPath();
     if (path.length < 2) return;
-    if (this.view !== "space") { this.view = "space"; this.rebuild(); }
+    if (this.view !== "space") {
+      this.view = "space";
+      this.rebuild();
+    }
     this.clear();
     this.path = path;
-    this.onFault = new Set(path);
+    this.lit = new Set(path);
     this.critical = true;
     this.reveal([path[path.length - 1]]);
     this.panels.show("details");
@@ -266,16 +325,27 @@ class App {
 
   describe() {
     const { scene, chosen } = this;
-    if (!chosen.length) { $("live").textContent = "Nothing is selected."; return; }
-    if (chosen.length === 2) {
-      const [a, b] = chosen.map(i => scene.name(i));
-      $("live").textContent = this.relation === "concurrent" ? `${a} and ${b} are concurrent.`
-        : this.relation === "before" ? `${a} happened before ${b}.` : `${b} happened before ${a}.`;
+    if (!chosen.length) {
+      $("live").textContent = "Nothing is selected.";
       return;
     }
-    const [i] = chosen, sizes = this.sizes(i);
-    const reach = !sizes ? "" : sizes.future === null ? ` ${sizes.past} before.`
-      : ` ${sizes.past} before, ${sizes.future} after, ${sizes.concurrent} concurrent.`;
+    if (chosen.length === 2) {
+      const [a, b] = chosen.map(i => scene.name(i));
+      $("live").textContent =
+        this.relation === "concurrent"
+          ? `${a} and ${b} are concurrent.`
+          : this.relation === "before"
+            ? `${a} happened before ${b}.`
+            : `${b} happened before ${a}.`;
+      return;
+    }
+    const [i] = chosen,
+      sizes = this.sizes(i);
+    const reach = !sizes
+      ? ""
+      : sizes.future === null
+        ? ` ${sizes.past} before.`
+        : ` ${sizes.past} before, ${sizes.future} after, ${sizes.concurrent} concurrent.`;
     $("live").textContent = `${scene.name(i)}, ${scene.deed(i)}.${reach}`;
   }
 
@@ -317,7 +387,8 @@ class App {
 
   eventsInView() {
     if (this.view === "spans") return this.picture.rows.map(({ span }) => this.scene.span_first[span]);
-    const { picture } = this, found = [];
+    const { picture } = this,
+      found = [];
     const to = this.port.x + this.room / this.port.k;
     for (const lane of picture.lanes) {
       for (const p of lane.members) {
@@ -335,7 +406,10 @@ class App {
   changed() {
     if (this.waiting || !this.picture) return;
     this.waiting = true;
-    requestAnimationFrame(() => { this.waiting = false; this.draw(); });
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      this.draw();
+    });
   }
 
   draw() {
@@ -343,9 +417,12 @@ class App {
     const { painter, picture, port } = this;
     painter.layout(picture, port);
     port.y = Math.max(0, Math.min(port.y, painter.tall - (painter.height - AXIS)));
-    const width = this.room / port.k, most = picture.end - picture.start;
-    port.x = width >= most ? Math.min(picture.start, Math.max(port.x, picture.end - width))
-      : Math.max(picture.start, Math.min(port.x, picture.end - width * 0.97));
+    const width = this.room / port.k,
+      most = picture.end - picture.start;
+    port.x =
+      width >= most
+        ? Math.min(picture.start, Math.max(port.x, picture.end - width))
+        : Math.max(picture.start, Math.min(port.x, picture.end - width * 0.97));
     painter.paint(picture, port, this);
     this.markOverview();
     this.remember();
@@ -355,8 +432,12 @@ class App {
   }
 
   drawOverview() {
-    const box = this.overview.getBoundingClientRect(), ratio = this.painter.ratio;
-    const [wide, high] = [Math.max(1, Math.round(box.width * ratio)), Math.max(1, Math.round(box.height * ratio))];
+    const box = this.overview.getBoundingClientRect(),
+      ratio = this.painter.ratio;
+    const [wide, high] = [
+      Math.max(1, Math.round(box.width * ratio)),
+      Math.max(1, Math.round(box.height * ratio)),
+    ];
     this.overview.width = wide;
     this.overview.height = high;
     const sheet = document.createElement("canvas");
@@ -364,8 +445,10 @@ class App {
     sheet.height = high;
     const g = sheet.getContext("2d");
     const columns = Math.max(1, Math.floor(wide / (2 * ratio)));
-    const counts = this.scene.window && this.view === "space" && this.axis === "logical" && !this.quiet
-      ? overviewCounts(this.scene, columns) : this.picture.histogram(columns);
+    const counts =
+      this.scene.window && this.view === "space" && this.axis === "logical" && !this.quiet
+        ? overviewCounts(this.scene, columns)
+        : this.picture.histogram(columns);
     const most = counts.reduce((a, b) => Math.max(a, b), 1);
     g.fillStyle = this.painter.colour.message;
     counts.forEach((value, column) => {
@@ -374,20 +457,32 @@ class App {
     });
     g.fillStyle = this.painter.colour.fault;
     for (const fault of this.scene.faults) {
-      const x = this.view === "space" && this.axis === "logical" && !this.quiet ? fault.levels[1]
-        : this.picture.x ? this.picture.x[fault.events[0]] : NaN;
-      g.fillRect((x - this.picture.start) / (this.picture.end - this.picture.start) * wide - ratio, 0, 2 * ratio, 5 * ratio);
+      const x =
+        this.view === "space" && this.axis === "logical" && !this.quiet
+          ? fault.levels[1]
+          : this.picture.x
+            ? this.picture.x[fault.events[0]]
+            : NaN;
+      g.fillRect(
+        ((x - this.picture.start) / (this.picture.end - this.picture.start)) * wide - ratio,
+        0,
+        2 * ratio,
+        5 * ratio,
+      );
     }
     this.sheet = sheet;
   }
 
   markOverview() {
     if (!this.sheet) return;
-    const g = this.overview.getContext("2d"), wide = this.overview.width, high = this.overview.height;
+    const g = this.overview.getContext("2d"),
+      wide = this.overview.width,
+      high = this.overview.height;
     const scale = wide / (this.picture.end - this.picture.start);
     g.clearRect(0, 0, wide, high);
     g.drawImage(this.sheet, 0, 0);
-    const from = (this.port.x - this.picture.start) * scale, width = Math.max(3, this.room / this.port.k * scale);
+    const from = (this.port.x - this.picture.start) * scale,
+      width = Math.max(3, (this.room / this.port.k) * scale);
     g.fillStyle = this.painter.colour.past;
     g.globalAlpha = 0.16;
     g.fillRect(from, 0, width, high);
@@ -425,7 +520,10 @@ class App {
       if (this.quiet) state.set("quiet", "1");
       if (this.query) state.set("find", this.query);
       const short = value => String(Number(value.toPrecision(7)));
-      state.set("look", [this.port.x, this.port.x + this.room / this.port.k, this.port.y].map(short).join(","));
+      state.set(
+        "look",
+        [this.port.x, this.port.x + this.room / this.port.k, this.port.y].map(short).join(","),
+      );
       for (const i of this.chosen) state.append("event", this.scene.name(i));
       for (const name of this.hidden) state.append("hide", name);
       for (const group of this.collapsed) state.append("group", group);
@@ -439,8 +537,12 @@ class App {
   // Load what is looked at if it is not there, once one stays for a moment.
   follow() {
     if (this.view !== "space" || this.axis !== "logical" || this.quiet) return;
-    const from = this.port.x, to = from + this.room / this.port.k, [low, high] = this.scene.window;
-    const first = Math.max(1, from), last = Math.min(this.scene.depth, to), middle = (first + last) / 2;
+    const from = this.port.x,
+      to = from + this.room / this.port.k,
+      [low, high] = this.scene.window;
+    const first = Math.max(1, from),
+      last = Math.min(this.scene.depth, to),
+      middle = (first + last) / 2;
     const inside = first >= low - 1 && last <= high + 1;
     // One who looks at more than a window may have is content with the one in the middle.
     const wide = last - first > (high - low) * 0.8 && Math.abs(middle - (low + high) / 2) < (high - low) / 2;
@@ -460,7 +562,7 @@ class App {
     try {
       if (names.length === 1) {
         asked.set("event", names[0]);
-        this.told = { event: names[0], ...await askJson(this.about, `reach?${asked}`) };
+        this.told = { event: names[0], ...(await askJson(this.about, `reach?${asked}`)) };
       } else if (!this.path && this.relation !== "concurrent") {
         const [first, last] = this.relation === "before" ? names : [names[1], names[0]];
         asked.set("first", first);
@@ -470,7 +572,10 @@ class App {
     } catch (error) {
       $("notice").textContent = `The server did not answer: ${error.message}`;
     }
-    if (names.join(" ") === this.chosenNames.join(" ")) { this.panels.update(); this.describe(); }
+    if (names.join(" ") === this.chosenNames.join(" ")) {
+      this.panels.update();
+      this.describe();
+    }
   }
 
   async load(get) {
@@ -483,11 +588,12 @@ class App {
   }
 }
 
-Scene.prototype.past_size = function (i) { return this.past_sizes[i]; };
-
 function overviewCounts(scene, columns) {
-  const counts = new Float64Array(columns), width = 1024;
-  scene.overview.forEach((value, at) => { counts[Math.floor((at % width) * columns / width)] += value; });
+  const counts = new Float64Array(columns),
+    width = 1024;
+  scene.overview.forEach((value, at) => {
+    counts[Math.floor(((at % width) * columns) / width)] += value;
+  });
   return counts;
 }
 

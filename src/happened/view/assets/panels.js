@@ -47,15 +47,21 @@ class Panels {
   update() {
     const { app } = this;
     const faults = app.scene.faults.length + app.astray.length;
-    this.tabs.find(tab => tab.dataset.tab === "faults").textContent = faults ? `Faults ${faults.toLocaleString("en")}` : "Faults";
+    this.tabs.find(tab => tab.dataset.tab === "faults").textContent = faults
+      ? `Faults ${faults.toLocaleString("en")}`
+      : "Faults";
     this.body.replaceChildren(...this[this.tab]().filter(child => child));
   }
 
   link(i, text) {
     const { app } = this;
     if (i < 0) return element("span", { class: "dim" }, text || "outside");
-    return element("button", { class: "link", type: "button", onclick: () => app.choose([i], { reveal: true }) },
-      element("b", {}, app.scene.name(i)), text === undefined ? ` ${app.scene.deed(i)}` : ` ${text}`);
+    return element(
+      "button",
+      { class: "link", type: "button", onclick: () => app.choose([i], { reveal: true }) },
+      element("b", {}, app.scene.name(i)),
+      text === undefined ? ` ${app.scene.deed(i)}` : ` ${text}`,
+    );
   }
 
   list(title, events, tell) {
@@ -67,39 +73,69 @@ class Panels {
   }
 
   details() {
-    const { app } = this, { scene } = app;
+    const { app } = this,
+      { scene } = app;
     if (app.chosen.length === 2) return this.pair(...app.chosen);
     if (app.chosen.length === 1) return this.event(app.chosen[0]);
     if (app.critical) return this.criticalPath();
     const events = scene.totals.reduce((a, b) => a + b, 0);
     return [
       element("p", { class: `verdict ${app.about.outcome}` }, app.about.sentence),
-      element("p", {}, `${count(events, "event")} of ${count(scene.processes.length, "process").replace("processs", "processes")}`
-        + `, ${count(scene.depth, "level")} deep.`),
+      element(
+        "p",
+        {},
+        `${count(events, "event")} of ${count(scene.processes.length, "process").replace("processs", "processes")}` +
+          `, ${count(scene.depth, "level")} deep.`,
+      ),
       ...app.about.notes.concat(scene.notes).map(note => element("p", { class: "note" }, note)),
-      element("p", { class: "dim" }, "Click an event: what caused it lights up, and what it caused; all else "
-        + "is concurrent. Shift-click a second one for the path between them. Press ? for all keys."),
-      element("p", {}, element("button", { type: "button", class: "quiet", onclick: () => app.showCritical() }, "Critical path")),
+      element(
+        "p",
+        { class: "dim" },
+        "Click an event: what caused it lights up, and what it caused; all else " +
+          "is concurrent. Shift-click a second one for the path between them. Press ? for all keys.",
+      ),
+      element(
+        "p",
+        {},
+        element(
+          "button",
+          { type: "button", class: "quiet", onclick: () => app.showCritical() },
+          "Critical path",
+        ),
+      ),
       this.legend(),
     ];
   }
 
   criticalPath() {
-    const { app } = this, { scene, path } = app;
+    const { app } = this,
+      { scene, path } = app;
     const [first, last] = [path[0], path[path.length - 1]];
     const took = scene.hasTime ? duration(scene.time[last] - scene.time[first]) : null;
-    const since = (i, n) => n && scene.hasTime ? ` +${duration(scene.time[i] - scene.time[path[n - 1]])}` : "";
-    const items = path.slice(-MOST_LISTED).map((i, n, shown) => element("li", {},
-      this.link(i, `${scene.deed(i)}${since(i, path.length - shown.length + n)}`)));
-    return [element("h2", {}, "Critical path"),
-      element("p", {}, scene.hasTime ? `${count(path.length, "event")} in ${took}: before each event, what it waited for.`
-        : `${count(path.length, "event")}: a longest chain of causes.`),
+    const since = (i, n) =>
+      n && scene.hasTime ? ` +${duration(scene.time[i] - scene.time[path[n - 1]])}` : "";
+    const items = path
+      .slice(-MOST_LISTED)
+      .map((i, n, shown) =>
+        element("li", {}, this.link(i, `${scene.deed(i)}${since(i, path.length - shown.length + n)}`)),
+      );
+    return [
+      element("h2", {}, "Critical path"),
+      element(
+        "p",
+        {},
+        scene.hasTime
+          ? `${count(path.length, "event")} in ${took}: before each event, what it waited for.`
+          : `${count(path.length, "event")}: a longest chain of causes.`,
+      ),
       element("button", { type: "button", class: "quiet", onclick: () => app.choose([]) }, "Back"),
-      element("ol", { class: "plain" }, ...items)];
+      element("ol", { class: "plain" }, ...items),
+    ];
   }
 
   event(i) {
-    const { app } = this, { scene } = app;
+    const { app } = this,
+      { scene } = app;
     const rows = [["kind", scene.deed(i)]];
     if (scene.label[i] >= 0) rows.push(["label", scene.text(scene.label[i])]);
     if (scene.hasTime && !Number.isNaN(scene.time[i])) rows.push(["time", app.timeOf(i)]);
@@ -114,31 +150,55 @@ class Panels {
       this.reach(i),
       this.slices(i),
       this.held(i),
-      element("dl", {}, ...rows.flatMap(([key, value]) => [element("dt", {}, key), element("dd", { dir: "auto" }, value)])),
+      element(
+        "dl",
+        {},
+        ...rows.flatMap(([key, value]) => [element("dt", {}, key), element("dd", { dir: "auto" }, value)]),
+      ),
       this.list("Caused by", scene.informants(i)),
       this.list("Delivered", deliveries),
-      lost.length ? element("p", { class: "fault" }, `Never delivered at ${lost.map(k => scene.processes[scene.lost_dest[k]]).join(", ")}`) : null,
+      lost.length
+        ? element(
+            "p",
+            { class: "fault" },
+            `Never delivered at ${lost.map(k => scene.processes[scene.lost_dest[k]]).join(", ")}`,
+          )
+        : null,
       this.list("Caused", scene.effectsOf(i)),
       this.timestamp(i),
     ];
   }
 
   reach(i) {
-    const { app } = this, sizes = app.sizes(i);
+    const { app } = this,
+      sizes = app.sizes(i);
     if (!sizes) return element("p", { class: "note" }, "Past and future are not known on this page.");
-    return element("p", { class: "reach" },
+    return element(
+      "p",
+      { class: "reach" },
       element("span", { class: "past" }, `${sizes.past.toLocaleString("en")} before`),
-      sizes.future === null ? null : element("span", { class: "future" }, `${sizes.future.toLocaleString("en")} after`),
-      sizes.future === null ? null : element("span", { class: "dim" }, `${sizes.concurrent.toLocaleString("en")} concurrent`));
+      sizes.future === null
+        ? null
+        : element("span", { class: "future" }, `${sizes.future.toLocaleString("en")} after`),
+      sizes.future === null
+        ? null
+        : element("span", { class: "dim" }, `${sizes.concurrent.toLocaleString("en")} concurrent`),
+    );
   }
 
   slices(i) {
     const { app } = this;
     if (!app.scene.hasPast) return null;
     const button = (text, act) => element("button", { type: "button", class: "quiet", onclick: act }, text);
-    return element("p", {}, button("Only its past", () => app.slice("past", i)), " ",
+    return element(
+      "p",
+      {},
+      button("Only its past", () => app.slice("past", i)),
+      " ",
       button("Only its future", () => app.slice("future", i)),
-      app.only ? " " : null, app.only ? button("Everything", () => app.slice(null, i)) : null);
+      app.only ? " " : null,
+      app.only ? button("Everything", () => app.slice(null, i)) : null,
+    );
   }
 
   held(i) {
@@ -148,10 +208,14 @@ class Panels {
     const waited = scene.waitedFor(i);
     const gap = scene.hasTime ? scene.time[i] - scene.time[arrival] : NaN;
     const long = Number.isNaN(gap) ? "" : ` for ${duration(gap)}`;
-    return element("section", { class: "held" },
+    return element(
+      "section",
+      { class: "held" },
       element("p", {}, `Held${long}: it had arrived at `, this.link(arrival, "")),
-      waited.length ? this.list("It waited for", waited, d => scene.messageOf(d))
-        : element("p", { class: "dim" }, "Nothing in between was sent causally before it."));
+      waited.length
+        ? this.list("It waited for", waited, d => scene.messageOf(d))
+        : element("p", { class: "dim" }, "Nothing in between was sent causally before it."),
+    );
   }
 
   timestamp(i) {
@@ -161,20 +225,39 @@ class Panels {
     const known = [...past.keys()].filter(q => past[q] > 0);
     const items = known.slice(0, 60).map(q => element("span", {}, `${scene.processes[q]}\u00a0${past[q]}`));
     if (known.length > 60) items.push(element("span", {}, `and ${known.length - 60} more`));
-    return element("section", {}, element("h3", {}, "Vector timestamp"), element("p", { class: "vector" }, ...items));
+    return element(
+      "section",
+      {},
+      element("h3", {}, "Vector timestamp"),
+      element("p", { class: "vector" }, ...items),
+    );
   }
 
   pair(i, j) {
-    const { app } = this, { scene } = app, relation = app.relation;
-    const back = element("button", { type: "button", class: "quiet", onclick: () => app.choose([j]) }, "Forget the first");
+    const { app } = this,
+      { scene } = app,
+      relation = app.relation;
+    const back = element(
+      "button",
+      { type: "button", class: "quiet", onclick: () => app.choose([j]) },
+      "Forget the first",
+    );
     const title = element("h2", {}, `${scene.name(i)} and ${scene.name(j)}`);
     if (relation === "concurrent") {
-      return [title, element("p", { class: "verdict" }, "Concurrent: neither happened before the other."),
-        element("p", { class: "dim" }, "Their common past and common future are lit."), back];
+      return [
+        title,
+        element("p", { class: "verdict" }, "Concurrent: neither happened before the other."),
+        element("p", { class: "dim" }, "Their common past and common future are lit."),
+        back,
+      ];
     }
     const [first, last] = relation === "before" ? [i, j] : [j, i];
-    return [title, element("p", { class: "verdict holds" }, `${scene.name(first)} happened before ${scene.name(last)}.`),
-      app.path ? this.list(`A causal path of ${count(app.path.length, "event")}`, app.path) : this.farPath(), back];
+    return [
+      title,
+      element("p", { class: "verdict holds" }, `${scene.name(first)} happened before ${scene.name(last)}.`),
+      app.path ? this.list(`A causal path of ${count(app.path.length, "event")}`, app.path) : this.farPath(),
+      back,
+    ];
   }
 
   // A path through events that are not loaded, as the server told it.
@@ -184,45 +267,101 @@ class Panels {
     if (!far) return element("p", { class: "note" }, "The path leads through events that are not loaded.");
     const go = step => async () => {
       if (app.scene.find(step.event) < 0) await app.loadWindow(step.level - 50, step.level + 50);
-      app.choose([app.scene.find(step.event)].filter(i => i >= 0), { reveal: true });
+      app.choose(
+        [app.scene.find(step.event)].filter(i => i >= 0),
+        { reveal: true },
+      );
     };
-    return element("section", {}, element("h3", {}, `A causal path of ${count(far.length, "event")}`),
-      element("ol", { class: "plain" }, ...far.map(step => element("li", {},
-        element("button", { class: "link", type: "button", onclick: go(step) }, element("b", {}, step.event), ` level ${step.level.toLocaleString("en")}`)))));
+    return element(
+      "section",
+      {},
+      element("h3", {}, `A causal path of ${count(far.length, "event")}`),
+      element(
+        "ol",
+        { class: "plain" },
+        ...far.map(step =>
+          element(
+            "li",
+            {},
+            element(
+              "button",
+              { class: "link", type: "button", onclick: go(step) },
+              element("b", {}, step.event),
+              ` level ${step.level.toLocaleString("en")}`,
+            ),
+          ),
+        ),
+      ),
+    );
   }
 
   faults() {
-    const { app } = this, { scene } = app;
-    const items = scene.faults.map((fault, n) => element("li", {},
-      element("button", { class: `link fault${app.fault === n ? " now" : ""}`, type: "button", "data-fault": n,
-        onclick: () => app.showFault(n) }, element("b", {}, fault.title), element("span", {}, fault.told))));
+    const { app } = this,
+      { scene } = app;
+    const items = scene.faults.map((fault, n) =>
+      element(
+        "li",
+        {},
+        element(
+          "button",
+          {
+            class: `link fault${app.fault === n ? " now" : ""}`,
+            type: "button",
+            "data-fault": n,
+            onclick: () => app.showFault(n),
+          },
+          element("b", {}, fault.title),
+          element("span", {}, fault.told),
+        ),
+      ),
+    );
     return [
       element("p", { class: `verdict ${app.about.outcome}` }, app.about.sentence),
       items.length ? element("ol", { class: "plain faults" }, ...items) : null,
       this.list("Deliveries astray", app.astray, i => `${scene.messageOf(i)}: ${FATES[scene.fate[i]]}`),
-      scene.lost_send.length ? this.list("Never delivered", [...scene.lost_send.keys()].map(k => scene.lost_send[k]),
-        i => scene.messageOf(i)) : null,
+      scene.lost_send.length
+        ? this.list(
+            "Never delivered",
+            [...scene.lost_send.keys()].map(k => scene.lost_send[k]),
+            i => scene.messageOf(i),
+          )
+        : null,
       ...app.about.quarantine.map(reason => element("p", { class: "note" }, `Left out: ${reason}`)),
     ];
   }
 
   find() {
     const { app } = this;
-    const help = element("p", { class: "dim" }, "Words are looked for in names, labels, messages and attributes. "
-      + "process:web  kind:send  message:p0:3  label:put  time>2ms  time<1s  http.status=500");
+    const help = element(
+      "p",
+      { class: "dim" },
+      "Words are looked for in names, labels, messages and attributes. " +
+        "process:web  kind:send  message:p0:3  label:put  time>2ms  time<1s  http.status=500",
+    );
     if (!app.matches) return [help];
-    return [element("p", { role: "status" }, `${count(app.matches.length, "event").replace("event", "matching event")}. `
-      + "Enter or n goes to the next."), this.list("Matches", app.matches), help];
+    return [
+      element(
+        "p",
+        { role: "status" },
+        `${count(app.matches.length, "event").replace("event", "matching event")}. ` +
+          "Enter or n goes to the next.",
+      ),
+      this.list("Matches", app.matches),
+      help,
+    ];
   }
 
   inview() {
     const { app } = this;
-    return [this.list("Events in view", app.eventsInView(), undefined)
-      || element("p", { class: "dim" }, "No events are in view.")];
+    return [
+      this.list("Events in view", app.eventsInView(), undefined) ||
+        element("p", { class: "dim" }, "No events are in view."),
+    ];
   }
 
   processes() {
-    const { app } = this, { scene } = app;
+    const { app } = this,
+      { scene } = app;
     const groups = new Map();
     scene.processes.forEach((name, p) => {
       const group = groupOf(name);
@@ -233,26 +372,60 @@ class Panels {
     let listed = 0;
     for (const [group, members] of groups) {
       if (members.length > 1) {
-        rows.push(element("li", { class: "group" }, this.toggle(`Draw ${count(members.length, "process").replace("processs", "processes")} “${group}” as one`,
-          app.collapsed.has(group), () => app.toggle(app.collapsed, group))));
+        rows.push(
+          element(
+            "li",
+            { class: "group" },
+            this.toggle(
+              `Draw ${count(members.length, "process").replace("processs", "processes")} “${group}” as one`,
+              app.collapsed.has(group),
+              () => app.toggle(app.collapsed, group),
+            ),
+          ),
+        );
       }
       for (const p of members) {
         if (listed++ >= MOST_LISTED * 2) continue;
-        rows.push(element("li", {}, this.toggle(scene.processes[p], !app.hidden.has(scene.processes[p]),
-          () => app.toggle(app.hidden, scene.processes[p])), element("span", { class: "dim" }, ` ${scene.totals[p].toLocaleString("en")}`)));
+        rows.push(
+          element(
+            "li",
+            {},
+            this.toggle(scene.processes[p], !app.hidden.has(scene.processes[p]), () =>
+              app.toggle(app.hidden, scene.processes[p]),
+            ),
+            element("span", { class: "dim" }, ` ${scene.totals[p].toLocaleString("en")}`),
+          ),
+        );
       }
     }
-    const all = shown => () => { app.hidden = new Set(shown ? [] : scene.processes); app.rebuild(); };
+    const all = shown => () => {
+      app.hidden = new Set(shown ? [] : scene.processes);
+      app.rebuild();
+    };
     const chosen = () => {
       const keep = new Set(app.chosen.map(i => scene.processes[scene.process[i]]));
       app.hidden = new Set(scene.processes.filter(name => !keep.has(name) && keep.size));
       app.rebuild();
     };
-    return [element("p", {}, element("button", { type: "button", class: "quiet", onclick: all(true) }, "Show all"), " ",
-      element("button", { type: "button", class: "quiet", onclick: all(false) }, "Hide all"), " ",
-      element("button", { type: "button", class: "quiet", onclick: chosen }, "Only the selected")),
-    element("ul", { class: "plain" }, ...rows),
-    listed > MOST_LISTED * 2 ? element("p", { class: "note" }, `The first ${MOST_LISTED * 2} of ${listed.toLocaleString("en")} are listed.`) : null];
+    return [
+      element(
+        "p",
+        {},
+        element("button", { type: "button", class: "quiet", onclick: all(true) }, "Show all"),
+        " ",
+        element("button", { type: "button", class: "quiet", onclick: all(false) }, "Hide all"),
+        " ",
+        element("button", { type: "button", class: "quiet", onclick: chosen }, "Only the selected"),
+      ),
+      element("ul", { class: "plain" }, ...rows),
+      listed > MOST_LISTED * 2
+        ? element(
+            "p",
+            { class: "note" },
+            `The first ${MOST_LISTED * 2} of ${listed.toLocaleString("en")} are listed.`,
+          )
+        : null,
+    ];
   }
 
   toggle(text, on, change) {
@@ -262,7 +435,12 @@ class Panels {
   }
 
   legend() {
-    const items = [["send", 0], ["arrival", 1], ["delivery", 2], ["internal event", 3]].map(([text, kind]) => {
+    const items = [
+      ["send", 0],
+      ["arrival", 1],
+      ["delivery", 2],
+      ["internal event", 3],
+    ].map(([text, kind]) => {
       const canvas = element("canvas", { width: 32, height: 32, "aria-hidden": "true" });
       const g = canvas.getContext("2d");
       g.scale(2, 2);
@@ -275,8 +453,12 @@ class Panels {
       if (kind === 1) g.stroke();
       return element("li", {}, canvas, text);
     });
-    const colours = [["past", "happened before"], ["future", "happened after"], ["heldbar", "held: arrived, not yet delivered"], ["faultring", "at fault"]]
-      .map(([name, text]) => element("li", {}, element("i", { class: `swatch ${name}` }), text));
+    const colours = [
+      ["past", "happened before"],
+      ["future", "happened after"],
+      ["heldbar", "held: arrived, not yet delivered"],
+      ["faultring", "at fault"],
+    ].map(([name, text]) => element("li", {}, element("i", { class: `swatch ${name}` }), text));
     return element("ul", { class: "legend", "aria-label": "Legend" }, ...items, ...colours);
   }
 }

@@ -1,6 +1,6 @@
 // Where everything stands: lanes, and a coordinate for every event on the axis that is chosen.
 
-const GAP = 3;  // a quiet stretch is shortened to as many times the usual distance
+const GAP = 3; // a quiet stretch is shortened to as many times the usual distance
 
 class Picture {
   constructor(scene, options) {
@@ -13,8 +13,8 @@ class Picture {
     this.layLanes();
     this.x = this.coordinates();
     this.breaks = options.quiet ? this.shorten() : null;
-    this.edges = this.view === "hasse"
-      ? { from: scene.hasse_causes, to: scene.hasse_effects } : this.messageEdges();
+    this.edges =
+      this.view === "hasse" ? { from: scene.hasse_causes, to: scene.hasse_effects } : this.messageEdges();
     this.measure();
   }
 
@@ -47,7 +47,8 @@ class Picture {
     const x = new Float64Array(scene.size);
     const time = this.axis === "time" && scene.hasTime;
     for (let i = 0; i < scene.size; i++) {
-      if (this.laneOf[scene.process[i]] < 0 || this.inside && !this.inside(scene.process[i], scene.seq(i))) x[i] = NaN;
+      if (this.laneOf[scene.process[i]] < 0 || (this.inside && !this.inside(scene.process[i], scene.seq(i))))
+        x[i] = NaN;
       else if (this.view === "hasse") x[i] = scene.hasse_level[i] || NaN;
       else x[i] = time ? scene.time[i] : scene.level[i];
     }
@@ -64,9 +65,11 @@ class Picture {
     const gaps = new Float64Array(Math.max(0, distinct - 1));
     for (let i = 0; i < gaps.length; i++) gaps[i] = sorted[i + 1] - sorted[i];
     const usual = gaps.length ? Float64Array.from(gaps).sort()[gaps.length >> 1] : 1;
-    const breaks = [], places = new Float64Array(distinct);
+    const breaks = [],
+      places = new Float64Array(distinct);
     for (let i = 0; i < distinct; i++) {
-      const gap = i ? gaps[i - 1] : 0, kept = Math.min(gap, GAP * usual);
+      const gap = i ? gaps[i - 1] : 0,
+        kept = Math.min(gap, GAP * usual);
       places[i] = i ? places[i - 1] + kept : sorted[0];
       if (kept < gap) breaks.push([places[i] - kept / 2, gap - kept]);
     }
@@ -78,7 +81,8 @@ class Picture {
 
   messageEdges() {
     const { scene, laneOf, lanes } = this;
-    const from = [], to = [];
+    const from = [],
+      to = [];
     // What a group that is drawn as one said to itself is not shown.
     const within = (a, b) => laneOf[a] >= 0 && laneOf[a] === laneOf[b] && lanes[laneOf[a]].members.length > 1;
     const add = (i, j) => {
@@ -88,7 +92,8 @@ class Picture {
     };
     for (let i = 0; i < scene.size; i++) if (scene.source[i] >= 0) add(scene.source[i], i);
     for (let k = 0; k < scene.causes.length; k++) {
-      if (scene.process[scene.causes[k]] !== scene.process[scene.effects[k]]) add(scene.causes[k], scene.effects[k]);
+      if (scene.process[scene.causes[k]] !== scene.process[scene.effects[k]])
+        add(scene.causes[k], scene.effects[k]);
     }
     return { from: Int32Array.from(from), to: Int32Array.from(to) };
   }
@@ -127,8 +132,9 @@ class Picture {
   // The events of process p between two coordinates: first and end of a stretch that has them all.
   stretch(p, from, to) {
     const { scene } = this;
-    const first = scene.offsets[p], end = scene.offsets[p + 1];
-    if (!this.sorted[p]) return [first, end];  // with NaN for what is not shown, or a clock that went back
+    const first = scene.offsets[p],
+      end = scene.offsets[p + 1];
+    if (!this.sorted[p]) return [first, end]; // with NaN for what is not shown, or a clock that went back
     return [firstAtLeast(this.x, from, first, end), firstAtLeast(this.x, to, first, end)];
   }
 
@@ -143,7 +149,8 @@ class Picture {
     const counts = new Float64Array(columns);
     const scale = columns / (this.end - this.start);
     for (let i = 0; i < this.x.length; i++) {
-      if (!Number.isNaN(this.x[i])) counts[Math.min(columns - 1, Math.floor((this.x[i] - this.start) * scale))]++;
+      if (!Number.isNaN(this.x[i]))
+        counts[Math.min(columns - 1, Math.floor((this.x[i] - this.start) * scale))]++;
     }
     return counts;
   }

@@ -3,8 +3,13 @@
 
 const TYPES = { i1: Int8Array, u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f8: Float64Array };
 const KINDS = ["send", "receive", "deliver", "internal"];
-const FATES = ["", "", "repeated: it was delivered here before", "misdelivered: it was not sent here",
-  "of a message that the trace has no send of"];
+const FATES = [
+  "",
+  "",
+  "repeated: it was delivered here before",
+  "misdelivered: it was not sent here",
+  "of a message that the trace has no send of",
+];
 const NEVER = 2 ** 31 - 1;
 
 async function inflated(bytes) {
@@ -62,7 +67,9 @@ class Scene {
     this.window = header.window || null;
     this.size = this.kind.length;
     this.offsets = new Int32Array(this.processes.length + 1);
-    header.lengths.forEach((length, p) => { this.offsets[p + 1] = this.offsets[p] + length; });
+    header.lengths.forEach((length, p) => {
+      this.offsets[p + 1] = this.offsets[p] + length;
+    });
     this.process = new Int32Array(this.size);
     header.lengths.forEach((length, p) => this.process.fill(p, this.offsets[p], this.offsets[p + 1]));
     this.level = sums(arrays.level);
@@ -80,11 +87,21 @@ class Scene {
     for (let i = 0; i < this.size; i++) this.causeOffsets[i + 1] += this.causeOffsets[i];
   }
 
-  seq(i) { return this.begin[this.process[i]] + i - this.offsets[this.process[i]] + 1; }
-  name(i) { return `${this.processes[this.process[i]]}#${this.seq(i)}`; }
-  text(number) { return number < 0 ? null : this.texts[number]; }
-  messageOf(i) { return this.text(this.message[i]); }
-  deed(i) { return KINDS[this.kind[i]] + (this.message[i] < 0 ? "" : ` ${this.messageOf(i)}`); }
+  seq(i) {
+    return this.begin[this.process[i]] + i - this.offsets[this.process[i]] + 1;
+  }
+  name(i) {
+    return `${this.processes[this.process[i]]}#${this.seq(i)}`;
+  }
+  text(number) {
+    return number < 0 ? null : this.texts[number];
+  }
+  messageOf(i) {
+    return this.text(this.message[i]);
+  }
+  deed(i) {
+    return KINDS[this.kind[i]] + (this.message[i] < 0 ? "" : ` ${this.messageOf(i)}`);
+  }
 
   // The event of this name, or -1 if the scene has none.
   find(name) {
@@ -124,13 +141,15 @@ class Scene {
 
   // Per process: the newest event in the past of i, by seq; of its own process, itself.
   past(i) {
-    const p = this.process[i], seq = this.seq(i);
+    const p = this.process[i],
+      seq = this.seq(i);
     return Int32Array.from(this.processes, (_, q) => this.knows(p, seq, q));
   }
 
   // Per process: the first event in the future of i, by seq; of its own process, itself.
   future(i) {
-    const p = this.process[i], seq = this.seq(i);
+    const p = this.process[i],
+      seq = this.seq(i);
     return Int32Array.from(this.processes, (_, q) => this.firstKnowing(q, p, seq));
   }
 
@@ -147,10 +166,12 @@ class Scene {
   // From i to j, each event after the one before it on its process, or caused by it: the path of witness.py.
   // Null where it leads through events that the scene does not have.
   path(i, j) {
-    const p = this.process[i], seq = this.seq(i);
+    const p = this.process[i],
+      seq = this.seq(i);
     const path = [j];
     while (this.process[path[path.length - 1]] !== p) {
-      const last = path[path.length - 1], q = this.process[last];
+      const last = path[path.length - 1],
+        q = this.process[last];
       const learnt = this.at_seq(q, this.firstKnowing(q, p, seq));
       if (learnt < 0) return null;
       if (learnt !== last) path.push(learnt);
@@ -163,7 +184,9 @@ class Scene {
   }
 
   // The events of the critical path that the scene has, in order.
-  criticalPath() { return [...this.critical].filter(i => i >= 0); }
+  criticalPath() {
+    return [...this.critical].filter(i => i >= 0);
+  }
 
   deliveriesOf(send) {
     const found = [];
@@ -179,10 +202,12 @@ class Scene {
 
   // The deliveries that a held message waited for: those in the gap whose sends are in the past of its own.
   waitedFor(delivery) {
-    const found = [], send = this.source[delivery];
+    const found = [],
+      send = this.source[delivery];
     if (this.arrival[delivery] < 0 || send < 0 || !this.hasPast) return found;
     for (let i = this.arrival[delivery] + 1; i < delivery; i++) {
-      if (this.kind[i] === 2 && this.source[i] >= 0 && this.happenedBefore(this.source[i], send)) found.push(i);
+      if (this.kind[i] === 2 && this.source[i] >= 0 && this.happenedBefore(this.source[i], send))
+        found.push(i);
     }
     return found;
   }

@@ -16,7 +16,10 @@ class SpanPicture {
     }
     const byStart = (a, b) => (scene.span_start[a] || 0) - (scene.span_start[b] || 0) || a - b;
     this.rows = [];
-    const stack = (children.get(-1) || []).sort(byStart).reverse().map(s => [s, 0]);
+    const stack = (children.get(-1) || [])
+      .sort(byStart)
+      .reverse()
+      .map(s => [s, 0]);
     while (stack.length) {
       const [s, depth] = stack.pop();
       this.rows.push({ span: s, depth });
@@ -29,7 +32,10 @@ class SpanPicture {
       if (start < this.low) this.low = start;
       if (end > this.high) this.high = end;
     }
-    if (!(this.high > this.low)) { this.low = 0; this.high = 1; }
+    if (!(this.high > this.low)) {
+      this.low = 0;
+      this.high = 1;
+    }
     this.unit = (this.high - this.low) / 50;
     this.start = this.low - this.unit / 2;
     this.end = this.high + this.unit;
@@ -39,14 +45,18 @@ class SpanPicture {
 
   // A span without an end is drawn as its start.
   times(span) {
-    const start = this.scene.span_start[span], end = this.scene.span_end[span];
+    const start = this.scene.span_start[span],
+      end = this.scene.span_end[span];
     return [start, Number.isNaN(end) ? start : end];
   }
 
-  reach() { return this.end; }
+  reach() {
+    return this.end;
+  }
 
   histogram(columns) {
-    const counts = new Float64Array(columns), scale = columns / (this.end - this.start);
+    const counts = new Float64Array(columns),
+      scale = columns / (this.end - this.start);
     for (const { span } of this.rows) {
       const at = Math.floor((this.scene.span_start[span] - this.start) * scale);
       if (at >= 0 && at < columns) counts[at]++;
@@ -70,7 +80,10 @@ class SpanPainter extends Painter {
     g.fillStyle = this.colour.board;
     g.fillRect(0, 0, this.width, this.height);
     const first = Math.max(0, Math.floor((port.y - PAD) / this.laneHeight));
-    const last = Math.min(picture.rows.length, Math.ceil((this.height + port.y - this.top) / this.laneHeight));
+    const last = Math.min(
+      picture.rows.length,
+      Math.ceil((this.height + port.y - this.top) / this.laneHeight),
+    );
     this.lanesShown = [first, last];
     for (let row = first; row < last; row++) this.bar(g, picture.rows[row], row);
     g.fillStyle = this.colour.paper;
@@ -83,27 +96,40 @@ class SpanPainter extends Painter {
   }
 
   bar(g, { span }, row) {
-    const { scene } = this.picture, y = this.y(row);
+    const { scene } = this.picture,
+      y = this.y(row);
     if (row % 2) {
       g.fillStyle = this.colour.paper;
       g.fillRect(this.left, y - this.laneHeight / 2, this.width, this.laneHeight);
     }
     const [start, end] = this.picture.times(span).map(x => this.sx(x));
-    const i = scene.span_first[span], high = this.laneHeight * 0.62;
+    const i = scene.span_first[span],
+      high = this.laneHeight * 0.62;
     const chosen = this.marks.chosen.includes(i) || this.marks.chosen.includes(scene.span_last[span]);
     const kind = this.marks.classOf(i);
-    g.fillStyle = chosen ? this.colour.ink : kind === NEUTRAL ? hue(scene.process[i], this.dark) : this.classes[kind];
-    const from = Math.max(start, this.left - 10), width = Math.max(2, Math.min(end, this.width + 10) - from);
+    g.fillStyle = chosen
+      ? this.colour.ink
+      : kind === NEUTRAL
+        ? hue(scene.process[i], this.dark)
+        : this.classes[kind];
+    const from = Math.max(start, this.left - 10),
+      width = Math.max(2, Math.min(end, this.width + 10) - from);
     if (from < this.width + 10) g.fillRect(from, y - high / 2, width, high);
     const told = duration(scene.span_end[span] - scene.span_start[span]);
     g.font = `11px ${this.font}`;
     g.textBaseline = "middle";
-    const text = g.measureText(told).width, after = from + width + 6, before = start - text - 6;
+    const text = g.measureText(told).width,
+      after = from + width + 6,
+      before = start - text - 6;
     if (!told.startsWith("NaN") && from < this.width) {
       // Behind the bar, before it, or inside where it fills the screen.
       const inside = after + text > this.width && before < this.left;
       g.fillStyle = inside ? this.colour.board : this.colour.dim;
-      g.fillText(told, inside ? Math.min(from + width, this.width) - text - 8 : after + text <= this.width ? after : before, y);
+      g.fillText(
+        told,
+        inside ? Math.min(from + width, this.width) - text - 8 : after + text <= this.width ? after : before,
+        y,
+      );
     }
     if (i === this.marks.hover) {
       g.strokeStyle = this.colour.ink;
@@ -113,7 +139,9 @@ class SpanPainter extends Painter {
   }
 
   title(g, { span, depth }, row) {
-    const { scene } = this.picture, i = scene.span_first[span], y = this.y(row);
+    const { scene } = this.picture,
+      i = scene.span_first[span],
+      y = this.y(row);
     const indent = 10 + Math.min(depth, 12) * 12;
     g.fillStyle = hue(scene.process[i], this.dark);
     g.fillRect(indent, y - 5, 3, 10);
@@ -125,7 +153,11 @@ class SpanPainter extends Painter {
     const used = g.measureText(service).width;
     g.font = `12px ${this.font}`;
     g.fillStyle = this.colour.dim;
-    g.fillText(this.fitted(scene.text(scene.label[i]) || "", this.left - indent - used - 24), indent + used + 15, y);
+    g.fillText(
+      this.fitted(scene.text(scene.label[i]) || "", this.left - indent - used - 24),
+      indent + used + 15,
+      y,
+    );
   }
 
   eventAt(px, py) {
@@ -134,7 +166,9 @@ class SpanPainter extends Painter {
     return found ? this.picture.scene.span_first[found.span] : -1;
   }
 
-  lineAt() { return null; }
+  lineAt() {
+    return null;
+  }
 }
 
 // A colour of its own for each process; twelve that can be told apart, then again from the first.

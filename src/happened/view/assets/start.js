@@ -5,7 +5,10 @@ async function loadScene(about, index, window, only) {
     return unpacked(await inflated(bytesOfBase64($(`scene-${index}`).textContent.trim())));
   }
   const asked = new URLSearchParams({ computation: String(index) });
-  if (window) { asked.set("from", String(Math.floor(window[0]))); asked.set("to", String(Math.ceil(window[1]))); }
+  if (window) {
+    asked.set("from", String(Math.floor(window[0])));
+    asked.set("to", String(Math.ceil(window[1])));
+  }
   if (only) asked.set(only.direction, only.name);
   return unpacked(await inflated(await ask(about, `scene?${asked}`)));
 }
@@ -42,8 +45,15 @@ async function start() {
   const about = JSON.parse($("about").textContent);
   const app = new App(about);
   $("title").textContent = about.title;
-  $("computation").replaceChildren(...about.computations.map((each, n) => element("option", { value: n },
-    `${each.name || "unnamed"} · ${each.events.toLocaleString("en")}${each.faults ? ` · ${count(each.faults, "fault")}` : ""}`)));
+  $("computation").replaceChildren(
+    ...about.computations.map((each, n) =>
+      element(
+        "option",
+        { value: n },
+        `${each.name || "unnamed"} · ${each.events.toLocaleString("en")}${each.faults ? ` · ${count(each.faults, "fault")}` : ""}`,
+      ),
+    ),
+  );
   $("computation").hidden = about.computations.length < 2;
   if (!about.computations.length) {
     $("notice").textContent = ["There are no events to show.", ...about.notes, ...about.quarantine].join(" ");
@@ -71,9 +81,13 @@ function watch(app) {
       if (said.version !== version) {
         version = said.version;
         Object.assign(app.about, said.about);
-        const end = app.scene.depth, atEnd = app.port.x + app.room / app.port.k >= end;
+        const end = app.scene.depth,
+          atEnd = app.port.x + app.room / app.port.k >= end;
         if (!app.only) await app.loadWindow(app.port.x, app.port.x + app.room / app.port.k);
-        if (atEnd) { app.port.x += app.scene.depth - end; app.changed(); }
+        if (atEnd) {
+          app.port.x += app.scene.depth - end;
+          app.changed();
+        }
       }
     } catch (error) {
       $("notice").textContent = "The server has gone; what is shown is what was loaded.";
@@ -108,14 +122,32 @@ function exposed(app) {
     path: () => app.path && app.path.map(i => app.scene.name(i)),
     waitedFor: name => app.scene.waitedFor(known(name)).map(i => app.scene.messageOf(i)),
     matches: () => app.matches && app.matches.map(i => app.scene.name(i)),
-    at: name => { const box = app.canvas.getBoundingClientRect(), [x, y] = app.painter.place(known(name)); return [box.left + x, box.top + y]; },
+    at: name => {
+      const box = app.canvas.getBoundingClientRect(),
+        [x, y] = app.painter.place(known(name));
+      return [box.left + x, box.top + y];
+    },
     inView: () => app.eventsInView().map(i => app.scene.name(i)),
     look: (from, to) => app.lookAt(from, to),
     fit: () => app.fit(),
     pan: (dx, dy) => app.pan(dx, dy),
     frames: () => app.frames.splice(0),
-    state: () => ({ view: app.view, axis: app.axis, fault: app.fault, dense: app.painter.dense, port: { ...app.port }, window: app.scene.window, depth: app.scene.depth }),
+    state: () => ({
+      view: app.view,
+      axis: app.axis,
+      fault: app.fault,
+      dense: app.painter.dense,
+      port: { ...app.port },
+      window: app.scene.window,
+      depth: app.scene.depth,
+    }),
   });
 }
 
-window.happened = { ready: start().then(app => { if (app.scene) window.happened = Object.assign({ ready: Promise.resolve(true) }, exposed(app)); document.documentElement.dataset.ready = "1"; return true; }) };
+window.happened = {
+  ready: start().then(app => {
+    if (app.scene) window.happened = Object.assign({ ready: Promise.resolve(true) }, exposed(app));
+    document.documentElement.dataset.ready = "1";
+    return true;
+  }),
+};
