@@ -160,7 +160,7 @@ def test_a_sequence_diagram_has_an_arrow_for_each_delivery_and_no_syntax_of_the_
 
 
 def original(row):
-    named = (row["attributes"] or {}).get("event")
+    named = (row["attributes"] or {}).get("original")
     return (row["process"], row["seq"]) if named is None else (row["process"], int(named.rpartition("#")[2]))
 
 

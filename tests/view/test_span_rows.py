@@ -57,6 +57,34 @@ def test_both_halves_of_a_shared_id_are_spans():
     assert rows.parent[rows.start.index(20)] == rows.start.index(5)
 
 
+def test_start_and_end_of_a_call_are_one_span_and_its_server_belongs_to_it():
+    def half(kind, event, **more):
+        return {"attributes": {"trace": "t", "span": "s", "kind": kind, "event": event, **more}}
+
+    c, rows = spans(
+        [
+            {"process": "web", "seq": 1, "time": 1, **told(trace="t", span="root", event="start", end="99")},
+            {"process": "web", "seq": 2, "time": 10, "kind": "send", "message": "m", "to": ["db"]}
+            | half("client", "start", end="60", edge="parent"),
+            {"process": "web", "seq": 3, "time": 60, "kind": "deliver", "message": "back"}
+            | half("client", "end", edge="return"),
+            {"process": "db", "seq": 1, "time": 20, "kind": "deliver", "message": "m"}
+            | half("server", "start", end="50", edge="request"),
+            {"process": "db", "seq": 2, "time": 50, "kind": "send", "message": "back", "to": ["web"]}
+            | half("server", "end", edge="span"),
+            {"process": "web", "seq": 4, "time": 99, **told(trace="t", span="root", event="end")},
+        ]
+    )
+    names = [(c.event(a).id, c.event(b).id) for a, b in zip(rows.first, rows.last, strict=True)]
+    assert sorted(names) == [("db#1", "db#2"), ("web#1", "web#4"), ("web#2", "web#3")]
+    parents = {
+        name: rows.parent[i] if rows.parent[i] < 0 else names[rows.parent[i]] for i, name in enumerate(names)
+    }
+    root, client, server = ("web#1", "web#4"), ("web#2", "web#3"), ("db#1", "db#2")
+    assert parents == {root: -1, client: root, server: client}
+    assert dict(zip(names, rows.end, strict=True)) == {root: 99, client: 60, server: 50}
+
+
 def test_spans_beyond_the_bound_are_counted(monkeypatch):
     monkeypatch.setattr("happened.view.span_rows.MOST_SPANS", 3)
     _, rows = spans(

@@ -2,8 +2,9 @@
 
 Events keep their order: what happened before what in the whole, by whatever way, did so in the part as well.
 Where the way led through events that are left out, it becomes a recorded cause. Events are numbered anew if
-those before them are left out; the attribute `event` then has the name that each had. A delivery whose send
-is left out becomes an internal event, and a send is addressed only to those whose delivery is not left out.
+those before them are left out; the attribute `original` then has the name that each had. A delivery whose
+send is left out becomes an internal event, and a send is addressed only to those whose delivery is not left
+out.
 """
 
 from collections.abc import Sequence
@@ -101,7 +102,7 @@ def slice_table(prepared: Prepared, kept: Ints) -> pa.Table:
         named = c.event(e).id
         row |= {"seq": int(number[e]), "causes": causes.get(e), "clock": None}
         if int(number[e]) != int(c.seq[e]):
-            row["attributes"] = {"event": named} | (row["attributes"] or {})
+            row["attributes"] = {"original": named} | (row["attributes"] or {})
         if row["kind"] == "send":
             row["to"] = _addressed(c, e, kept)
         elif row["message"] is not None and (arrivals_only or _sent_outside(c, e, kept)):

@@ -240,7 +240,7 @@ class Painter extends Lines {
         const x = this.sx(picture.x[i]);
         const after = scene.process[i + 1] === p ? this.sx(picture.x[i + 1]) : NaN;
         const next = Number.isNaN(after) ? x + 400 : after;
-        const text = scene.kind[i] === 3 ? scene.text(scene.label[i]) : scene.messageOf(i);
+        const text = scene.text(scene.label[i]) || scene.messageOf(i);
         if (!text || !(x >= this.left)) continue;
         const room = 2 * Math.min(x - right, next - x) - 4;
         const shown = room < 20 ? "" : this.fitted(text, room);

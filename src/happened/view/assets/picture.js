@@ -162,5 +162,5 @@ function groupOf(name) {
   if (slash > 0) return name.slice(0, slash);
   const pod = /^(.+?)-[0-9a-f]{6,10}-[0-9a-z]{5}$/.exec(name);
   if (pod) return pod[1];
-  return name.replace(/[-_.:#]?\d+$/, "") || name;
+  return name.replace(/[-_.:#~]?\d+$/, "") || name;
 }
