@@ -1,15 +1,18 @@
 """Does a view of 100,000 events open at once and follow the mouse?
 
-    python bench/view.py [--messages N] [--processes N] [--json]
+    python bench/view.py [--messages N] [--processes N] [--serve N] [--json]
 
 A simulated trace is opened in headless Chromium with software rendering and moved by a few pixels for each of
 FRAMES frames, zoomed out and at three stretches; beside it, in the same browser, a page that only draws as
 many points, moved likewise. Reported are seconds until the first picture is there, and the milliseconds from
 one frame to the next: the median, and the longest. The goals: open in two seconds; no frame above 50 ms, or
-none above 1.5 times the longest of the page of points.
+none above 1.5 times the longest of the page of points. With --serve, what a server of a trace of N messages
+needs to read it, and to answer for a window, a slice and the reach of an event.
 """
 
 import argparse
+import contextlib
+import io
 import json
 import platform
 import sys
@@ -22,6 +25,8 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent / "tests")  # where `vi
 from happened.cli import main as happened
 from happened.trace import count
 from happened.view import page, viewed
+from happened.view.followed import Followed
+from happened.view.packing import compressed
 from view.chromium import Tab, launched
 
 FRAMES = 60
@@ -67,21 +72,13 @@ def opened(browser, path):
     return tab, time.perf_counter() - began
 
 
+def simulated(messages, processes, out):
+    with contextlib.redirect_stdout(io.StringIO()):
+        happened(["simulate", "--processes", str(processes), "--messages", str(messages), "--out", str(out)])
+
+
 def measure(messages, processes, folder):
-    with tempfile.TemporaryFile("w") as nowhere:
-        shown, sys.stdout = sys.stdout, nowhere
-        happened(
-            [
-                "simulate",
-                "--processes",
-                str(processes),
-                "--messages",
-                str(messages),
-                "--out",
-                str(folder / "run"),
-            ]
-        )
-        sys.stdout = shown
+    simulated(messages, processes, folder / "run")
     events = count(folder / "run")
     began = time.perf_counter()
     (folder / "view.html").write_text(page(viewed(folder / "run")), encoding="utf-8")
@@ -106,14 +103,40 @@ def measure(messages, processes, folder):
     return found
 
 
+def served(messages, folder):
+    """Seconds for reading, and the longest of a few answers of each kind."""
+    simulated(messages, 16, folder / "large")
+    began = time.perf_counter()
+    windows = Followed(str(folder / "large")).windows(0)
+    windows.window(1, 1)  # whereupon everything about the order is computed
+    found = {"events": windows.prepared.c.events, "read": time.perf_counter() - began}
+    levels = windows.prepared.levels.tolist()
+    places = [windows.prepared.c.events * k // 8 for k in range(1, 8)]
+    asked = {
+        "window": lambda e: compressed(windows.window(levels[e], levels[e] + 60)),
+        "slice": lambda e: compressed(windows.slice(e, "past")),
+        "reach": windows.reach,
+    }
+    for name, ask in asked.items():
+        took = []
+        for e in places:
+            began = time.perf_counter()
+            ask(e)
+            took.append(time.perf_counter() - began)
+        found[name] = max(took[1:])  # the first may compile
+    return {name: round(value, 3) for name, value in found.items()}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--messages", type=int, default=3100)
     parser.add_argument("--processes", type=int, default=32)
+    parser.add_argument("--serve", type=int, metavar="MESSAGES", help="62500 make a million events")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = measure(arguments.messages, arguments.processes, Path(folder))
+        found["served"] = served(arguments.serve, Path(folder)) if arguments.serve else None
     found["machine"] = platform.platform()
     if arguments.json:
         print(json.dumps(found, indent=2))
@@ -122,9 +145,12 @@ def main():
     print(f"made in {found['made_seconds']} s, opened in {found['opened_seconds']} s (goal: 2 s)")
     print(f"{'shown':14}{'median ms':>12}{'longest ms':>12}{'of points':>12}")
     for name, told in found.items():
-        if isinstance(told, dict):
+        if isinstance(told, dict) and name != "served":
             ratio = told["longest_ms"] / found["points"]["longest_ms"]
             print(f"{name:14}{told['median_ms']:>12}{told['longest_ms']:>12}{ratio:>12.2f}")
+    if found["served"]:
+        told = ", ".join(f"{name} {value:,}" for name, value in found["served"].items())
+        print(f"served, in seconds: {told}")
 
 
 if __name__ == "__main__":

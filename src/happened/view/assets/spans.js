@@ -25,6 +25,9 @@ class SpanPicture {
       this.rows.push({ span: s, depth });
       for (const child of (children.get(s) || []).sort(byStart).reverse()) stack.push([child, depth + 1]);
     }
+    // The processes of one service have one colour.
+    const groups = [...new Set(scene.processes.map(groupOf))];
+    this.shade = scene.processes.map(name => groups.indexOf(groupOf(name)));
     this.low = Infinity;
     this.high = -Infinity;
     for (const { span } of this.rows) {
@@ -110,7 +113,7 @@ class SpanPainter extends Painter {
     g.fillStyle = chosen
       ? this.colour.ink
       : kind === NEUTRAL
-        ? hue(scene.process[i], this.dark)
+        ? hue(this.picture.shade[scene.process[i]], this.dark)
         : this.classes[kind];
     const from = Math.max(start, this.left - 10),
       width = Math.max(2, Math.min(end, this.width + 10) - from);
@@ -143,7 +146,7 @@ class SpanPainter extends Painter {
       i = scene.span_first[span],
       y = this.y(row);
     const indent = 10 + Math.min(depth, 12) * 12;
-    g.fillStyle = hue(scene.process[i], this.dark);
+    g.fillStyle = hue(this.picture.shade[scene.process[i]], this.dark);
     g.fillRect(indent, y - 5, 3, 10);
     g.textBaseline = "middle";
     g.font = `600 12px ${this.font}`;
@@ -171,8 +174,8 @@ class SpanPainter extends Painter {
   }
 }
 
-// A colour of its own for each process; twelve that can be told apart, then again from the first.
-function hue(p, dark) {
-  const angle = (p * 137.5 + 210) % 360;
+// A colour for each number: neighbours are far apart on the wheel.
+function hue(number, dark) {
+  const angle = (number * 137.5 + 210) % 360;
   return `hsl(${angle} ${dark ? 45 : 52}% ${dark ? 62 : 52}%)`;
 }
