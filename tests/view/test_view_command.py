@@ -1,11 +1,15 @@
 """happened view: what it writes, prints and refuses."""
 
+import base64
+import re
 import subprocess
 import sys
+import zlib
 
 from causality.traces import number, table
 from happened.cli import main
 from happened.trace import write_jsonl
+from view.unpacking import Unpacked
 
 
 def trace(folder):
@@ -20,6 +24,11 @@ def trace(folder):
     return str(folder / "trace.jsonl")
 
 
+def scene(page):
+    """The first scene of a page."""
+    return Unpacked(zlib.decompress(base64.b64decode(re.search(r'id="scene-0">([^<]+)<', page)[1])))
+
+
 def test_a_page_is_written_and_named(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["view", trace(tmp_path)]) == 0
@@ -28,7 +37,8 @@ def test_a_page_is_written_and_named(tmp_path, capsys, monkeypatch):
     text = (tmp_path / "trace.html").read_text()
     assert text.startswith("<!doctype html>") and "http://" not in text
     assert main(["view", trace(tmp_path), "--past", "q#1", "--out", "past.html"]) == 0
-    assert len((tmp_path / "past.html").read_text()) < len(text)
+    assert len(scene(text).events) == 4
+    assert scene((tmp_path / "past.html").read_text()).events == [("p", 1), ("p", 2), ("q", 1)]
 
 
 def test_what_cannot_be_shown_is_refused(tmp_path, capsys, monkeypatch):
