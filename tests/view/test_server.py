@@ -179,6 +179,22 @@ def test_a_page_follows_a_trace_that_grows(server, writer, chromium, monkeypatch
     tab.context.close()
 
 
+def test_a_trace_without_events_yet_is_waited_for(tmp_path, chromium, monkeypatch):
+    monkeypatch.setattr("happened.view.server.POLL", 50)
+    with TraceWriter(tmp_path / "trace", prefix="empty"):
+        pass
+    with ViewServer(Followed(str(tmp_path / "trace"))) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        assert b"no events yet" in ask(server, "/scene")[1]
+        tab = Tab(chromium).open(server.address)
+        assert "no events" in tab.page.text_content("#notice")
+        with TraceWriter(tmp_path / "trace", prefix="p") as writer:
+            writer.append(process="p", seq=1, kind="internal")
+        tab.page.wait_for_selector("html[data-events='1']", state="attached")
+        tab.context.close()
+        server.shutdown()
+
+
 def test_windows_of_a_large_computation_are_loaded_as_one_goes(writer, tmp_path, chromium, monkeypatch):
     monkeypatch.setattr("happened.view.windows.MOST_EVENTS", 20)
     with ViewServer(Followed(str(tmp_path / "trace"))) as server:

@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Any
 
-from ..core.errors import CausalityError
+from ..core.errors import CausalityError, LocalProtocolError
 from ..trace import locate
 from ..trace.store import StorePath
 from .pages import MOST_COMPUTATIONS, Viewed, viewed
@@ -54,6 +54,8 @@ class Followed:
         """The computation of this number in `about`; the first if there is none."""
         with self._lock:
             known = self._windows
+            if not known:
+                raise LocalProtocolError("there are no events yet")
             return known[computation if 0 <= computation < len(known) else 0]
 
     def _read(self, fingerprint: str) -> None:

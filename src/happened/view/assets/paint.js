@@ -215,7 +215,8 @@ class Painter extends Lines {
         i >= 0 &&
         this.picture.x[i] >= this.from &&
         this.picture.x[i] <= this.to &&
-        this.picture.laneOf[this.scene.process[i]] >= 0
+        this.picture.laneOf[this.scene.process[i]] >= 0 &&
+        this.marks.classOf(i) !== DIM
       )
         this.ring(i, this.colour.fault, 3, 2);
     }

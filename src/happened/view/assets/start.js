@@ -57,6 +57,7 @@ async function start() {
   $("computation").hidden = about.computations.length < 2;
   if (!about.computations.length) {
     $("notice").textContent = ["There are no events to show.", ...about.notes, ...about.quarantine].join(" ");
+    if (about.serve) awaitEvents(about);
     return app;
   }
   const state = stateOf(location.hash);
@@ -69,6 +70,20 @@ async function start() {
   });
   if (about.serve) watch(app);
   return app;
+}
+
+// A trace that is being written may have no events yet: look again until it has.
+function awaitEvents(about) {
+  const look = async () => {
+    try {
+      const said = await askJson(about, `status?version=${about.serve.version}`);
+      if (said.about && said.about.computations.length) location.reload();
+    } catch (error) {
+      $("notice").textContent = "The server has gone.";
+    }
+    setTimeout(look, about.serve.every);
+  };
+  setTimeout(look, about.serve.every);
 }
 
 // Ask now and then whether the trace has grown, and look at it anew if so.

@@ -58,7 +58,7 @@ def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
 def _arguments(event: Told) -> dict[str, Any]:
     row = event.row
     named = {name: row[name] for name in ("message", "label", "to") if row[name] is not None}
-    return {"event": event.name} | named | (row["attributes"] or {})
+    return {"id": event.name} | named | (row["attributes"] or {})
 
 
 def _microseconds(each: Prepared) -> list[float]:
