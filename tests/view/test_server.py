@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import threading
 import zlib
 from urllib.parse import quote
@@ -139,6 +140,15 @@ def test_questions_that_make_no_sense(server, query, expected):
     assert ask(server, f"/scene?{query}")[0] == expected
     many = "&".join(f"a{k}=1" for k in range(99))
     assert ask(server, f"/scene?{many}")[0] == 400
+
+
+def test_idle_connections_are_bounded(server, monkeypatch):
+    monkeypatch.setattr("happened.view.server.MOST_CONNECTIONS", threading.active_count() + 3)
+    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(12)]
+    closed = [each for each in idle[6:] if each.recv(1) == b""]  # the others wait for a request
+    assert len(closed) == 6
+    for each in idle:
+        each.close()
 
 
 def test_a_trace_that_grows_is_read_again_and_a_damaged_one_is_not(server, writer, tmp_path, monkeypatch):

@@ -24,6 +24,7 @@ from .windows import Windows
 
 ADDRESS = "127.0.0.1"
 MOST_AT_ONCE = 8  # requests
+MOST_CONNECTIONS = 64  # a browser opens six
 PATIENCE = 30  # seconds for a request to come
 POLL = 2000  # milliseconds between questions of the page whether the trace has grown
 
@@ -54,6 +55,13 @@ class ViewServer(ThreadingHTTPServer):
             "/reach": self._reach,
             "/path": self._path,
         }
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A thread for each connection, and no more of them than MOST_CONNECTIONS: others are closed."""
+        if threading.active_count() > MOST_CONNECTIONS:
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
 
     @property
     def hosts(self) -> tuple[str, ...]:
