@@ -21,7 +21,8 @@ MAY_IMPORT = {
     "net": {"core", "ordering", "tracking", "wire", "trace", "topology"},
     "testing": {"core", "net"},
     "spark": {"core", "trace", "causality", "report"},
-    "report": {"core", "trace", "causality"},
+    "report": {"core", "trace", "causality", "view"},
+    "view": {"core", "trace", "causality"},
     "experiments": {"core", "ordering", "wire", "trace", "sim", "tracking", "causality", "spark", "topology"},
 }
 PURE = {"core", "ordering", "tracking", "wire"}

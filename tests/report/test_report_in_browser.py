@@ -19,6 +19,7 @@ from report.browser import Chromium, find
 
 LONG = "checkout-" + "7f9c6d5b4" * 20
 HEADINGS = {
+    "A look at it": "svg.hv .event",
     "Witnesses": "svg.diagram",
     "Who spoke to whom": "svg.matrix",
     "Concurrency along the way": "svg.chart .series",

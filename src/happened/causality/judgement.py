@@ -15,6 +15,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from html import escape
 
 import pyarrow as pa
 
@@ -65,6 +66,11 @@ class Judgement:
 
     def __str__(self) -> str:
         return "\n".join([self.sentence, *map(str, self.witnesses[:1])])
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        shown = "".join(f"<pre>{escape(str(witness))}</pre>" for witness in self.witnesses[:1])
+        return f"<p><strong>{escape(self.sentence)}</strong></p>{shown}"
 
 
 def judge(verdict: Verdict, totals: Mapping[str, int], *, complete: bool) -> Judgement:

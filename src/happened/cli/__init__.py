@@ -55,6 +55,11 @@ COMMANDS = {
     ),
     "clean": Command("clean", "remove what runs left that did not finish"),
     "check": Command("check", "judge a recorded trace"),
+    "export": Command(
+        "export",
+        "a trace, or a part of one, for other tools: ShiViz, Graphviz, Mermaid, Perfetto, CSV, SVG",
+    ),
+    "view": Command("view", "look at a trace: a space–time diagram in the browser"),
     "explore": Command("explore", "every interleaving of every small program"),
     "play": Command("play", "play a small program step by step, with what each process knows"),
     "explain": Command("explain", "why messages had to carry a unit of information, and what ended that"),
@@ -77,6 +82,7 @@ EPILOG = """\
 a first look:
   happened simulate --messages 1000 --units --out run    run a protocol, record what happened
   happened check run --necessary                         judge it from the trace alone
+  happened view run --out run.html                       look at it in the browser
   happened explore --processes 3 --messages 2            every interleaving of every small program
   happened compare --protocols ks,rst,sequencer          what each protocol costs on the same schedule
   happened advise run                                    what each would have cost on a recorded trace

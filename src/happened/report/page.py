@@ -1,10 +1,10 @@
 """The report of an analysis: report.html, self-contained, from the tables beside it.
 
 In    the directory `happened analyze` wrote
-Out   one page: verdicts, totals, what is quarantined, witnesses as space–time diagrams, traffic, width,
-      latency, skew, cost
-Reads at most a few hundred rows of each table, whatever its size, and of the measures one computation;
-every figure names its table.
+Out   one page: verdicts, totals, what is quarantined, the most telling window and witnesses as space–time
+      diagrams, traffic, width, latency, skew, cost
+Reads at most a few hundred rows of each table, whatever its size, and of the measures and of what the window
+is drawn from one computation; every figure names its table.
 """
 
 from html import escape
@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 
 from ..causality.questions import QUESTIONS
 from ..trace.store import AnyPath, arrow_dataset, matching
+from ..view.diagram import STYLE as DIAGRAM_STYLE
 from .drawings import Arrow, Bar, Mark, bars, compact, duration, line, matrix, space_time
+from .interesting_window import interesting_window
 from .verdicts import rows_were, verdicts
 
 MOST_WITNESSES = 8
@@ -89,6 +91,7 @@ def page(folder: AnyPath, summary: dict[str, Any]) -> str:
     sections = [
         _totals(summary),
         _quarantine(folder, summary),
+        _window(folder),
         _witnesses(folder, summary),
         _lost_causes(folder, summary),
         _traffic(folder),
@@ -102,7 +105,8 @@ def page(folder: AnyPath, summary: dict[str, Any]) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>What happened</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head><body><h1>What happened, and what happened before it</h1>"
+        f"<style>{STYLE}{DIAGRAM_STYLE}</style></head><body>"
+        "<h1>What happened, and what happened before it</h1>"
         f'{causal.html("p", "verdict")}<ul class="verdicts">{"".join(one.html("li") for one in others)}</ul>'
         f"{''.join(sections)}</body></html>\n"
     )
@@ -172,6 +176,19 @@ def _measure(folder: AnyPath, name: str) -> tuple[str | None, pa.Table]:
 def _of_computation(folder: AnyPath, name: str, computation: str) -> pa.Table:
     data = arrow_dataset(folder / "measures")
     return data.to_table(filter=(pc.field("measure") == name) & (pc.field("computation") == computation))
+
+
+def _window(folder: AnyPath) -> str:
+    found = interesting_window(folder)
+    if found is None:
+        return ""
+    why = "the first early delivery, ringed" if found.of_violation else "where most was delivered"
+    caption = (
+        f"Levels {found.levels[0]:,} to {found.levels[1]:,}: {why}{_of(found.computation)}. Discs are sends, "
+        "diamonds deliveries, squares other events. <code>happened view</code> of this directory, or of the "
+        "trace, shows all of it."
+    )
+    return _figure("A look at it", found.picture, caption, "stamps")
 
 
 def _witnesses(folder: AnyPath, summary: dict[str, Any]) -> str:

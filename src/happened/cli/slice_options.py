@@ -1,0 +1,51 @@
+"""Options that choose a part of a trace, the same for every command that takes one."""
+
+import argparse
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..view.slicing import Slice
+
+UNITS = {"": 1, "ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9}
+
+
+def add_slice_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--computation", metavar="NAME", help="this computation alone, of several")
+    parser.add_argument("--past", metavar="EVENT", help="what happened before an event: p2#17")
+    parser.add_argument("--future", metavar="EVENT", help="what happened after an event")
+    parser.add_argument(
+        "--window", type=_window, metavar="A..B", help="levels of logical time, such as 100..180"
+    )
+    parser.add_argument(
+        "--time", type=_times, metavar="A..B", help="time since the first event, such as 1.5s..2s"
+    )
+
+
+def slice_of(arguments: argparse.Namespace) -> "Slice":
+    from ..view.slicing import Slice
+
+    named = getattr(arguments, "processes", None)
+    return Slice(
+        past=arguments.past,
+        future=arguments.future,
+        window=arguments.window,
+        times=arguments.time,
+        processes=tuple(named.split(",")) if named else (),
+    )
+
+
+def _window(text: str) -> tuple[float, float]:
+    found = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", text)
+    if found is None or int(found[1]) > int(found[2]):
+        raise argparse.ArgumentTypeError(f"a window is two levels, such as 100..180, not {text!r}")
+    return int(found[1]), int(found[2])
+
+
+def _times(text: str) -> tuple[float, float]:
+    number = r"(\d{1,18}(?:\.\d{1,9})?)(ns|us|µs|ms|s|m|h|)"
+    found = re.fullmatch(rf"{number}\.\.{number}", text)
+    low, high = (float(found[k]) * UNITS[found[k + 1]] for k in (1, 3)) if found else (1.0, 0.0)
+    if low > high:
+        raise argparse.ArgumentTypeError(f"two times with their units, such as 1.5s..2s, not {text!r}")
+    return low, high

@@ -1,0 +1,79 @@
+"""happened view: look at a trace. One page that needs no network, or a server on this machine."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ..causality import ORDERS
+from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
+from ..trace.atomic import whole_file
+from .check import add_completeness
+from .slice_options import add_slice_options, slice_of
+from .terminal import local_path, note, progress
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "view",
+        help="look at a trace: a space–time diagram in the browser",
+        description="Write a page with the space–time diagram of a trace: who did what, which message led "
+        "where, what happened before and after an event and what was concurrent with it.",
+    )
+    parser.add_argument("path", metavar="TRACE", help="a trace, a run, or the answers of `happened analyze`")
+    parser.add_argument(
+        "--out", type=local_path, metavar="PAGE", help="the page to write (default: NAME.html here)"
+    )
+    parser.add_argument(
+        "--order", choices=ORDERS, default="causal", help="whose violations to mark (default: causal)"
+    )
+    add_completeness(parser)
+    add_slice_options(parser)
+    parser.add_argument(
+        "--serve",
+        action="store_true",
+        help="serve it on this machine instead, window by window: for millions of events, and for a trace "
+        "that is still being written; until interrupted",
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="N", help="with --serve: the port (default: a free one)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.serve:
+        return _serve(arguments)
+    from ..view import page, viewed
+
+    part = slice_of(arguments)
+    with progress("reading", total=2, unit="step") as bar:
+        of = viewed(arguments.path, order=arguments.order, complete=arguments.complete)
+        bar.update()
+        of.computations[:] = of.chosen(arguments.computation)
+        text = page(of, None if part.is_whole else part)
+        bar.update()
+    out = arguments.out or Path(f"{Path(arguments.path).name.split('.')[0] or 'trace'}.html")
+    with whole_file(out) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
+    note(of.checked.judgement.sentence)
+    print(out)
+    return ExitCode.HOLDS
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from ..view.followed import Followed
+    from ..view.server import ViewServer
+
+    if arguments.out is not None or not slice_of(arguments).is_whole or arguments.computation is not None:
+        raise LocalProtocolError(
+            "--serve shows the whole trace and writes no page; leave the other options out"
+        )
+    with progress("reading", total=1, unit="step") as bar:
+        followed = Followed(arguments.path, order=arguments.order, complete=arguments.complete)
+        bar.update()
+    with ViewServer(followed, arguments.port) as server:
+        print(server.address, flush=True)
+        note("open this address in a browser of this machine; interrupt to end")
+        server.serve_forever()
+    return ExitCode.HOLDS

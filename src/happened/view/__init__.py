@@ -1,0 +1,14 @@
+"""The space–time viewer: a trace as a page to look at, from a file or a server on this machine.
+
+All that concerns order is computed here from the judge's answers and shipped as arrays; the page's script
+(assets/) draws and looks up.
+
+    viewed(path)    a trace, read and judged
+    page(viewed)    one self-contained page of it
+    show(table)     a picture of its first events, in a notebook
+"""
+
+from .notebook import show
+from .pages import Viewed, page, viewed
+
+__all__ = ["Viewed", "page", "show", "viewed"]

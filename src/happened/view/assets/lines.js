@@ -1,0 +1,224 @@
+// Messages and causes: which lines are drawn, where they bend, and which one a point is on.
+
+class Lines extends Ground {
+  paintEdges() {
+    const { picture } = this,
+      { from, to } = picture.edges,
+      x = picture.x;
+    const seen = [];
+    // Where several levels share a pixel, all lines would stand upright and tell nothing.
+    const drawn = this.port.k * picture.unit < 0.2 ? 0 : from.length;
+    for (let k = 0; k < drawn; k++) {
+      // NaN, for what is not shown, makes both comparisons false.
+      if (x[from[k]] <= this.to && x[to[k]] >= this.from) seen.push(k);
+      else if (x[to[k]] <= this.to && x[from[k]] >= this.from) seen.push(k);
+    }
+    this.linesInView = seen.length;
+    const chosen = seen.length > MOST_LINES ? this.thinned(seen) : seen;
+    this.linesShown = chosen;
+    const batches = this.lines.map(() => []);
+    for (const k of chosen) batches[this.edgeClass(from[k], to[k])].push(k);
+    for (const kind of [DIM, NEUTRAL, PAST, FUTURE, CHOSEN])
+      this.strokeEdges(batches[kind], kind, seen.length);
+    if (seen.length <= MOST_LINES) this.paintLost();
+  }
+
+  // Of very many lines, one for each pair of lanes and stretch of some pixels.
+  thinned(seen) {
+    const { picture } = this,
+      { from, to } = picture.edges,
+      { scene } = picture;
+    const width = this.width / 60,
+      kept = new Map();
+    const lanes = picture.lanes.length;
+    const [first, last] = this.lanesShown,
+      chosen = Boolean(this.marks.pastOf);
+    for (const k of seen) {
+      const a = picture.laneOf[scene.process[from[k]]],
+        b = picture.laneOf[scene.process[to[k]]];
+      if (Math.max(a, b) < first || Math.min(a, b) >= last) continue;
+      const key = (Math.floor(this.sx(picture.x[from[k]]) / width) * lanes + a) * lanes + b;
+      // Lines that are lit go before those that are not.
+      if (!kept.has(key)) kept.set(key, k);
+      else if (
+        chosen &&
+        this.edgeClass(from[k], to[k]) !== DIM &&
+        this.edgeClass(from[kept.get(key)], to[kept.get(key)]) === DIM
+      )
+        kept.set(key, k);
+    }
+    const all = [...kept.values()],
+      step = Math.ceil(all.length / MOST_LINES);
+    return step > 1
+      ? all.filter((k, n) => n % step === 0 || (chosen && this.edgeClass(from[k], to[k]) !== DIM))
+      : all;
+  }
+
+  edgeClass(i, j) {
+    if (this.marks.fault >= 0) return DIM;
+    const a = this.marks.classOf(i),
+      b = this.marks.classOf(j);
+    if (a === NEUTRAL && b === NEUTRAL) return NEUTRAL;
+    if ((a === PAST || a === CHOSEN) && (b === PAST || b === CHOSEN)) return PAST;
+    if ((a === FUTURE || a === CHOSEN) && (b === FUTURE || b === CHOSEN)) return FUTURE;
+    return DIM;
+  }
+
+  strokeEdges(batch, kind, inView) {
+    if (!batch.length) return;
+    const { context: g } = this,
+      { from, to } = this.picture.edges;
+    const crowded = inView > MOST_LINES;
+    g.globalAlpha = crowded ? 0.5 : 1;
+    g.strokeStyle = g.fillStyle = this.lines[kind];
+    // Lines one pixel wide are drawn many times faster than wider ones, and wider ones one by one much faster
+    // than as one path.
+    g.lineWidth = crowded || batch.length > 300 || kind === NEUTRAL || kind === DIM ? 1 : 1.6;
+    for (const k of batch) {
+      g.beginPath();
+      this.line(g, from[k], to[k]);
+      g.stroke();
+    }
+    if (!crowded && kind !== DIM) {
+      for (const k of batch) {
+        g.beginPath();
+        this.head(g, from[k], to[k], 6);
+        g.fill();
+      }
+    }
+    g.globalAlpha = 1;
+  }
+
+  // A straight line, bent where it would run through an event that it does not belong to; or an arc above the
+  // lane where both ends stand on one.
+  line(g, i, j) {
+    const [ax, ay] = this.place(i),
+      [bx, by] = this.place(j);
+    g.moveTo(ax, ay);
+    if (ay === by && Math.abs(i - j) > 1) {
+      g.quadraticCurveTo(
+        (ax + bx) / 2,
+        ay - Math.min(this.laneHeight * 0.7, 8 + Math.abs(bx - ax) / 6),
+        bx,
+        by,
+      );
+      return;
+    }
+    const bends = this.bends(i, j, ax, ay, bx, by);
+    bends.forEach(([x, y], n) => {
+      const [nextX, nextY] = bends[n + 1] || [bx, by];
+      g.quadraticCurveTo(
+        x,
+        y,
+        n + 1 < bends.length ? (x + nextX) / 2 : nextX,
+        n + 1 < bends.length ? (y + nextY) / 2 : nextY,
+      );
+    });
+    if (!bends.length) g.lineTo(bx, by);
+  }
+
+  // Points beside the events that a straight line between two places would run through.
+  bends(i, j, ax, ay, bx, by) {
+    const { picture } = this,
+      { scene } = picture,
+      found = [];
+    if (this.linesInView > MOST_BENT || this.laneHeight < 24) return found;
+    const [from, to] = [picture.laneOf[scene.process[i]], picture.laneOf[scene.process[j]]];
+    const side = Math.sign(to - from),
+      reach = this.radius + 3;
+    for (let lane = from + side; side && lane !== to; lane += side) {
+      const y = this.y(lane),
+        x = ax + ((y - ay) / (by - ay)) * (bx - ax),
+        at = this.port.x + (x - this.left) / this.port.k;
+      for (const p of picture.lanes[lane].members) {
+        const [first, end] = picture.stretch(p, at - reach / this.port.k, at + reach / this.port.k);
+        if (end - first > 8) continue;
+        for (let e = first; e < end; e++) {
+          const apart = x - this.sx(picture.x[e]);
+          // The control point of a curve lies twice as far as the curve goes.
+          if (Math.abs(apart) < reach)
+            found.push([x + (apart < 0 ? -2 : 2) * (reach + 3 - Math.abs(apart)), y]);
+        }
+      }
+    }
+    return found;
+  }
+
+  head(g, i, j, size) {
+    const [ax, ay] = this.place(i),
+      [bx, by] = this.place(j);
+    let dx = bx - ax,
+      dy = by - ay;
+    if (ay === by && Math.abs(i - j) > 1) dy = Math.min(this.laneHeight * 0.7, 8 + Math.abs(dx) / 6) * 2;
+    else {
+      const bends = this.bends(i, j, ax, ay, bx, by);
+      if (bends.length) [dx, dy] = [bx - bends[bends.length - 1][0], by - bends[bends.length - 1][1]];
+    }
+    const length = Math.hypot(dx, dy) || 1;
+    if (length < size * 2.5) return;
+    dx /= length;
+    dy /= length;
+    const tipX = bx - dx * 5,
+      tipY = by - dy * 5;
+    const baseX = tipX - dx * size,
+      baseY = tipY - dy * size,
+      side = size * 0.45;
+    g.moveTo(tipX, tipY);
+    g.lineTo(baseX - dy * side, baseY + dx * side);
+    g.lineTo(baseX + dy * side, baseY - dx * side);
+    g.closePath();
+  }
+
+  // A message that never arrived: a short line towards its destination that ends in a cross.
+  paintLost() {
+    const { context: g, scene, picture } = this;
+    if (picture.view !== "space") return;
+    g.strokeStyle = this.colour.fault;
+    g.lineWidth = 1.2;
+    g.setLineDash([3, 3]);
+    const ends = [];
+    g.beginPath();
+    for (let k = 0; k < scene.lost_send.length && ends.length < MOST_LINES; k++) {
+      const send = scene.lost_send[k],
+        lane = picture.laneOf[scene.lost_dest[k]];
+      if (lane < 0 || !(picture.x[send] >= this.from && picture.x[send] <= this.to)) continue;
+      const [x, y] = this.place(send),
+        dy = this.y(lane) - y || -this.laneHeight;
+      const dx = Math.min(26, Math.abs(dy) * 0.4),
+        length = Math.min(0.7, 40 / Math.abs(dy));
+      g.moveTo(x, y);
+      g.lineTo(x + dx * length, y + dy * length);
+      ends.push([x + dx * length, y + dy * length]);
+    }
+    g.stroke();
+    g.setLineDash([]);
+    g.beginPath();
+    for (const [x, y] of ends) {
+      g.moveTo(x - 3, y - 3);
+      g.lineTo(x + 3, y + 3);
+      g.moveTo(x - 3, y + 3);
+      g.lineTo(x + 3, y - 3);
+    }
+    g.stroke();
+  }
+
+  // The line at a point, as [from, to]; null if there is none or lines are too many to tell apart.
+  lineAt(px, py) {
+    if (!this.linesShown || this.linesInView > MOST_LINES || px < this.left || py < AXIS) return null;
+    const { from, to } = this.picture.edges;
+    let best = null,
+      least = 5;
+    for (const k of this.linesShown) {
+      const [ax, ay] = this.place(from[k]),
+        [bx, by] = this.place(to[k]);
+      const square = (bx - ax) ** 2 + (by - ay) ** 2 || 1;
+      const t = Math.max(0, Math.min(1, ((px - ax) * (bx - ax) + (py - ay) * (by - ay)) / square));
+      const distance = Math.hypot(ax + t * (bx - ax) - px, ay + t * (by - ay) - py);
+      if (distance < least) {
+        least = distance;
+        best = [from[k], to[k]];
+      }
+    }
+    return best;
+  }
+}

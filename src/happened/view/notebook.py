@@ -1,0 +1,50 @@
+"""Traces and what was found in them, as a notebook shows the value of a cell."""
+
+from html import escape
+
+import pyarrow as pa
+
+from ..causality import check_order, encode
+from ..causality.extents import everything
+from .diagram import STYLE, diagram
+from .prepared import Prepared
+from .slicing import Slice, sliced
+
+MOST_EVENTS = 300
+"""Drawn below a cell: about what fits a screen."""
+MOST_WITNESSES = 20
+
+
+class Shown:
+    """A picture of the first events of a trace, and the sentence of the judge, for `_repr_html_`."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self._computations = encode(table)
+
+    def __repr__(self) -> str:
+        many = len(self._computations)
+        return f"<{self._table.num_rows:,} events of {many:,} computation{'' if many == 1 else 's'}>"
+
+    def _repr_html_(self) -> str:
+        verdict = check_order(self._computations, limit=MOST_WITNESSES)
+        if not self._computations:
+            return "<p>No events.</p>"
+        c = max(self._computations, key=lambda each: each.events)
+        prepared = Prepared(c, self._table, (*verdict.witnesses, *verdict.lost_witnesses))
+        about = f"{c.events:,} events of {c.processes:,} processes"
+        if len(self._computations) > 1:
+            about += f", the largest of {len(self._computations):,} computations"
+        if c.events > MOST_EVENTS:
+            level = sorted(prepared.levels.tolist())[MOST_EVENTS]
+            (prepared,) = sliced([prepared], Slice(window=(1, max(1, level - 1))))
+            about += f"; the first {everything(prepared.c).events:,} are drawn"
+        return (
+            f'<div style="overflow-x:auto">{diagram(prepared, standalone=STYLE)}</div>'
+            f"<p>{escape(about)}. {escape(str(verdict))}.</p>"
+        )
+
+
+def show(table: pa.Table) -> Shown:
+    """A table of events, drawn. `happened view` makes the page to look at closely."""
+    return Shown(table)

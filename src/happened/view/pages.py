@@ -1,0 +1,97 @@
+"""From the path of a trace to what a view shows: which computations, in which order, and what is left out."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..causality import check, check_delivery, encode
+from ..causality.extents import everything
+from ..causality.judgement import Checked, check_path
+from ..core.errors import LocalProtocolError
+from .answers import are_answers, events_of_answers
+from .packing import as_text
+from .prepared import Prepared
+from .scene import scene
+from .slicing import Slice
+from .texts import cut
+from .viewer_page import html
+
+MOST_EVENTS = 300_000
+"""Of a page: more take long to open, and `--serve` shows them window by window."""
+MOST_COMPUTATIONS = 500
+MOST_WITNESSES = 200
+MOST_REASONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """A trace that was read and judged, the computations with faults first and then the largest."""
+
+    title: str
+    checked: Checked
+    computations: list[Prepared]
+
+    def about(self, shown: int, notes: list[str]) -> dict[str, Any]:
+        """What the page says of the trace, of whose computations it shows the first few."""
+        judgement = self.checked.judgement
+        return {
+            "title": cut(self.title, 200),
+            "sentence": judgement.sentence,
+            "outcome": judgement.outcome.name.lower(),
+            "quarantine": [cut(reason, 500) for reason in self.checked.quarantine[:MOST_REASONS]],
+            "notes": notes,
+            "computations": [
+                {"name": cut(each.c.name, 100), "events": each.c.events, "faults": each.fault_count}
+                for each in self.computations[:shown]
+            ],
+        }
+
+    def chosen(self, name: str | None) -> list[Prepared]:
+        """The computation of this name, or all of them."""
+        found = [each for each in self.computations if name is None or each.c.name == name]
+        if name is not None and not found:
+            known = ", ".join(repr(each.c.name) for each in self.computations[:10])
+            raise LocalProtocolError(f"no computation {name!r} in {self.title}; there are {known or 'none'}")
+        return found
+
+
+def viewed(path: str | os.PathLike[str], *, order: str = "causal", complete: bool | None = None) -> Viewed:
+    """Read and judge a trace, or what the answers of an analysis tell of it. TraceFormatError if neither is
+    at the path."""
+    if are_answers(Path(path)):
+        table = events_of_answers(Path(path))
+        computations = encode(table)
+        judgement = check(computations, order, complete=complete, limit=MOST_WITNESSES)
+        checked = Checked(judgement, check_delivery(computations), table, tuple(computations))
+    else:
+        checked = check_path(path, order, complete=complete, limit=MOST_WITNESSES)
+    witnesses = checked.judgement.witnesses
+    prepared = [Prepared(c, checked.table, witnesses) for c in checked.computations]
+    prepared.sort(key=lambda each: (-min(each.fault_count, 1), -each.c.events, each.c.name))
+    return Viewed(Path(path).name, checked, prepared)
+
+
+def page(of: Viewed, part: Slice | None = None) -> str:
+    """One page that holds as much of the trace, or of a part of it, as a browser opens at once."""
+    extents = [everything(each.c) if part is None else part.extent(each) for each in of.computations]
+    shown, events = 0, 0
+    for extent in extents[:MOST_COMPUTATIONS]:
+        if shown and events + extent.events > MOST_EVENTS:
+            break
+        shown, events = shown + 1, events + extent.events
+    if events > MOST_EVENTS:
+        raise LocalProtocolError(
+            f"{events:,} events are too many for a page, which has at most {MOST_EVENTS:,}; see them with "
+            "--serve, or at a part of them: --window 1..2000, --past EVENT, --future EVENT"
+        )
+    notes = []
+    left = len(of.computations) - shown
+    if left:
+        rest = sum(extent.events for extent in extents[shown:])
+        notes.append(
+            f"{left:,} smaller computations with {rest:,} events are left out; `happened view --serve` shows "
+            "them."
+        )
+    scenes = [as_text(scene(*each)) for each in zip(of.computations[:shown], extents, strict=False)]
+    return html(of.about(shown, notes), scenes)

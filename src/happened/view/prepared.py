@@ -1,0 +1,179 @@
+"""A computation made ready to be shown: everything about its order, computed once.
+
+A page shows all of it, a server one window after another; both take their scenes from here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from ..causality.computation import DELIVER, RECEIVE, Computation
+from ..causality.linearization import Ints
+from ..causality.measures import level_rows, levels_of
+from ..causality.predecessors import computation_predecessors
+from ..causality.skew import times_of
+from ..causality.stamps import stamp_computation
+from ..causality.verdict import Cycle, Disagreement, EarlyDelivery, LostCause, Witness
+
+MOST_CELLS = 400_000_000
+"""Entries of all vectors of a computation, 1.6 GB: of larger ones no timestamps are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A violation as a list shows it: what happened, the events it is about, and the path that proves it."""
+
+    title: str
+    told: str
+    events: tuple[int, ...]
+    path: tuple[int, ...]
+
+
+class Prepared:
+    """One computation, encoded from `table`, and the witnesses that the judge found in it.
+
+    Events are numbered as in the computation, in a topological order.
+    """
+
+    def __init__(
+        self, computation: Computation, table: pa.Table, witnesses: Sequence[Witness | LostCause] = ()
+    ) -> None:
+        self.c = computation
+        self.table = table
+        self._witnesses = [each for each in witnesses if each.computation == computation.name]
+
+    @property
+    def fault_count(self) -> int:
+        return len(self._witnesses)
+
+    @cached_property
+    def vectors(self) -> Ints | None:
+        """The timestamps of all events; None if they would be too many."""
+        return stamp_computation(self.c) if self.c.events * self.c.width <= MOST_CELLS else None
+
+    @cached_property
+    def levels(self) -> Ints:
+        """How many events the longest chain that ends with each event has: the logical time axis."""
+        return levels_of(self.c)
+
+    @cached_property
+    def times(self) -> tuple[Ints, int] | None:
+        """Nanoseconds since the earliest event, NaN for events without a time; and that earliest time."""
+        found = times_of(self.c, self.table["time"])
+        if found is None:
+            return None
+        origin = int(found.time[found.timed].min())
+        return np.where(found.timed, (found.time - origin).astype(np.float64), np.nan), origin
+
+    @cached_property
+    def arrivals(self) -> Ints:
+        """For each delivery, the event by which its message had arrived there; -1 where none is recorded."""
+        c = self.c
+        arrived = np.full(c.events, -1, np.int32)
+        keys = c.message.astype(np.int64) * c.processes + c.process
+        received = np.flatnonzero((c.kind == RECEIVE) & (c.message >= 0))
+        delivered = np.flatnonzero((c.kind == DELIVER) & (c.message >= 0))
+        if not received.size or not delivered.size:
+            return arrived
+        known, first = np.unique(keys[received], return_index=True)
+        at = np.minimum(np.searchsorted(known, keys[delivered]), known.size - 1)
+        arrival = received[first[at]]
+        held = (known[at] == keys[delivered]) & (arrival < delivered)
+        arrived[delivered[held]] = arrival[held]
+        return arrived
+
+    @cached_property
+    def reduction(self) -> tuple[Ints, Ints, Ints] | None:
+        """The Hasse diagram of the relevant events, or of all where none is: effects, causes, and of every
+        event its level in the diagram, 0 if it is not in it."""
+        if self.vectors is None:
+            return None
+        c = self.c
+        shown = c.relevant.astype(bool) if c.relevant.any() else np.ones(c.events, bool)
+        effects, causes = computation_predecessors(c, self.vectors, shown)
+        offsets = np.searchsorted(effects, np.arange(c.events + 1))
+        levels = np.empty(c.events, np.int64)
+        # Each event on a process of its own: only the edges count.
+        level_rows(levels, 0, np.full(c.events, -1, np.int64), np.arange(c.events), offsets, causes)
+        return effects, causes, np.where(shown, levels, 0)
+
+    @cached_property
+    def critical_path(self) -> list[int]:
+        """The chain of events behind the last one, from the first: before each, what it waited for.
+
+        A delivery waited for its message, unless it was held: then for what its process did before. An event
+        with recorded causes waited for the latest of them, any other for the one before it on its process.
+        Where events have no times, it is a longest chain of causes.
+        """
+        c, timed = self.c, self.times is not None and not np.isnan(self.times[0]).any()
+        if not c.events:
+            return []
+        late = self.times[0] if self.times is not None and timed else self.levels
+        path = [int(np.argmax(late))]
+        while causes := self._waited_for(path[-1]) if timed else self._direct_causes(path[-1]):
+            path.append(max(causes, key=lambda u: (late[u], self.levels[u])))
+        return path[::-1]
+
+    def _waited_for(self, e: int) -> list[int]:
+        own, others = self._before(e), self._informants(e)
+        held = self.arrivals[e] >= 0 and self.c.seq[e] - self.c.seq[self.arrivals[e]] > 1
+        return own if held or not others else others
+
+    def _direct_causes(self, e: int) -> list[int]:
+        return self._before(e) + self._informants(e)
+
+    def _before(self, e: int) -> list[int]:
+        c = self.c
+        return [int(c.chain[c.chain_offsets[c.process[e]] + c.seq[e] - 2])] if c.seq[e] > 1 else []
+
+    def _informants(self, e: int) -> list[int]:
+        c = self.c
+        causes = c.causes[c.cause_offsets[e] : c.cause_offsets[e + 1]]
+        return [int(u) for u in (c.source[e], *causes) if u >= 0]
+
+    @cached_property
+    def faults(self) -> list[Fault]:
+        places = {name: p for p, name in enumerate(self.c.process_names)}
+        offsets, chain = self.c.chain_offsets, self.c.chain
+
+        def indices(events: Sequence[object]) -> tuple[int, ...]:
+            return tuple(int(chain[offsets[places[e.process]] + e.seq - 1]) for e in events)  # type: ignore[attr-defined]
+
+        return [Fault(*_told(each), *map(indices, _events(each))) for each in self._witnesses]
+
+
+def _told(witness: Witness | LostCause) -> tuple[str, str]:
+    match witness:
+        case EarlyDelivery():
+            return (
+                f"{witness.early} before {witness.overtaken} at {witness.process}",
+                f"{witness.process} delivered {witness.early} before {witness.overtaken}, which was sent to "
+                "it causally earlier",
+            )
+        case LostCause():
+            return (
+                f"{witness.lost} never at {witness.process}",
+                f"{witness.process} delivered {witness.delivered} and never {witness.lost}, which was sent "
+                "to it causally earlier",
+            )
+        case Disagreement():
+            a, b = witness.messages
+            return f"{a} and {b} in two orders", str(witness).partition(":\n")[0]
+        case Cycle():
+            return f"a circle of {len(witness.messages)} messages", str(witness).partition("\n")[0]
+
+
+def _events(witness: Witness | LostCause) -> tuple[Sequence[object], Sequence[object]]:
+    """The events that a witness is about, and the path that proves it."""
+    match witness:
+        case EarlyDelivery():
+            return (witness.early_delivery, witness.overtaken_delivery), witness.path
+        case LostCause():
+            return (witness.delivery,), witness.path
+        case Disagreement():
+            return (*witness.one, *witness.other), ()
+        case Cycle():
+            return tuple(event for leg in witness.legs for event in leg), ()

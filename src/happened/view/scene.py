@@ -1,0 +1,235 @@
+"""A scene: a stretch of each process of a computation, as the arrays that the page draws from.
+
+Events of a scene are numbered process by process, each in the order of its events, so that process and seq
+follow from the number. What lies outside has no number (-1).
+
+What each process knew of each other is given by steps: for processes p and q, the seqs of p at which its
+vector's entry for q grew, and to what. So the past of an event is one look-up per process, and its future,
+by the same steps the other way round, as well; and a page holds what changed instead of events x processes.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..causality.extents import Extent, everything
+from ..causality.linearization import Ints
+from .packing import differences, pack
+from .prepared import Prepared
+from .span_rows import relative, span_rows
+from .texts import Texts, attribute_numbers, cut
+
+MOST_STEPS = 6_000_000
+"""Of a scene: 48 MB in the page's memory. Scenes with more have no past and future to show."""
+
+TOLD = ["message", "label", "attributes", "control_entries", "control_bytes", "to"]
+COLUMNS = 1024  # of the overview
+MOST_OVERVIEW = 4_000_000  # cells of the overview
+
+
+class _Numbering:
+    """Where the events of an extent stand in the scene, and back."""
+
+    def __init__(self, prepared: Prepared, extent: Extent) -> None:
+        c = prepared.c
+        lengths = np.maximum(extent.end - extent.begin, 0)
+        self.offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        process = np.repeat(np.arange(c.processes), lengths)
+        self.process = process
+        self.seq = np.arange(self.offsets[-1]) - self.offsets[process] + extent.begin[process] + 1
+        self.events = c.chain[c.chain_offsets[process] + self.seq - 1].astype(np.int64)
+        self._place = np.full(c.events + 1, -1, np.int32)  # the last stands for -1
+        self._place[self.events] = np.arange(self.events.size)
+
+    def places(self, events: Ints) -> Ints:
+        """The numbers in the scene of events of the computation; -1 for those outside and for -1."""
+        found: Ints = self._place[events]
+        return found
+
+
+def scene(
+    prepared: Prepared, extent: Extent | None = None, window: tuple[int, int] | None = None, note: str = ""
+) -> bytes:
+    """The scene of an extent, or of the whole computation, packed.
+
+    window  the levels that it has all events of, where it is one of several windows of a computation
+    note    what people are to know of it
+    """
+    c = prepared.c
+    extent = everything(c) if extent is None else extent
+    numbering = _Numbering(prepared, extent)
+    texts = Texts()
+    arrays = _events(prepared, numbering, texts)
+    notes = [note] if note else []
+    steps = _steps(prepared, extent)
+    if steps is None:
+        notes.append(
+            "Too many events and processes for one page: causal past and future are not shown. Look at a "
+            "part of the trace: --past, --future, --window."
+        )
+    else:
+        arrays |= steps
+    arrays |= _hasse(prepared, numbering)
+    arrays |= _spans(prepared, numbering, notes)
+    arrays["critical"] = numbering.places(np.array(prepared.critical_path, np.int64))
+    arrays["overview"] = _overview(prepared)
+    if texts.left_out:
+        notes.append(f"{texts.left_out:,} labels and attributes are left out: they are too long for a page.")
+    header = _header(prepared, extent, numbering, texts) | {"notes": notes, "window": window}
+    return pack(header, arrays)
+
+
+def _header(prepared: Prepared, extent: Extent, numbering: _Numbering, texts: Texts) -> dict[str, Any]:
+    c = prepared.c
+    origin = prepared.times[1] if prepared.times else None
+    return {
+        "computation": cut(c.name, 200),
+        "processes": [cut(name, 200) for name in c.process_names],
+        "begin": extent.begin.tolist(),
+        "lengths": np.diff(numbering.offsets).tolist(),
+        "totals": np.diff(c.chain_offsets).tolist(),
+        "depth": int(prepared.levels.max(initial=1)),
+        "origin": None if origin is None else str(origin),
+        "texts": texts.all,
+        "faults": _faults(prepared, numbering),
+    }
+
+
+def _faults(prepared: Prepared, numbering: _Numbering) -> list[dict[str, Any]]:
+    c, found = prepared.c, []
+    for fault in prepared.faults:
+        every = np.array(fault.events + fault.path, np.int64)
+        found.append(
+            {
+                "title": cut(fault.title, 300),
+                "told": cut(fault.told, 1000),
+                "events": numbering.places(np.array(fault.events, np.int64)).tolist(),
+                "path": numbering.places(np.array(fault.path, np.int64)).tolist(),
+                "names": [cut(c.event(e).id, 200) for e in fault.events],
+                "levels": [int(prepared.levels[every].min()), int(prepared.levels[every].max())],
+            }
+        )
+    return found
+
+
+def _events(prepared: Prepared, numbering: _Numbering, texts: Texts) -> dict[str, Ints]:
+    c, events = prepared.c, numbering.events
+    rows = pa.array(c.row[events])
+    taken = prepared.table.select(TOLD).take(rows)
+    lengths = np.diff(c.cause_offsets)[events]
+    effects = np.repeat(np.arange(events.size), lengths)
+    picked = np.repeat(c.cause_offsets[:-1][events] - np.cumsum(lengths) + lengths, lengths) + np.arange(
+        lengths.sum()
+    )
+    causes = numbering.places(c.causes[picked])
+    inside = causes >= 0
+    lost = np.flatnonzero((c.slot_delivery < 0) & (c.slot_send >= 0))
+    lost_send = numbering.places(c.slot_send[lost])
+    arrays = {
+        "kind": c.kind[events].astype(np.uint8),
+        "fate": c.fate[events].astype(np.uint8),
+        "relevant": c.relevant[events].astype(np.uint8),
+        "level": differences(prepared.levels[events]),
+        "source": numbering.places(c.source[events]),
+        "arrival": numbering.places(prepared.arrivals[events]),
+        "causes": causes[inside],
+        "effects": effects[inside].astype(np.int32),
+        "lost_send": lost_send[lost_send >= 0],
+        "lost_dest": c.slot_dest[lost][lost_send >= 0].astype(np.int32),
+        "message": texts.numbers_of(taken["message"].to_pylist()),
+        "label": texts.numbers_of(taken["label"].to_pylist()),
+        "attributes": attribute_numbers(taken["attributes"], _costs(taken), texts),
+    }
+    if prepared.times is not None:
+        arrays["time"] = prepared.times[0][events]
+    if prepared.vectors is not None:
+        arrays["past_sizes"] = (prepared.vectors[events].sum(axis=1, dtype=np.int64) - 1).astype(np.int32)
+    return arrays
+
+
+def _costs(taken: pa.Table) -> list[dict[str, str]]:
+    """What else a row says: where it was sent, and what the ledger counted."""
+    names = {"to": "to", "control_entries": "control entries", "control_bytes": "control bytes"}
+    columns = [taken[name].to_pylist() for name in names]
+    return [
+        {
+            name: ", ".join(value[:20]) + (", …" if len(value) > 20 else "") if name == "to" else str(value)
+            for name, value in zip(names.values(), row, strict=True)
+            if value is not None
+        }
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def _steps(prepared: Prepared, extent: Extent) -> dict[str, Ints] | None:
+    """Where what a process knows of another grows: pairs p * processes + q that have steps, where those of
+    each pair begin, and for every step the seq of p and the seq of q known from then on."""
+    c, vectors = prepared.c, prepared.vectors
+    if vectors is None:
+        return None
+    pairs, starts, at, known, found = [], [], [], [], 0
+    for p in np.flatnonzero(extent.end > extent.begin).tolist():
+        chain = c.chain[c.chain_offsets[p] + extent.begin[p] : c.chain_offsets[p] + extent.end[p]]
+        rows = vectors[chain]
+        grown = np.diff(rows, axis=0, prepend=np.zeros((1, rows.shape[1]), rows.dtype)) > 0
+        grown[:, p - c.first[p]] = False  # of itself it knows everything
+        q, k = np.nonzero(grown.T)
+        new = np.flatnonzero(np.diff(q, prepend=-1))
+        pairs.append(p * c.processes + q[new])
+        starts.append(found + new)
+        at.append(extent.begin[p] + 1 + k)
+        known.append(rows[k, q])
+        found += q.size
+        if found > MOST_STEPS:
+            return None
+    nothing = np.empty(0, np.int64)
+    return {
+        "pairs": np.concatenate([nothing, *pairs]).astype(np.float64),
+        "starts": np.concatenate([nothing, *starts, [found]]).astype(np.int32),
+        "at": differences(np.concatenate([nothing, *at])),
+        "known": differences(np.concatenate([nothing, *known])),
+    }
+
+
+def _hasse(prepared: Prepared, numbering: _Numbering) -> dict[str, Ints]:
+    if prepared.reduction is None:
+        return {}
+    effects, causes, levels = prepared.reduction
+    effects, causes = numbering.places(effects), numbering.places(causes)
+    inside = (effects >= 0) & (causes >= 0)
+    return {
+        "hasse_effects": effects[inside],
+        "hasse_causes": causes[inside],
+        "hasse_level": levels[numbering.events].astype(np.int32),
+    }
+
+
+def _spans(prepared: Prepared, numbering: _Numbering, notes: list[str]) -> dict[str, Ints]:
+    if prepared.times is None:
+        return {}
+    rows = span_rows(prepared.c, prepared.table, np.sort(numbering.events))
+    if rows.left_out:
+        notes.append(f"{rows.left_out:,} spans are left out of the timeline.")
+    if not len(rows):
+        return {}
+    origin = prepared.times[1]
+    return {
+        "span_first": numbering.places(np.array(rows.first)),
+        "span_last": numbering.places(np.array(rows.last)),
+        "span_start": relative(rows.start, origin),
+        "span_end": relative(rows.end, origin),
+        "span_parent": np.array(rows.parent, np.int32),
+    }
+
+
+def _overview(prepared: Prepared) -> Ints:
+    """Events of each process in each of COLUMNS equal stretches of levels, row by row; wide computations have
+    one row for all processes."""
+    c = prepared.c
+    depth = int(prepared.levels.max(initial=1))
+    column = (prepared.levels - 1) * COLUMNS // depth
+    wide = c.processes * COLUMNS > MOST_OVERVIEW
+    row = np.zeros(c.events, np.int64) if wide else c.process.astype(np.int64)
+    counts = np.bincount(row * COLUMNS + column, minlength=(1 if wide else c.processes) * COLUMNS)
+    return np.minimum(counts, 65535).astype(np.uint16)

@@ -1,0 +1,157 @@
+"""A part of a computation as a trace of its own.
+
+Events keep their order: what happened before what in the whole, by whatever way, did so in the part as well.
+Where the way led through events that are left out, it becomes a recorded cause. Events are numbered anew if
+those before them are left out; the attribute `original` then has the name that each had. A delivery whose
+send is left out becomes an internal event, and a send is addressed only to those whose delivery is not left
+out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..causality.computation import DELIVER, Computation
+from ..causality.extents import Extent, between, future, hull, past
+from ..causality.linearization import Ints
+from ..causality.predecessors import computation_predecessors
+from ..core.errors import LocalProtocolError
+from ..trace.writer import table_from_rows
+from .prepared import Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Which events are wanted: all that fit every one of these.
+
+    past, future   of an event `process#seq`, itself included
+    window         levels, from and to
+    times          nanoseconds since the earliest event, from and to
+    processes      by name
+    """
+
+    past: str | None = None
+    future: str | None = None
+    window: tuple[float, float] | None = None
+    times: tuple[float, float] | None = None
+    processes: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return self == Slice()
+
+    def mask(self, prepared: Prepared) -> Ints:
+        """Whether each event of a computation is wanted. LocalProtocolError if it lacks what is named."""
+        c = prepared.c
+        wanted = np.ones(c.events, bool)
+        if self.past is not None:
+            wanted &= past(c, event_named(c, self.past)).mask(c)
+        if self.future is not None:
+            wanted &= future(c, event_named(c, self.future)).mask(c)
+        if self.window is not None:
+            wanted &= between(c, prepared.levels, *self.window).mask(c)
+        if self.times is not None:
+            if prepared.times is None:
+                raise LocalProtocolError("the events have no times; give a window of levels instead")
+            wanted &= (prepared.times[0] >= self.times[0]) & (prepared.times[0] <= self.times[1])
+        if self.processes:
+            absent = [name for name in self.processes if name not in c.process_names]
+            if absent:
+                raise LocalProtocolError(
+                    f"no process {absent[0]!r} in computation {c.name!r}; there are "
+                    f"{', '.join(c.process_names[:10])}{', …' if c.processes > 10 else ''}"
+                )
+            wanted &= np.isin(c.process, [c.process_names.index(name) for name in self.processes])
+        return wanted
+
+    def extent(self, prepared: Prepared) -> Extent:
+        """The stretches that have what is wanted; where clocks went back, some events more."""
+        return hull(prepared.c, self.mask(prepared))
+
+
+def event_named(c: Computation, name: str) -> int:
+    process, _, seq = name.rpartition("#")
+    try:
+        return c.index(process, int(seq) if seq.isdecimal() else 0)
+    except LookupError:
+        raise LocalProtocolError(
+            f"no event {name!r} in computation {c.name!r}; events are named process#number, "
+            f"{c.event(0).id} for one"
+        ) from None
+
+
+def slice_table(prepared: Prepared, kept: Ints) -> pa.Table:
+    """The events where `kept` is true as a trace of its own."""
+    c = prepared.c
+    if prepared.vectors is None:
+        raise LocalProtocolError("too many events and processes to take a part of; import a smaller trace")
+    chained = c.chain[kept[c.chain]].astype(np.int64)
+    process = c.process[chained]
+    counts = np.bincount(process, minlength=c.processes)
+    number = np.zeros(c.events, np.int64)
+    number[chained] = np.arange(chained.size) - np.repeat(np.cumsum(counts) - counts, counts) + 1
+    causes = _causes(prepared, kept, number)
+    told = prepared.table.take(pa.array(c.row[chained])).to_pylist(maps_as_pydicts="strict")
+    # Without any delivery, arrivals would stand in for deliveries; where there were some they do not.
+    arrivals_only = bool((c.kind == DELIVER).any()) and not bool((c.kind[chained] == DELIVER).any())
+    rows = []
+    for e, row in zip(chained.tolist(), told, strict=True):
+        named = c.event(e).id
+        row |= {"seq": int(number[e]), "causes": causes.get(e), "clock": None}
+        if int(number[e]) != int(c.seq[e]):
+            row["attributes"] = {"original": named} | (row["attributes"] or {})
+        if row["kind"] == "send":
+            row["to"] = _addressed(c, e, kept)
+        elif row["message"] is not None and (arrivals_only or _sent_outside(c, e, kept)):
+            row["attributes"] = {row["kind"]: row["message"]} | (row["attributes"] or {})
+            row["label"] = row["label"] or f"{row['kind']} {row['message']}"
+            row |= {"kind": "internal", "message": None}
+        rows.append(row)
+    return table_from_rows(rows)
+
+
+def _causes(prepared: Prepared, kept: Ints, number: Ints) -> dict[int, list[dict[str, Any]]]:
+    """Of each event, the immediate predecessors on other processes that no message of the part implies."""
+    c = prepared.c
+    assert prepared.vectors is not None
+    effects, causes = computation_predecessors(c, prepared.vectors, kept)
+    across = (c.process[effects] != c.process[causes]) & (c.source[effects] != causes)
+    found: dict[int, list[dict[str, Any]]] = {}
+    for effect, cause in zip(effects[across].tolist(), causes[across].tolist(), strict=True):
+        named = {"process": c.process_names[c.process[cause]], "seq": int(number[cause])}
+        found.setdefault(effect, []).append(named)
+    return found
+
+
+def _addressed(c: Computation, send: int, kept: Ints) -> list[str]:
+    m = int(c.message[send])
+    slots = range(int(c.dest_offsets[m]), int(c.dest_offsets[m + 1]))
+    return [
+        c.process_names[c.slot_dest[slot]]
+        for slot in slots
+        if c.slot_delivery[slot] < 0 or kept[c.slot_delivery[slot]]
+    ]
+
+
+def _sent_outside(c: Computation, e: int, kept: Ints) -> bool:
+    send = int(c.send[c.message[e]])
+    return send >= 0 and not kept[send]
+
+
+def sliced(computations: Sequence[Prepared], of: Slice) -> list[Prepared]:
+    """The computations with what is left of each; those of which nothing is left are left out."""
+    if of.is_whole:
+        return list(computations)
+    from ..causality import encode
+
+    found = []
+    for each in computations:
+        kept = of.mask(each)
+        if kept.any():
+            table = slice_table(each, kept)
+            (c,) = encode(table)
+            found.append(Prepared(c, table))
+    return found

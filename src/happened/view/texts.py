@@ -1,0 +1,79 @@
+"""Labels, attributes and names of a scene: each distinct text once, cut where it is longer than people read.
+
+A log may hold a megabyte in one label. A page shows the beginning and says how much there was, and all texts
+of a scene together are bounded as well: beyond that they are left out and counted.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..causality.linearization import Ints
+
+LONGEST = 2_000
+MOST_CHARACTERS = 24_000_000
+MOST_ATTRIBUTES = 64
+
+
+def cut(text: str, longest: int = LONGEST) -> str:
+    if len(text) <= longest:
+        return text
+    return f"{text[:longest]}… ({len(text):,} characters)"
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A key to sort by that has p2 before p10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", name)]
+
+
+class Texts:
+    """Distinct texts by number. `left_out` counts those that found no room; their number is -1."""
+
+    def __init__(self, room: int = MOST_CHARACTERS) -> None:
+        self.all: list[Any] = []
+        self.left_out = 0
+        self._room = room
+        self._numbers: dict[Any, int] = {}
+
+    def number(self, key: Any, value: Any, size: int) -> int:
+        known = self._numbers.get(key)
+        if known is not None:
+            return known
+        if size > self._room:
+            self.left_out += 1
+            return -1
+        self._room -= size
+        self._numbers[key] = len(self.all)
+        self.all.append(value)
+        return len(self.all) - 1
+
+    def numbers_of(self, column: Iterable[str | None]) -> Ints:
+        """The numbers of a column's texts, -1 where there is none."""
+        return np.array([-1 if text is None else self._of(text) for text in column], np.int32)
+
+    def _of(self, text: str) -> int:
+        short = cut(text)
+        return self.number(text, short, len(short))
+
+
+def attribute_numbers(column: pa.ChunkedArray, extra: Sequence[dict[str, str]], texts: Texts) -> Ints:
+    """The numbers of the events' attributes, each a list [key, value, key, value, …].
+
+    extra   what else is to be told of each event, before its attributes
+    """
+    numbers = np.full(len(column), -1, np.int32)
+    for i, (pairs, more) in enumerate(zip(column.to_pylist(), extra, strict=True)):
+        told = [*more.items(), *(pairs or ())]
+        if not told:
+            continue
+        key = tuple(told)
+        shown = [
+            part for name, value in told[:MOST_ATTRIBUTES] for part in (cut(name, 200), cut(value or ""))
+        ]
+        if len(told) > MOST_ATTRIBUTES:
+            shown += ["…", f"{len(told) - MOST_ATTRIBUTES:,} more attributes"]
+        numbers[i] = texts.number(key, shown, sum(map(len, shown)))
+    return numbers

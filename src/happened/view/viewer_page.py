@@ -1,0 +1,74 @@
+"""The page of a view: one file that needs no network, and runs no script but its own.
+
+A policy in its head names the script and the style by their hashes, so that nothing a trace says can run,
+whatever it contains. Scenes are in the page as base64; names are escaped, and the script puts them into the
+page as text only.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+SCRIPTS = (
+    "scene",
+    "picture",
+    "glyphs",
+    "ground",
+    "lines",
+    "paint",
+    "spans",
+    "query",
+    "panels",
+    "app",
+    "input",
+    "start",
+)
+"""In the order in which they are put together: a class stands before those that extend it."""
+
+
+@cache
+def _asset(name: str) -> str:
+    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+@cache
+def script() -> str:
+    """The whole script, its names private to the page."""
+    return '"use strict";\n(() => {\n' + "\n".join(_asset(f"{name}.js") for name in SCRIPTS) + "})();\n"
+
+
+def policy(connect: str = "'none'") -> str:
+    """The page may run its own script and style, and ask nobody (`connect`: whom) for anything."""
+    return (
+        f"default-src 'none'; script-src '{_hash(script())}'; style-src '{_hash(_asset('viewer.css'))}'; "
+        f"img-src blob:; connect-src {connect}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def html(about: Mapping[str, Any], scenes: Sequence[str] = (), connect: str = "'none'") -> str:
+    """The page. `about` says what there is to see; `scenes` are packed, as base64."""
+    blocks = "".join(
+        f'<script type="text/plain" id="scene-{n}">{text}</script>\n' for n, text in enumerate(scenes)
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy(connect))}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(str(about['title']))}</title><style>{_asset('viewer.css')}</style></head>\n"
+        f'{_asset("frame.html")}<script type="application/json" id="about">{_json(about)}</script>\n'
+        f"{blocks}<script>{script()}</script>\n</body></html>\n"
+    )
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    """JSON that ends no element: no `<` stands in it."""
+    return json.dumps(value).replace("<", "\\u003c")

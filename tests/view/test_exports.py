@@ -1,0 +1,239 @@
+"""Exports hold the same computation, as far as their formats can; parts of a trace keep its order."""
+
+import csv
+import io
+import json
+import re
+from random import Random
+from xml.etree import ElementTree
+
+import networkx
+import numpy as np
+import pytest
+
+from causality.traces import busy, number, table, wild
+from effort import samples
+from happened import causality
+from happened.causality.analysis import analyse
+from happened.cli import main
+from happened.core.errors import LocalProtocolError
+from happened.trace import read, write_jsonl
+from happened.trace.importing import import_files
+from happened.trace.readers import Options
+from happened.view.exports import FORMATS
+from happened.view.prepared import Prepared
+from happened.view.slicing import Slice, slice_table, sliced
+from oracles.closure import by_computation
+
+MANY = samples(80)
+
+
+def prepared(rows):
+    whole = table(rows)
+    return [Prepared(c, whole) for c in causality.encode(whole)]
+
+
+def export(to, rows):
+    return "".join(FORMATS[to].write(prepared(rows)))
+
+
+def order(rows):
+    """Happened-before as a set of pairs of (computation, process, seq)."""
+    return {
+        ((name, *e), (name, *f))
+        for name, closure in by_computation(rows).items()
+        for f in closure.event
+        for e in closure.past[f]
+    }
+
+
+def order_of_table(whole):
+    return order(whole.to_pylist(maps_as_pydicts="strict"))
+
+
+def _run(event):
+    """The name of a run, which an imported computation has after that of its file."""
+    return event[0].rpartition("#")[2]
+
+
+def traces(seed, many=MANY):
+    for k in range(many):
+        random = Random(seed + k)
+        yield [row for c in range(random.randint(1, 2)) for row in busy(random, f"c{c}")]
+
+
+@pytest.mark.sampled
+def test_a_shiviz_log_is_imported_as_the_same_computation(tmp_path, seed):
+    for k, rows in enumerate(traces(seed)):
+        (tmp_path / f"{k}.log").write_text(export("shiviz", rows))
+        done = import_files([tmp_path / f"{k}.log"], tmp_path / f"imported{k}", options=Options())
+        assert done.summary["format"] == "shiviz" and not done.summary["quarantined"]
+        back = read(tmp_path / f"imported{k}")
+        found = order_of_table(back)
+        assert {((_run(e), *e[1:]), (_run(f), *f[1:])) for e, f in found} == order(rows)
+        assert back.num_rows == len(rows)
+
+
+def test_names_with_white_space_stay_apart_in_shiviz(tmp_path):
+    rows = number({"a b": [{"kind": "internal"}], "a_b": [{"kind": "internal", "label": "x\n{y}"}] * 2})
+    (tmp_path / "log").write_text(export("shiviz", rows))
+    import_files([tmp_path / "log"], tmp_path / "imported", options=Options())
+    back = read(tmp_path / "imported")
+    assert sorted(back["process"].to_pylist()) == ["a_b", "a_b_2", "a_b_2"]
+
+
+@pytest.mark.sampled
+def test_our_own_lines_are_the_same_trace(tmp_path, seed):
+    for rows in traces(seed):
+        (tmp_path / "trace.jsonl").write_text(export("jsonl", rows))
+        key = ("computation", "process", "seq")
+        back = read(tmp_path / "trace.jsonl").sort_by([(name, "ascending") for name in key])
+        expected = table(rows).sort_by([(name, "ascending") for name in key])
+        assert back.to_pylist() == expected.to_pylist()
+
+
+def test_the_paths_of_a_dot_graph_are_happened_before(seed):
+    for rows in traces(seed, 5):
+        rows = [row for row in rows if row["computation"] == "c0"]
+        text = export("dot", rows)
+        graph = networkx.DiGraph()
+        for line in text.splitlines():
+            nodes = re.findall(r"\be0_(\d+)\b(?= ->| \[|$)|-> e0_(\d+)", line)
+            chain = [int(a or b) for a, b in nodes]
+            graph.add_nodes_from(chain)
+            if "->" in line:
+                networkx.add_path(graph, chain)
+        (each,) = prepared(rows)
+        names = [("c0", each.c.event(e).process, each.c.event(e).seq) for e in range(each.c.events)]
+        closure = networkx.transitive_closure(graph)
+        assert {(names[a], names[b]) for a, b in closure.edges} == order(rows)
+
+
+def test_every_edge_is_a_flow_of_perfetto(seed):
+    for rows in traces(seed, 5):
+        events = json.loads(export("perfetto", rows))["traceEvents"]
+        shown = [event for event in events if event["ph"] == "X"]
+        assert len(shown) == len(rows) and all(event["dur"] > 0 for event in shown)
+        tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        assert {tracks[e["pid"], e["tid"]] for e in shown} == {row["process"] for row in rows}
+        begun, ended = ({e["id"]: e for e in events if e["ph"] == ph} for ph in "sf")
+        edges = sum(int((c.source >= 0).sum()) + c.causes.size for c in causality.encode(table(rows)))
+        assert begun.keys() == ended.keys() and len(begun) == edges
+        # An end of a flow stands where an event does, or the viewer would not draw it.
+        places = {(e["pid"], e["tid"], e["ts"]) for e in shown}
+        assert {(e["pid"], e["tid"], e["ts"]) for e in (*begun.values(), *ended.values())} <= places
+
+
+def test_a_csv_has_the_timestamps_of_the_judge(seed):
+    for rows in traces(seed, 5):
+        stamps = causality.stamp(table(rows))
+        told = list(csv.DictReader(io.StringIO(export("csv", rows))))
+        assert len(told) == len(rows)
+        for row in told:
+            clock = stamps.vector(row["process"], int(row["seq"]), row["computation"])
+            assert json.loads(row["timestamp"]) == clock
+            assert int(row["before"]) == sum(clock.values()) - 1
+
+
+def test_a_picture_has_every_event_and_no_markup_of_the_trace(seed):
+    rows = wild(Random(seed)) or number({"p": [{"kind": "internal"}]})
+    svg = ElementTree.fromstring(export("svg", rows))
+    assert len(svg.findall(".//{*}title")) == len(rows)
+    evil = "<script>alert(1)</script>"
+    text = export("svg", number({evil: [{"kind": "internal", "label": evil}]}, evil))
+    assert "<script" not in text and ElementTree.fromstring(text) is not None
+    with pytest.raises(LocalProtocolError, match="one computation of at most"):
+        export("svg", number({"p": [{"kind": "internal"}] * 6000}))
+
+
+def test_a_sequence_diagram_has_an_arrow_for_each_delivery_and_no_syntax_of_the_trace(seed):
+    for rows in traces(seed, 5):
+        text = export("mermaid", rows)
+        edges = sum(int((c.source >= 0).sum()) for c in causality.encode(table(rows)))
+        assert text.count("-)") == edges
+    evil = export("mermaid", number({"a;b": [{"kind": "internal", "label": "x\nNote over <b>: %%{y}"}]}))
+    assert evil.splitlines() == [
+        "sequenceDiagram",
+        "  participant c0p0 as a#59;b",
+        "  Note over c0p0: x Note over #60;b#62;: #37;#37;#123;y#125;",
+    ]
+
+
+def original(row):
+    named = (row["attributes"] or {}).get("original")
+    return (row["process"], row["seq"]) if named is None else (row["process"], int(named.rpartition("#")[2]))
+
+
+@pytest.mark.sampled
+def test_parts_keep_the_order_of_the_whole(seed):
+    for k in range(MANY):
+        random = Random(seed + k)
+        rows = busy(random)
+        (each,) = prepared(rows)
+        (closure,) = by_computation(rows).values()
+        keep = [random.random() < 0.6 for _ in range(each.c.events)]
+        if not any(keep):
+            continue
+        kept = np.array(keep)
+        part = slice_table(each, kept)
+        new = part.to_pylist(maps_as_pydicts="strict")
+        names = {(row["process"], row["seq"]): original(row) for row in new}
+        expected = {(each.c.event(e).process, each.c.event(e).seq) for e in kept.nonzero()[0]}
+        assert set(names.values()) == expected
+        restricted = {(e, f) for f in expected for e in closure.past[f] & expected}
+        assert {(names[e[1:]], names[f[1:]]) for e, f in order(new)} == restricted
+
+
+def test_a_part_of_a_trace_that_holds_is_not_at_fault(tmp_path, seed):
+    main(
+        [
+            "simulate",
+            "--messages",
+            "60",
+            "--processes",
+            "4",
+            "--seed",
+            str(seed % 1000),
+            "--out",
+            str(tmp_path / "run"),
+        ]
+    )
+    whole = read(tmp_path / "run")
+    (c,) = causality.encode(whole)
+    each = Prepared(c, whole)
+    for part in (
+        Slice(past="p2#20"),
+        Slice(future="p1#9"),
+        Slice(window=(10, 20)),
+        Slice(processes=("p0", "p3")),
+    ):
+        (left,) = sliced([each], part)
+        assert left.c.events < c.events
+        totals = analyse(left.table, questions=["order"]).totals
+        astray = ("lost", "never_sent", "misdelivered", "duplicated", "quarantined")
+        assert not any(totals[name] for name in (*astray, "causal_violations", "lost_causes"))
+
+
+def test_the_command_writes_parts_and_says_what_is_wrong(tmp_path, capsys):
+    rows = number({"p": [{"kind": "internal", "label": f"l{k}", "time": k * 10**6} for k in range(9)]}, "c")
+    trace = tmp_path / "trace.jsonl"
+    write_jsonl(table(rows), trace)
+    assert main(["export", str(trace), "--to", "jsonl", "--past", "p#4"]) == 0
+    assert capsys.readouterr().out.count("\n") == 4
+    assert main(["export", str(trace), "--to", "csv", "--time", "2ms..5ms"]) == 0
+    assert capsys.readouterr().out.count("\n") == 1 + 4
+    out = tmp_path / "part"
+    assert main(["export", str(trace), "--to", "trace", "--window", "3..6", "--out", str(out)]) == 0
+    assert read(out).num_rows == 4
+    for wrong, said in (
+        (["--to", "trace"], "say where with --out"),
+        (["--to", "csv", "--past", "p#99"], "no event 'p#99'"),
+        (["--to", "csv", "--processes", "q"], "no process 'q'"),
+        (["--to", "csv", "--computation", "d"], "no computation 'd'"),
+        (["--to", "csv", "--window", "50..60"], "no event fits"),
+    ):
+        assert main(["export", str(trace), *wrong]) == 2
+        assert said in capsys.readouterr().err
+    for wrong in (["--to", "gif"], ["--to", "csv", "--window", "6..3"], ["--to", "csv", "--time", "x..y"]):
+        with pytest.raises(SystemExit):
+            main(["export", str(trace), *wrong])
