@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from contract import faulty_codecs, frames, runs, states
+from contract import copies, faulty_codecs, frames, runs, states
 from contract.toy import FACTS, ToyMessage, WholePast
 from happened.core.effects import Deliver, Send
 from happened.core.orders import Order
@@ -265,6 +265,17 @@ class SwapsPayloads(WholePast):
 
     def take(self, message):
         return [Deliver(e.sender, e.clock, b"another") for e in super().take(message)]
+
+
+@planted(copies.check_common_frame, common_frame=True)
+class CopiesDiffer(WholePast):
+    """what it says to be one frame for all differs from copy to copy"""
+
+    def stamp(self, clock, dests, payload):
+        return [
+            Send(to, message._replace(past=message.past[:: -1 if to % 2 else 1]))
+            for to, message in super().stamp(clock, dests, payload)
+        ]
 
 
 @planted(runs.check_safety, runs.check_liveness)

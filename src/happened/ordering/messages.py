@@ -20,6 +20,13 @@ NOBODY: frozenset[int] = frozenset()
 NO_UNITS: frozenset[Unit] = frozenset()
 
 
+def _printed(message: Any) -> str:
+    try:
+        return described(message)
+    except Exception:  # fields that no correct peer sends, which a refusal has to name
+        return tuple.__repr__(message)
+
+
 class Application:
     """A message for an application: a part of those that have the fields sender, clock, n, dests, payload.
 
@@ -31,7 +38,7 @@ class Application:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.__repr__ = described  # type: ignore[assignment]  # that of the named tuple would come first
+        cls.__repr__ = _printed  # type: ignore[assignment]  # that of the named tuple would come first
 
     @property
     def sender(self) -> int:
