@@ -3,8 +3,11 @@
 import pytest
 
 from churn import Churning
+from happened.net.engine import Engine
+from happened.ordering import protocols
 
 CHURNING = ("ks", "histories", "topological", "zoned-ks")
+RECYCLING = [name for name, facts in protocols().items() if facts.recycles and facts.joins]
 
 
 @pytest.mark.parametrize("protocol", CHURNING)
@@ -19,3 +22,38 @@ def test_churn_does_not_make_messages_longer(protocol, seed):
     assert max(len(engine.roster) for engine in system.engines.values()) <= 9, "indices are given again"
     assert not any(engine.pending() for engine in system.engines.values())
     assert system.bytes_per_message(300) <= 2 * steady.bytes_per_message(300)
+
+
+def bring(sender, receiver):
+    """What waits on one link."""
+    sender.release(sender.cut())
+    link = receiver.me
+    outbox = sender.outboxes[link]
+    for number, frame in outbox.after(outbox.acknowledged, 1 << 20):
+        receiver.receive(sender.me, frame)
+        sender.free(link, number)
+
+
+@pytest.mark.parametrize("protocol", RECYCLING)
+def test_what_one_who_has_left_says_of_an_index_is_of_who_had_it_then(protocol):
+    """q leaves as soon as it has joined. When it hears that p1 had gone before, r has p1's index."""
+    names = ["p0", "p1", "p2"]
+    p0, p1, p2 = (Engine(name, names, protocol) for name in names)
+    p1.leave("p1")
+    for sender, receiver in [(p1, p0), (p1, p2), (p0, p1), (p2, p1), (p0, p2)]:
+        bring(sender, receiver)
+    assert p0.join("q", "nowhere") == 3
+    q = Engine("q", [*names, "q"], protocol)
+    q.leave("q")
+    bring(p0, p2)
+    for receiver in (p0, p2):
+        bring(q, receiver)
+    for _ in range(5):
+        bring(p0, p2)
+        bring(p2, p0)
+    assert p0.join("r", "nowhere") == 1
+    for sender, receiver in [(p0, p2), (p0, q), (q, p2), (q, p0)]:
+        bring(sender, receiver)
+    assert set(p0.roster) == set(p2.roster) == {"p0", "p2", "r"}
+    bring(p2, q)
+    assert q.farewells == {0, 2}

@@ -1,5 +1,6 @@
 """`happened node` for every box of a topology. While messages pass, a router is killed -9 for good and is
-succeeded, others are killed and come back, a process joins; then `happened check` judges the trace."""
+succeeded, others are killed and come back, a process joins; then the trace is judged, by `happened check` in
+the short version and by `happened analyze` on Spark in the long ones."""
 
 import json
 import random
@@ -9,7 +10,7 @@ import time
 
 import pytest
 import yaml
-from test_site_changes_kill import EXAMPLES, ROUTING, Heard, Site
+from test_site_changes_kill import EXAMPLES, FAULTS, ROUTING, SITES, Heard, Site, site_file
 
 from happened.cli import main
 from happened.ordering import protocols
@@ -21,17 +22,6 @@ HUB = (
     "processes: [a, b]\nrouters: [f, w]\nseparators: [[f, w]]\n"
     "links: [[f, w], [a, f], [a, w], [b, f], [b, w]]\n"
 )
-
-
-def ring_of_pairs(folder):
-    """The ring of federations, where one has a second gateway and all gateways are only routers."""
-    said = yaml.safe_load((EXAMPLES / "federation-ring.yaml").read_text())
-    said["zones"]["oslo"]["gateways"] = ["oslo-gw", "oslo-gw2"]
-    del said["processes"]
-    said["links"] += [["oslo-gw2", "lyon-gw"], ["oslo-gw2", "pisa-gw"]]
-    file = folder / "ring.yaml"
-    file.write_text(yaml.safe_dump(said))
-    return file
 
 
 class Failing(Site):
@@ -101,13 +91,14 @@ class Failing(Site):
         self.applications.append("newcomer")
         self.sent["newcomer"] = self.due["newcomer"] = 0
 
-    def judged(self, capsys):
+    def finish(self):
+        """Wait until all is delivered and nothing is left on its way; then end everybody."""
         for name in self.applications:
             self.running[name].until("sent", self.sent[name])
         for name in self.applications:
             self.running[name].until("number", self.due[name])
-        for each in self.running.values():
-            assert each.end() == 0, [said for said in each.said if "error" in said]
+        self.drain()
+        self.end()
         errors = [
             said
             for each in self.running.values()
@@ -115,11 +106,12 @@ class Failing(Site):
             if "error" in said and "succeed" not in said["line"]
         ]
         assert not errors, errors[:3]
-        capsys.readouterr()
-        code = main(["check", str(self.folder / "trace"), "--json"])
-        told = json.loads(capsys.readouterr().out)
-        print(told)
-        return code, told
+
+    def holds_on_spark(self):
+        code, summary = self.analyze()
+        sent, due = sum(self.sent.values()), sum(self.due.values())
+        assert (summary["messages"], summary["deliveries_judged"]) == (sent, due)
+        assert (code, *(summary[fault] for fault in FAULTS)) == (0,) * (1 + len(FAULTS))
 
 
 def watched(topology):
@@ -140,16 +132,18 @@ def test_a_witness_takes_over_for_good(tmp_path, seed, protocol, capsys):
         system.running["w"].say(succeed="f", heir="w")
         system.running["w"].until("succeeded")
         system.traffic(5)
-        code, told = system.judged(capsys)
+        system.finish()
+    capsys.readouterr()
+    code = main(["check", str(system.folder / "trace"), "--json"])
+    told = json.loads(capsys.readouterr().out)
     assert (code, told["delivery"]["lost"]) == (0, 0), told
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", WITNESSED)
-@pytest.mark.parametrize("site", ["departments", "leaf-spine", "federation-ring"])
-def test_a_witness_takes_over_for_good_under_kills(tmp_path, seed, site, protocol, capsys):
-    file = ring_of_pairs(tmp_path) if site == "federation-ring" else EXAMPLES / f"{site}.yaml"
-    with Failing(tmp_path, file, protocol, seed) as system:
+@pytest.mark.parametrize("site", SITES)
+def test_a_witness_takes_over_for_good_under_kills(tmp_path, seed, site, protocol):
+    with Failing(tmp_path, site_file(site, tmp_path), protocol, seed) as system:
         failed, heir = watched(system.topology)
         everybody = sorted(system.topology.routers)
         system.traffic(40)
@@ -168,13 +162,13 @@ def test_a_witness_takes_over_for_good_under_kills(tmp_path, seed, site, protoco
         system.change(without(system.topology, failed, heir))
         system.traffic(10)
         system.again_some(everybody, 1)
-        code, told = system.judged(capsys)
-    assert (code, told["delivery"]["lost"]) == (0, 0), told
+        system.finish()
+    system.holds_on_spark()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ROUTING)
-def test_a_router_without_witness_is_succeeded_and_what_is_lost_is_told(tmp_path, seed, protocol, capsys):
+def test_a_router_without_witness_is_succeeded_and_what_is_lost_is_told(tmp_path, seed, protocol):
     """`po` of the departments is the only way between two sites: each of them is told."""
     with Failing(tmp_path, EXAMPLES / "departments.yaml", protocol, seed) as system:
         routers = sorted(system.topology.routers - {"po"})
@@ -206,14 +200,15 @@ def test_a_router_without_witness_is_succeeded_and_what_is_lost_is_told(tmp_path
             lost += sum(told.values())
             for to, count in told.items():
                 system.due[to] -= count
-        code, told = system.judged(capsys)
-    assert told["delivery"]["lost"] == lost, told
+        system.finish()
+    code, summary = system.analyze()
+    assert {fault: summary[fault] for fault in FAULTS} == dict.fromkeys(FAULTS, 0) | {"lost": lost}
     assert code == (3 if lost else 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ROUTING)
-def test_a_router_is_started_from_its_journal_on_another_machine(tmp_path, seed, protocol, capsys):
+def test_a_router_is_started_from_its_journal_on_another_machine(tmp_path, seed, protocol):
     file, elsewhere = tmp_path / "hub.yaml", tmp_path / "elsewhere"
     file.write_text(HUB)
     with Failing(tmp_path, file, protocol, seed) as system:
@@ -227,5 +222,5 @@ def test_a_router_is_started_from_its_journal_on_another_machine(tmp_path, seed,
             lost.unlink()
         system.running[failed] = Heard(elsewhere / f"{failed}.toml")
         system.traffic(5)
-        code, told = system.judged(capsys)
-    assert (code, told["delivery"]["lost"]) == (0, 0), told
+        system.finish()
+    system.holds_on_spark()

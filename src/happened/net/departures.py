@@ -11,6 +11,10 @@ Then it goes through stages, each of which everybody tells everybody:
     3  everybody has told us 2: nothing on its way to us names it
 and once everybody has told us 3, its index may be given to somebody else.
 
+A process that has left still passes on what it hears, until it has everybody's farewell. It hears nothing of
+those who join once everybody has closed with it: what it says of an index that was given again since then is
+about whoever had that index before.
+
 Versions up to 0.2.0 knew none of these steps. A departure that was told in their words stays where they left
 it, so that their journals have the effects that they had; it is closed with together with the next one.
 """
@@ -24,7 +28,7 @@ FREE = 4
 class Departure:
     """The departure of one process, as one other sees it."""
 
-    __slots__ = ("closed", "expelled", "heard", "is_old", "parted", "said", "stage")
+    __slots__ = ("closed", "expelled", "given_again", "heard", "is_old", "parted", "said", "stage")
 
     def __init__(self, *, is_old: bool = False) -> None:
         self.is_old = is_old  # told in the words of versions that knew no steps, and not closed with since
@@ -34,6 +38,7 @@ class Departure:
         self.heard: set[int] = set()  # who has told us of it
         self.stage = 0
         self.said: dict[int, int] = {}  # per process the stage that it has told us
+        self.given_again: set[int] = set()  # the indices of others that were given again since
 
     def advances(self, present: Iterable[int]) -> bool:
         """Whether everybody is where we are, so that we can take the next step."""
@@ -44,15 +49,16 @@ class Departure:
 
     def state(self) -> list[Any]:
         flags = [self.expelled, self.closed, self.parted]
-        return [*flags, sorted(self.heard), self.stage, sorted(self.said.items()), self.is_old]
+        said, given_again = sorted(self.said.items()), sorted(self.given_again)
+        return [*flags, sorted(self.heard), self.stage, said, self.is_old, given_again]
 
     @classmethod
     def from_state(cls, state: list[Any]) -> "Departure":
-        *flags, heard, stage, said, is_old = state
+        *flags, heard, stage, said, is_old, given_again = state
         departure = cls(is_old=is_old)
         departure.expelled, departure.closed, departure.parted = flags
         departure.stage = stage
-        departure.heard, departure.said = set(heard), dict(said)
+        departure.heard, departure.said, departure.given_again = set(heard), dict(said), set(given_again)
         return departure
 
 
@@ -82,6 +88,11 @@ class Departures(dict[int, Departure]):
         for departure in self.values():
             departure.heard.discard(index)
             departure.said.pop(index, None)
+            departure.given_again.add(index)
+
+    def means_somebody_else(self, link: int, index: int) -> bool:
+        """Whether this process, if it has gone, speaks of whoever had an index before it was given again."""
+        return link in self and index in self[link].given_again
 
     def free(self, present: Iterable[int]) -> int | None:
         """An index that may be given again: whoever has joined meanwhile has come as far too, and everybody

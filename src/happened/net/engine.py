@@ -754,7 +754,10 @@ class Engine:
     # Members.
 
     def _change_members(self, link: int, frame: bytes) -> None:
-        match changes.decode(frame):
+        change = changes.decode(frame)
+        if self.departures.means_somebody_else(link, change.index):
+            return
+        match change:
             case MemberJoined(index, name, address):
                 self._hear_joined(link, index, name, address)
             case MemberLeft(index):
