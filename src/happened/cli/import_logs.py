@@ -53,7 +53,11 @@ def add_parser(subparsers: Any) -> None:
         default="unique",
         help="etcd-raft: leave equal messages unmatched, or trust in FIFO channels; default: %(default)s",
     )
-    add("--lanes", action="store_true", help="spans: order a service's spans by recorded causes only")
+    add(
+        "--clock-order",
+        action="store_true",
+        help="spans: let the clock of a process order all of its events, beyond what is recorded or implied",
+    )
     add("--together", action="store_true", help="the files are parts of one run, not a run each")
     add("--strict", action="store_true", help="write nothing if anything is not understood")
     add("--master", metavar="URL", help="import on Spark; without being asked from 64 MB on, as local[*]")
@@ -68,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         parsers=arguments.parsers,
         match=arguments.match,
         together=arguments.together,
-        lanes=arguments.lanes,
+        clock_order=arguments.clock_order,
     )
     size = sum(size_of(path) for path in arguments.files if path.is_file())
     if arguments.master is not None or size >= SPARK_BYTES:

@@ -1,7 +1,9 @@
-"""Request traces that name spans of one another are one computation: find which, on Spark.
+"""Request traces that name spans of one another, or share a channel, are one computation: find which, on
+Spark.
 
 In    readers.DRAFTS rows of spans, `computation` being the trace's id
-Out   the same rows, `computation` being the smallest id of the traces they are linked with
+Out   the same rows, `computation` being the smallest id of the traces they are linked with; and how many
+      channels carry too many traces to join them (trace/readers/span_joins.py)
 Cost  one shuffle join of causes with ids; then rounds over the linked traces alone, usually none
 
 Connected components by the smallest label seen: in each round a trace takes the smallest label of its
@@ -15,21 +17,40 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ..core.errors import CausalityError
+from ..trace.readers.span_joins import MOST_JOINED
 
 BOUND = 200
 
 
-def join_linked_traces(drafts: DataFrame, store: Path) -> DataFrame:
+def join_linked_traces(drafts: DataFrame, store: Path) -> tuple[DataFrame, int]:
     """`store` is where rounds leave their labels, which keeps each round's plan short."""
-    neighbours = _neighbours(drafts)
+    carried = _carried(drafts)
+    carried.write.parquet(str(store / "channels"))
+    carried = drafts.sparkSession.read.parquet(str(store / "channels"))
+    too_many = carried.where(F.col("traces") > MOST_JOINED).select("channel").distinct().count()
+    shared = carried.where((F.col("traces") <= MOST_JOINED) & (F.col("trace") != F.col("other")))
+    neighbours = _neighbours(drafts).union(_both_ways(shared.select("trace", "other"))).distinct()
     neighbours.write.parquet(str(store / "neighbours"))
     neighbours = drafts.sparkSession.read.parquet(str(store / "neighbours"))
     if neighbours.isEmpty():
-        return drafts
+        return drafts, too_many
     labels = _components(neighbours, store).select(F.col("trace").alias("computation"), "leader")
     joined = F.coalesce("leader", "computation").alias("computation")
     rest = [name for name in drafts.columns if name != "computation"]
-    return drafts.join(labels, "computation", "left").select(joined, *rest)
+    return drafts.join(labels, "computation", "left").select(joined, *rest), too_many
+
+
+def _carried(drafts: DataFrame) -> DataFrame:
+    """(channel, trace, the first trace that the channel carries, how many it carries)."""
+    pairs = (
+        drafts.where("channel is not null").select("channel", F.col("computation").alias("trace")).distinct()
+    )
+    first = pairs.groupBy("channel").agg(F.min("trace").alias("other"), F.count("*").alias("traces"))
+    return pairs.join(first, "channel")
+
+
+def _both_ways(pairs: DataFrame) -> DataFrame:
+    return pairs.union(pairs.select("other", "trace"))
 
 
 def _neighbours(drafts: DataFrame) -> DataFrame:
@@ -42,7 +63,7 @@ def _neighbours(drafts: DataFrame) -> DataFrame:
         .where("trace <> other")
         .select("trace", "other")
     )
-    return pairs.union(pairs.select("other", "trace")).distinct()
+    return _both_ways(pairs)
 
 
 def _components(neighbours: DataFrame, store: Path) -> DataFrame:

@@ -10,7 +10,9 @@ some 2 KB per event. What reaches the driver is a few numbers per piece. Files r
 by records only: what else readers count needs a file whole.
 """
 
+import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -34,6 +36,7 @@ from ..trace.importing import (
     choose_format,
     computation_names,
     not_understood,
+    told_facts,
     write_summary,
 )
 from ..trace.readers import FORMATS, QUARANTINE, Draft, Options, Quarantined, Source, open_source
@@ -79,13 +82,15 @@ def run(
         pieces = _number_lines(spark, _cut(files, name, options, piece_bytes))
         told = _each(spark, pieces, partial(_parse, name, options, work, folder / "quarantine"))
         drafts = spark.read.schema(spark_schema(DRAFTS)).parquet(str(work / "drafts"))
+        facts: Counter[str] = Counter()
         if FORMATS[name].joins_computations:
-            drafts = join_linked_traces(drafts, work)
-        _assemble_all(drafts, name, options, folder)
+            drafts, facts["channels_not_joined"] = join_linked_traces(drafts, work)
+        facts += _assemble_all(drafts, name, options, folder)
         summary, first = _summarise(spark, folder)
         if strict and first:
             raise not_understood(str(first[0]), summary["quarantined"])
-        summary = {"format": name, "options": asdict(options), **summary, "files": _by_file(told)}
+        told_of = {"facts": told_facts(facts), "files": _by_file(told)}
+        summary = {"format": name, "options": asdict(options), **summary, **told_of}
         shutil.rmtree(work)
         write_summary(folder, summary)
     return Import(summary, first)
@@ -149,7 +154,7 @@ def _parse(name: str, options: Options, work: Path, quarantine: Path, piece: Pie
                 if isinstance(parsed, Quarantined):
                     left_out.append(parsed)
                     continue
-                records += 1
+                records += not parsed.absent
                 batch.append(parsed)
                 if piece.end is None:
                     of_whole.append(parsed)
@@ -179,14 +184,15 @@ def _source(piece: Piece, header: str | None) -> Source:
     return source
 
 
-def _assemble_all(drafts: DataFrame, name: str, options: Options, folder: Path) -> None:
+def _assemble_all(drafts: DataFrame, name: str, options: Options, folder: Path) -> Counter[str]:
+    """Write all rows; returns what the reader had to decide, added up."""
     done = (
         drafts.select(*DRAFTS.names)
         .repartition("computation")
         .sortWithinPartitions("computation", "file", "line")
-        .mapInArrow(partial(_assemble, name, options, folder), "events long")
+        .mapInArrow(partial(_assemble, name, options, folder), "facts string")
     )
-    done.agg(F.sum("events")).collect()
+    return sum((Counter(json.loads(row.facts)) for row in done.collect()), Counter())
 
 
 def _assemble(
@@ -198,22 +204,22 @@ def _assemble(
     assert context is not None
     part = f"part-{context.partitionId():06d}.parquet"
     drafts = chain.from_iterable(map(drafts_of, batches))
-    events = 0
+    facts: Counter[str] = Counter()
     rows: list[Row] = []
     left_out: list[Quarantined] = []
     with _parquet(folder / "trace" / part, SCHEMA) as write:
         for _, group in groupby(drafts, key=lambda draft: draft.computation):
             assembly = FORMATS[name].assemble(group, options)
             left_out += assembly.quarantined
+            facts += assembly.facts
             rows += assembly.rows
             if len(rows) >= BATCH_ROWS:  # computations may be small: many to a row group
                 write(table_from_rows(rows))
-                events += len(rows)
                 rows = []
         write(table_from_rows(rows))
     with _parquet(folder / "quarantine" / part, QUARANTINE) as write:
         write(table_of(left_out))
-    yield pa.RecordBatch.from_pydict({"events": [events + len(rows)]})
+    yield pa.RecordBatch.from_pydict({"facts": [json.dumps(facts)]})
 
 
 @contextmanager

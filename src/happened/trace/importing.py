@@ -5,6 +5,7 @@ once or not at all: it is made beside its final place and renamed.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -59,10 +60,16 @@ def import_files(
         "format": name,
         "options": asdict(options),
         **_totals(assembly, quarantined),
+        "facts": told_facts(assembly.facts),
         "files": told,
     }
     _write(out, assembly, quarantined, summary)
     return Import(summary, quarantined)
+
+
+def told_facts(facts: Counter[str]) -> dict[str, int]:
+    """What readers had to decide, by name; what did not occur is left out."""
+    return {name: facts[name] for name in sorted(facts) if facts[name]}
 
 
 def not_understood(first: str, count: int) -> TraceFormatError:
@@ -111,7 +118,8 @@ def _parse(
         if not of_file and not left_out:
             left_out.append(Quarantined(str(path), None, None, "holds no events"))
         counts = reader.counts(of_file)
-        told.append({"file": str(path), "records": len(of_file), "quarantined": len(left_out), **counts})
+        records = sum(not draft.absent for draft in of_file)
+        told.append({"file": str(path), "records": records, "quarantined": len(left_out), **counts})
         drafts += of_file
         quarantined += left_out
         progress(1)

@@ -6,8 +6,9 @@ from typing import Any
 
 from ..store import AnyPath
 from . import shiviz
+from .otlp_protobuf import is_protobuf
 from .peterson import LINE as PETERSON_LINE
-from .source import beginning
+from .source import beginning, first_bytes
 
 # The first field that is there decides; more telling ones come first.
 BY_FIELDS = (
@@ -26,6 +27,8 @@ BY_FIELDS = (
 
 
 def detect(path: AnyPath) -> str | None:
+    if is_protobuf(first_bytes(path, 64)):
+        return "otlp"
     text = beginning(path).lstrip()
     if text[:1] in ("{", "["):
         return _by_fields(text)

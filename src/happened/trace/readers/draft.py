@@ -10,6 +10,7 @@ names them by process and seq. Nothing is dropped in silence: whatever is left o
 cause of an event, is a Quarantined row.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from typing import Any
@@ -49,6 +50,8 @@ DRAFTS = pa.schema(
         pa.field("parents", pa.list_(pa.string())),
         pa.field("links", pa.list_(pa.string())),
         pa.field("shared", pa.bool_(), nullable=False),
+        pa.field("channel", pa.string()),
+        pa.field("absent", pa.bool_(), nullable=False),
     ]
 )
 """Drafts on their way from the tasks that parse to those that assemble."""
@@ -103,6 +106,8 @@ class Draft:
     parents: tuple[str, ...] = ()
     links: tuple[str, ...] = ()  # causes of another kind than parents: span links, FOLLOWS_FROM
     shared: bool = False  # the server's half of a span whose client recorded the same id
+    channel: str | None = None  # of a span: what a queue keeps in order, see span_drafts.py
+    absent: bool = False  # set aside: stands for its parents where others name it, and makes no event
 
     def quarantined(self, field: str | None, reason: str, *, imported: bool = True) -> Quarantined:
         text = f"{self.process}: {self.label or self.id or ''}"[:EXCERPT]
@@ -133,10 +138,14 @@ Parsed = Iterator[Draft | Quarantined]
 
 @dataclass(slots=True)
 class Assembly:
-    """What became of the drafts of one import: rows in the order of their drafts, and what was left out."""
+    """What became of the drafts of one import: rows in the order of their drafts, and what was left out.
+
+    facts   counts of what the reader had to decide, which the summary adds up
+    """
 
     rows: list[Row] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
+    facts: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +157,7 @@ class Options:
     parsers: str | None = None  # shiviz: a file of such regular expressions, by name of the log
     match: str = "unique"  # etcd-raft: pair equal messages `unique`ly or in `fifo` order
     together: bool = False  # the files are parts of one computation, not one each
-    lanes: bool = False  # spans: only recorded causes order the spans of one service
+    clock_order: bool = False  # spans: a process's own clock orders all of its events
 
 
 def storable(parsed: Parsed) -> Parsed:
@@ -158,6 +167,9 @@ def storable(parsed: Parsed) -> Parsed:
             for name in ("time", "end"):
                 value = getattr(each, name)
                 if value is not None and not -(1 << 63) <= value < 1 << 63:
+                    if "span" in each.attributes and _is_unicode(each):  # its children become its parents'
+                        where = (each.file, each.line, each.computation, "")
+                        yield Draft(*where, id=each.id, parents=each.parents, absent=True)
                     each = Quarantined(
                         each.file, each.line, name, "in nanoseconds is beyond 64 bits", each.label
                     )
