@@ -3,9 +3,9 @@
 Each edge from an event of p to one of q says offset[q] - offset[p] <= time there - time here, where an
 offset is how far a process's clock is ahead. Of all edges of a pair only the tightest counts, so the
 constraints are at most n², and a shortest-path solution satisfies them all, if anything does: a cycle of
-negative length means that offsets alone cannot explain the times. The lanes of a process (trace/lanes.py)
-share its clock: whatever is known of one of them holds for all. So both directions of a call bound how far
-two clocks are apart, whichever lanes the request and its return were on.
+negative length means that offsets alone cannot explain the times. The lanes of a process
+(trace/lane_names.py) share its clock: whatever is known of one of them holds for all. So both directions of
+a call bound how far two clocks are apart, whichever lanes the request and its return were on.
 
 Then clocks may drift. Over a stretch of time the smallest gap one way less the smallest gap back is twice
 the difference of two clocks (as in NTP); how that changes from stretch to stretch is the difference of their
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..trace.lanes import instance_of
+from ..trace.lane_names import instance_of
 from .computation import SEND, Computation
 from .linearization import Ints
 

@@ -34,6 +34,21 @@ class Reading:
         """(process, seq) -> row."""
         return {(row["process"], row["seq"]): row for row in self.rows}
 
+    def places(self):
+        """Label -> (computation, process, seq); `x (end)` is the end of span `x`."""
+        return {row["label"]: (row["computation"], row["process"], row["seq"]) for row in self.rows}
+
+    def happened_before(self, earlier, later):
+        """Whether the event with the one label happened before that with the other."""
+        places = self.places()
+        (a, *first), (b, *second) = places[earlier], places[later]
+        return a == b and self.stamps.happened_before(tuple(first), tuple(second), a)
+
+    def starts(self):
+        """Span -> those whose start happened before its own, by label."""
+        names = [row["label"] for row in self.rows if (row["attributes"] or {}).get("event") == "start"]
+        return {later: {each for each in names if self.happened_before(each, later)} for later in names}
+
     def causes(self):
         """Effect -> set of causes, both as labels."""
         label = {name: row["label"] for name, row in self.events().items()}

@@ -175,6 +175,8 @@ def storable(parsed: Parsed) -> Parsed:
                     )
                     break
         if not _is_unicode(each):
+            if isinstance(each, Draft) and each.absent:  # the record itself is quarantined already
+                continue
             reason = "holds half a character (a lone surrogate); write it as UTF-8"
             each = Quarantined(each.file, each.line, None, reason)
         yield each

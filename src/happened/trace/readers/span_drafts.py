@@ -10,7 +10,7 @@ or else of one partition, of one destination. Where attributes name none, nothin
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ..lanes import LANE
+from ..lane_names import LANE
 from .draft import Draft, Quarantined
 
 KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")

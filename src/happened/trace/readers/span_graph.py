@@ -28,9 +28,9 @@ what its children received by an event of its own.
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, permutations
 
-from ..lanes import LANE
+from ..lane_names import LANE
 from .cycles import circles
 from .draft import Draft
 from .parentage import Parentage
@@ -38,6 +38,11 @@ from .span_drafts import GROUPS, OPERATIONS, TASKS, first_of, is_partition, peer
 
 RECORDED = frozenset({"parent", "link", "request", "publish"})
 BY_CLOCK = frozenset({"sequence", "queue", "clock"})
+
+MOST_PAIRED = 1000
+"""Spans of one parent, thread or task of which every pair is looked at where clocks contradict the record;
+of more, orders that only follow from a contradicted one may be left out with it.
+"""
 
 LOCAL, CALL, PUBLISH, LINK = "local", "request", "publish", "link"
 
@@ -99,7 +104,10 @@ class SpanGraph:
         self._send(requests, incoming)
         self._deliver(requests, incoming)
         self._return(returns)
-        self._follow_sequences()
+        self._groups = self._threads_of_control()
+        for group in self._groups:
+            for earlier, later in sequences(group):
+                self._before(2 * later, 2 * earlier + 1, "sequence")
         self._note_peers(requests, incoming)
 
     def _before(self, event: int, earlier: int, kind: str) -> None:
@@ -178,7 +186,7 @@ class SpanGraph:
                     self._before(2 * i, event, "message")
                 message = sent_by[j]
                 self._before(event, self.senders[message], self._ties[i, j])
-                handled_inside = self._is_received_only(i, requests[j])
+                handled_inside = self._ties[i, j] == PUBLISH and self._is_received_only(i, requests[j])
                 self.events[event].kind = "receive" if handled_inside else "deliver"
                 self.events[event].message = message
                 self.events[event].notes["caller"] = self.spans[j].attributes["service"]
@@ -253,20 +261,21 @@ class SpanGraph:
                 self._before(arrival, end, "return")
                 self.events[arrival].kind, self.events[arrival].message = "deliver", self.events[end].message
 
-    def _follow_sequences(self) -> None:
-        """Order spans that one thread of control ran one after the other."""
-        groups: dict[tuple[str, str], list[int]] = {}
+    def _threads_of_control(self) -> list[list[tuple[int, int, int]]]:
+        """Spans (with start and end) that one clock tells the order of: of one parent, of one thread or
+        task.
+        """
+        groups: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
         for i, span in enumerate(self.spans):
-            if interval(span) is None:
+            times = interval(span)
+            if times is None:
                 continue
             if self._lane_parent[i] >= 0:
-                groups.setdefault(("parent", str(self._lane_parent[i])), []).append(i)
+                groups.setdefault(("parent", str(self._lane_parent[i])), []).append((i, *times))
             task = first_of(span.attributes, TASKS)
             if task is not None:
-                groups.setdefault((span.process, task), []).append(i)
-        for group in groups.values():
-            for earlier, later in sequences([(i, *(interval(self.spans[i]) or (0, 0))) for i in group]):
-                self._before(2 * later, 2 * earlier + 1, "sequence")
+                groups.setdefault((f"task of {span.process}", task), []).append((i, *times))
+        return list(groups.values())
 
     def _note_peers(self, requests: list[list[int]], incoming: list[list[int]]) -> None:
         """Whom spans called, or were called by, where the other side recorded nothing."""
@@ -280,13 +289,24 @@ class SpanGraph:
 
     def drop_contradictions(self) -> None:
         """Leave out the orders by clock that close a cycle with what is recorded."""
-        for circle in circles([[earlier for earlier, _ in event.before] for event in self.events]):
+        if not self._circles():
+            return
+        # What was not told, since it follows, may follow no longer: tell every pair before some are left out.
+        for group in self._groups:
+            if len(group) <= MOST_PAIRED:
+                for (earlier, _, end), (later, start, _) in permutations(group, 2):
+                    if end < start:
+                        self._before(2 * later, 2 * earlier + 1, "sequence")
+        for circle in self._circles():
             members = set(circle)
             for at in circle:
                 event = self.events[at]
                 kept = [edge for edge in event.before if edge[0] not in members or edge[1] not in BY_CLOCK]
-                self.dropped += len(event.before) - len(kept)
+                self.dropped += len(set(event.before)) - len(set(kept))
                 event.before = kept
+
+    def _circles(self) -> list[list[int]]:
+        return circles([[earlier for earlier, _ in event.before] for event in self.events])
 
 
 def interval(span: Draft) -> tuple[int, int] | None:

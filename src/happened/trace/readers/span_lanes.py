@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..lanes import LANE, instance_of
+from ..lane_names import LANE, instance_of
 from .span_graph import RECORDED, Event, SpanGraph
 
 MOST_TRIED = 64

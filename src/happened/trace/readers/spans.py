@@ -99,9 +99,8 @@ def _row(graph: SpanGraph, placed: Placed, e: int, to: dict[str, list[str]]) -> 
     event = graph.events[e]
     span = graph.spans[event.span]
     process, seq = placed.names[e]
-    sent = (
-        graph.senders.get(event.message, -1) if event.kind in ("deliver", "receive") and event.message else -1
-    )
+    # Only deliveries are tied to their sends by the message: a receive names its send as a cause.
+    sent = graph.senders.get(event.message or "", -1) if event.kind == "deliver" else -1
     causes: dict[tuple[str, int], bool] = {}  # whether each is recorded
     for earlier, kind in placed.edges[e]:
         name = placed.names[earlier]
