@@ -26,7 +26,7 @@ from .span_joins import join_traces
 from .span_lanes import Placed, follow_clocks, place
 from .span_pieces import Finder, distinct_spans, halves_of
 
-ON_EVERY_EVENT = ("trace", "span", "service", "kind")
+ON_EVERY_EVENT = ("trace", "span", "service", "kind", "error")
 
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
