@@ -205,12 +205,14 @@ def test_recomputed_clocks_are_the_logged_ones(family, imports, expected):
 
 
 def test_nothing_is_quarantined_but_lines_that_are_no_events(imports, expected):
-    """voldemort's log has broken lines, messaging2's spans name parents that were never reported."""
+    """voldemort's log has a broken line (and five that end in more than matches, which is no loss),
+    messaging2's spans name parents that were never reported.
+    """
     left_out = {
         name: imports(name).summary["quarantined"] for name in {n.partition("#")[0] for n in expected}
     }
     assert {name: count for name, count in left_out.items() if count} == {
-        "shiviz/voldemort-simple-threadnames.log": 6,
+        "shiviz/voldemort-simple-threadnames.log": 1,
         "zipkin/messaging2.json": 6,
     }
 

@@ -7,6 +7,8 @@ import pytest
 
 from happened import causality, trace
 from happened.trace.readers import FORMATS, Draft, Options, Source
+from happened.trace.readers.file_counts import FileCounts
+from happened.trace.readers.span_joins import join_traces
 from happened.trace.writer import table_from_rows
 
 
@@ -68,7 +70,11 @@ def read():
             parsed = list(reader.parse(source, chosen))
             drafts += [each for each in parsed if isinstance(each, Draft)]
             quarantined += [each for each in parsed if not isinstance(each, Draft)]
-            counts.append(reader.counts([each for each in parsed if isinstance(each, Draft)]))
+            told = FileCounts()
+            told.add([each for each in parsed if isinstance(each, Draft)], reader.counts)
+            counts.append(told.told(f"log{number}", reader.counts))
+        if reader.joins_computations:
+            join_traces(drafts)
         assembly = reader.assemble(drafts, chosen)
         return Reading(assembly.rows, quarantined + assembly.quarantined, counts)
 

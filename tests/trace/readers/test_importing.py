@@ -5,6 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -28,6 +29,10 @@ FORMAT_OF = {
     "follows.jaeger.json": "jaeger",
     "halves.zipkin.json": "zipkin",
     "pods.csv": "nezha",
+    "console.otel.json": "otel-sdk",
+    "segments.xray.json": "xray",
+    "spans.datadog.json": "datadog",
+    "flows.chrome.json": "chrome",
     "commits.jsonl": "dag",
     "blocks.json": "dag",
     "editing.json": "dag",
@@ -58,12 +63,17 @@ def test_every_format_is_recognised_and_becomes_a_trace(name, tmp_path):
 
 @pytest.mark.parametrize("name", FORMAT_OF)
 def test_a_compressed_file_is_the_same(name, tmp_path):
-    packed = tmp_path / f"{name}.gz"
-    packed.write_bytes(gzip.compress((FIXTURES / name).read_bytes()))
-    import_files([packed], tmp_path / "out")
+    data = (FIXTURES / name).read_bytes()
     import_files([FIXTURES / name], tmp_path / "plain")
-    columns = [column for column in trace.SCHEMA.names if column != "computation"]  # named after the file
-    assert trace.read(tmp_path / "out").select(columns) == trace.read(tmp_path / "plain").select(columns)
+    for form, compressed in {
+        "gzip": gzip.compress(data),
+        "zstd": pa.compress(data, codec="zstd", asbytes=True),
+    }.items():
+        (tmp_path / form).mkdir()
+        packed = tmp_path / form / name  # computations are named after files
+        packed.write_bytes(compressed)
+        import_files([packed], tmp_path / form / "out")
+        assert trace.read(tmp_path / form / "out") == trace.read(tmp_path / "plain")
 
 
 @pytest.mark.parametrize("name", FORMAT_OF)

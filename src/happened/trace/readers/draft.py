@@ -10,9 +10,11 @@ names them by process and seq. Nothing is dropped in silence: whatever is left o
 cause of an event, is a Quarantined row.
 """
 
+import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -28,33 +30,18 @@ QUARANTINE = pa.schema(
     ]
 )
 
-DRAFTS = pa.schema(
+PACKED = pa.schema(
     [
+        pa.field("computation", pa.string(), nullable=False),
         pa.field("file", pa.string(), nullable=False),
         pa.field("line", pa.int64(), nullable=False),
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("process", pa.string(), nullable=False),
-        pa.field("label", pa.string()),
-        pa.field("seq", pa.int64()),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("message", pa.string()),
-        pa.field("to", pa.list_(pa.string())),
-        pa.field("time", pa.int64()),
-        pa.field("end", pa.int64()),
-        pa.field("clock", pa.map_(pa.string(), pa.int64())),
-        pa.field("attributes", pa.map_(pa.string(), pa.string())),
-        pa.field("relevant", pa.bool_(), nullable=False),
-        pa.field("control_entries", pa.int32()),
-        pa.field("control_bytes", pa.int32()),
         pa.field("id", pa.string()),
-        pa.field("parents", pa.list_(pa.string())),
-        pa.field("links", pa.list_(pa.string())),
-        pa.field("shared", pa.bool_(), nullable=False),
-        pa.field("channel", pa.string()),
-        pa.field("absent", pa.bool_(), nullable=False),
+        pa.field("draft", pa.binary(), nullable=False),
     ]
 )
-"""Drafts on their way from the tasks that parse to those that assemble."""
+"""Drafts on their way from the tasks that parse to those that assemble. Only what brings them together is
+in columns of its own: building and taking apart all the others would cost more than parsing.
+"""
 
 EXCERPT = 200
 """Characters of the offending text that are kept."""
@@ -156,6 +143,7 @@ class Options:
     delimiter: str | None = None  # shiviz: matches the line before each run; group `trace` names it
     parsers: str | None = None  # shiviz: a file of such regular expressions, by name of the log
     match: str = "unique"  # etcd-raft: pair equal messages `unique`ly or in `fifo` order
+    map: str | None = None  # map, map-spans: which field is what, as in process=node,seq=n
     together: bool = False  # the files are parts of one computation, not one each
     clock_order: bool = False  # spans: a process's own clock orders all of its events
 
@@ -196,15 +184,36 @@ def _texts(draft: Draft) -> Iterator[str]:
     yield from (*draft.attributes, *draft.attributes.values())
 
 
-def draft_table(drafts: Iterable[Draft]) -> pa.Table:
-    return pa.Table.from_pylist([asdict(draft) for draft in drafts], schema=DRAFTS)
+FIELDS = tuple(each.name for each in fields(Draft))
+_values = attrgetter(*FIELDS)
 
 
-def drafts_of(batch: pa.RecordBatch) -> Iterator[Draft]:
-    """The drafts of a batch that `draft_table` made."""
-    for row in batch.to_pylist(maps_as_pydicts="strict"):
-        parents, links = tuple(row.pop("parents") or ()), tuple(row.pop("links") or ())
-        yield Draft(**row, parents=parents, links=links)
+def packed(draft: Draft) -> tuple[Any, ...]:
+    """The draft as plain values, which are quick to write and to read."""
+    values: tuple[Any, ...] = _values(draft)
+    return values
+
+
+def unpacked(values: tuple[Any, ...]) -> Draft:
+    draft = object.__new__(Draft)
+    for name, value in zip(FIELDS, values, strict=True):
+        setattr(draft, name, value)
+    return draft
+
+
+def packed_table(drafts: Iterable[Draft]) -> pa.Table:
+    columns = [(d.computation, d.file, d.line, d.id, pickle.dumps(packed(d), 5)) for d in drafts]
+    arrays = zip(*columns, strict=True) if columns else ((),) * len(PACKED)
+    return pa.table([pa.array(each, of.type) for each, of in zip(arrays, PACKED, strict=True)], schema=PACKED)
+
+
+def unpacked_drafts(batch: pa.RecordBatch) -> Iterator[Draft]:
+    """The drafts of a batch that `packed_table` made; their computation is the column's."""
+    names = batch.column("computation").to_pylist()
+    for computation, data in zip(names, batch.column("draft").to_pylist(), strict=True):
+        draft = unpacked(pickle.loads(data))
+        draft.computation = computation
+        yield draft
 
 
 def table_of(quarantined: Iterable[Quarantined]) -> pa.Table:

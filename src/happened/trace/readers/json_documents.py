@@ -17,6 +17,7 @@ LISTS = frozenset({"data", "spans", "traces", "resourceSpans", "batches", "scope
 LISTS |= {"instrumentationLibrarySpans", "Blocks", "txns", "Traces", "Segments"}
 """Fields whose lists hold records, or what holds them."""
 
+NOT_BLANK = re.compile(r"\S")
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 
 
@@ -33,9 +34,29 @@ def document_or_lines(source: Source) -> Iterator[tuple[int | None, Any]]:
         lines = text.splitlines(keepends=True)
         if len(lines) < 2 or not _is_json(lines[0]):
             if text.strip():
-                yield from _before_the_cut(source.file, text, error)
+                yield from _one_after_another(source.file, text, error)
             return
     yield from objects(Source(source.file, enumerate(lines, start=1)))
+
+
+def _one_after_another(file: str, text: str, error: Exception) -> Iterator[tuple[int | None, Any]]:
+    """(line, document) of documents that follow one another, over any number of lines."""
+    decoder = json.JSONDecoder()
+    at, count = len(text) - len(text.lstrip()), 0
+    while at < len(text) and not isinstance(error, RecursionError):
+        try:
+            document, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as problem:
+            error = problem
+            break
+        if not isinstance(document, dict | list):
+            break
+        count += 1
+        yield text.count("\n", 0, at) + 1, document
+        following = NOT_BLANK.search(text, end)
+        at = following.start() if following is not None else len(text)
+    if at < len(text):
+        yield from _before_the_cut(file, text if not count else text[at:], error)
 
 
 def records(source: Source, lists: Iterable[str]) -> Iterator[tuple[int, Any, dict[str, Any]]]:

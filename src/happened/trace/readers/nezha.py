@@ -38,7 +38,7 @@ def parse(source: Source, options: Options) -> Parsed:
             yield from _drafts(source, number, dict(zip(columns, fields, strict=False)), len(columns), fields)
 
 
-def counts(drafts: list[Draft]) -> dict[str, int]:
+def counts(drafts: list[Draft]) -> dict[str, int | set[str]]:
     return span_counts(drafts, place="pod")
 
 

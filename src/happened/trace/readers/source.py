@@ -16,10 +16,11 @@ from typing import IO, Any, cast
 import pyarrow as pa
 
 from ...core.errors import TraceFormatError
-from ..store import AnyPath
+from ..store import AnyPath, size_of
 from .draft import Quarantined, excerpt
 
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+TYPICAL_RATIO = 12  # of logs, compressed by either
 BYTE_ORDER_MARK = "﻿"
 
 
@@ -113,6 +114,13 @@ def compression_of(path: AnyPath) -> str | None:
     with path.open("rb") as raw:
         head = raw.read(4)
     return next((name for magic, name in MAGIC.items() if head.startswith(magic)), None)
+
+
+def uncompressed_size(path: AnyPath) -> int:
+    """How many bytes a file has, or, of a compressed one, about how many it will have."""
+    if not path.is_file():
+        return 0
+    return size_of(path) * (TYPICAL_RATIO if is_compressed(path) else 1)
 
 
 def is_compressed(path: AnyPath) -> bool:

@@ -22,7 +22,6 @@ from collections.abc import Iterable, Sequence
 from .draft import Assembly, Draft, Options, Row, by_computation
 from .parentage import trace_parents
 from .span_graph import RECORDED, SpanGraph
-from .span_joins import join_traces
 from .span_lanes import Placed, follow_clocks, place
 from .span_pieces import Finder, distinct_spans, halves_of
 
@@ -30,10 +29,9 @@ ON_EVERY_EVENT = ("trace", "span", "service", "kind", "error")
 
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
+    """Of drafts whose computations are joined already (span_joins.py)."""
     result = Assembly()
-    every = list(drafts)
-    result.facts += join_traces(every)
-    for group in by_computation(every).values():
+    for group in by_computation(drafts).values():
         spans = distinct_spans(group, result)
         parentage = trace_parents(spans, Finder(spans, [draft for draft in group if draft.absent]))
         result.quarantined += parentage.quarantined
@@ -48,7 +46,7 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
     return result
 
 
-def counts(spans: list[Draft], place: str = "service") -> dict[str, int]:
+def counts(spans: list[Draft], place: str = "service") -> dict[str, int | set[str]]:
     """Totals of one file for people to compare; an edge is a pair of records, and halves count separately."""
     spans = [span for span in spans if not span.absent]
     halves = halves_of(spans)
@@ -56,9 +54,9 @@ def counts(spans: list[Draft], place: str = "service") -> dict[str, int]:
     return {
         "spans": len(spans),
         "span_ids": len(halves),
-        "traces": len({span.attributes["trace"] for span in spans}),
-        f"{place}s": len({span.attributes["service"] for span in spans}),
-        "instances": len({span.process for span in spans}),
+        "traces": {span.attributes["trace"] for span in spans},
+        f"{place}s": {span.attributes["service"] for span in spans},
+        "instances": {span.process for span in spans},
         "shared_ids": sum(len(of) > 1 for of in halves.values()),
         "duplicate_ids": sum(_repetitions(spans, of) for of in halves.values()),
         "links": sum(len(span.links) for span in spans),
