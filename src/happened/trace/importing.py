@@ -129,16 +129,15 @@ class _Import:
             self.facts["channels_not_joined"] += self._joins.too_wide
         with TraceWriter(self.folder / "trace") as writer:
             for bucket in self._spill.buckets():
-                drafts = list(bucket)
-                for of_computation in by_computation(drafts).values():
-                    self._counts.add(of_computation, self.reader.counts)
-                assembly = self.reader.assemble(drafts, self.options)
-                del drafts
-                self.quarantine.add(assembly.quarantined)
-                self.facts += assembly.facts
-                self._totals.add(assembly.rows)
-                for row in assembly.rows:
-                    writer.append(row)
+                for drafts in by_computation(bucket).values():
+                    self._counts.add(drafts, self.reader.counts)
+                    assembly = self.reader.assemble(drafts, self.options)
+                    drafts.clear()
+                    self.quarantine.add(assembly.quarantined)
+                    self.facts += assembly.facts
+                    self._totals.add(assembly.rows)
+                    for row in assembly.rows:
+                        writer.append(row)
         self.quarantine.close()
 
     def summary(self) -> dict[str, Any]:

@@ -302,7 +302,7 @@ def test_a_queue_keeps_the_order_of_a_key(spans, violations):
     assert (found.deliveries, found.violations) == (2, violations)
     if violations:
         (witness,) = found.witnesses
-        assert (witness.early, witness.overtaken) == ("t:cancelled", "t:created")
+        assert (witness.early, witness.overtaken) == ("t:cancelled cancelled", "t:created created")
         assert witness.process == "bill~[q/42]"
 
 

@@ -84,7 +84,7 @@ def test_halves_of_a_zipkin_span_are_a_call(read, fixture_text):
         for kind in ("client", "server")
     )
     assert (client["kind"], client["to"], server["kind"]) == ("send", ["back"], "deliver")
-    assert client["message"] == server["message"] == "t:1"
+    assert client["message"] == server["message"] == "t:1 get"
     assert found.events()["back", 2]["label"] == "query"  # in the half of its own service
     counts = found.counts[0]
     assert (counts["spans"], counts["span_ids"], counts["shared_ids"]) == (3, 2, 1)
@@ -97,7 +97,7 @@ def test_a_child_of_neither_half_s_service_belongs_to_the_client_s(read, fixture
     records[2]["localEndpoint"] = {"serviceName": "elsewhere"}
     found = read("zipkin", json.dumps([records]))
     (query,) = (row for row in found.rows if row["label"] == "query")
-    assert (query["kind"], query["message"], query["attributes"]["caller"]) == ("deliver", "t:1", "front")
+    assert (query["kind"], query["message"], query["attributes"]["caller"]) == ("deliver", "t:1 get", "front")
 
 
 def test_a_child_of_a_service_that_called_itself_belongs_to_the_server_s_half(read, fixture_text):

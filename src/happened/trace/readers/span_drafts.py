@@ -168,11 +168,12 @@ def channel_of(attributes: Mapping[str, str], kind: str) -> str | None:
     """The channel that a producer's or consumer's span names, as `destination/key`."""
     if kind not in ("producer", "consumer") and not any(name.startswith("messaging.") for name in attributes):
         return None
-    destination = first_of(attributes, DESTINATIONS) or ""
+    destination = first_of(attributes, DESTINATIONS)
+    within = f"{destination}/" if destination is not None else ""
     key, partition = first_of(attributes, KEYS), first_of(attributes, PARTITIONS)
     if key is not None:
-        return f"{destination}/{key}"
-    return f"{destination}/{PARTITION}{partition}" if partition is not None else None
+        return f"{within}{key}"
+    return f"{within}{PARTITION}{partition}" if partition is not None else None
 
 
 def is_partition(channel: str) -> bool:

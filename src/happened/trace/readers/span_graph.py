@@ -159,11 +159,15 @@ class SpanGraph:
             if len(incoming[j]) == 1:
                 event = self._extra(j, "send", span.process)
                 self._before(event, 2 * j, "message")
-            self._make_send(event, span.id or "")
+            self._make_send(event, self._name(j))
             if span.channel is not None:
                 by_channel.setdefault((span.process, span.channel), []).append([event])
         for runs in by_channel.values():
             self._follow_queue(runs)
+
+    def _name(self, i: int) -> str:
+        """What the message of a span is called: the span's id, and its name, for people."""
+        return f"{self.spans[i].id} {self.spans[i].label or ''}".rstrip()
 
     def _make_send(self, event: int, name: str) -> None:
         """Ids may repeat, names of messages may not."""
@@ -252,7 +256,7 @@ class SpanGraph:
             for i in callees:
                 end = 2 * i + 1
                 if self.events[end].kind != "send":
-                    self._make_send(end, f"{self.spans[i].id}:return")
+                    self._make_send(end, f"{self._name(i)} (return)")
                 arrival = 2 * j + 1
                 if len(callees) > 1 or j in answered:
                     arrival = self._extra(j, "return", self.spans[j].process)
@@ -289,8 +293,6 @@ class SpanGraph:
 
     def drop_contradictions(self) -> None:
         """Leave out the orders by clock that close a cycle with what is recorded."""
-        if not self._circles():
-            return
         # What was not told, since it follows, may follow no longer: tell every pair before some are left out.
         for group in self._groups:
             if len(group) <= MOST_PAIRED:

@@ -36,19 +36,25 @@ class Placed:
     edges: list[list[tuple[int, str]]]
 
 
-def place(graph: SpanGraph, *, nesting: bool = True) -> Placed:
-    """Put every event on a lane. The graph has no cycles.
+def place(graph: SpanGraph, *, clock_order: bool = False) -> Placed:
+    """Put every event on a lane; what contradicts the record is left out of the graph first.
 
-    nesting   an open span keeps its lane to itself and those it waits for
+    clock_order   the clock of an instance orders all of its events, and open spans keep no lane to themselves
     """
     events = graph.events
     order = causes_first(events)
+    if len(order) < len(events):
+        graph.drop_contradictions()
+        order = causes_first(events)
+    if clock_order:
+        follow_clocks(events)
+        order = causes_first(events)
     at = {event: position for position, event in enumerate(order)}
     awaited = [0] * len(events)
     for event in events:
         for earlier, _ in event.before:
             awaited[earlier] += 1
-    lanes = _Lanes(graph, nesting)
+    lanes = _Lanes(graph, nesting=not clock_order)
     past: dict[int, int] = {}
     edges: list[list[tuple[int, str]]] = [[] for _ in events]
     for e in order:
@@ -113,7 +119,10 @@ class _Lanes:
 
 
 def causes_first(events: Sequence[Event]) -> list[int]:
-    """A topological order that follows the recorded times as far as it can, so that lanes read well."""
+    """A topological order that follows the recorded times as far as it can, so that lanes read well.
+
+    What is on a cycle, or after one, is not in it.
+    """
     unmet = [len(event.before) for event in events]
     effects: list[list[int]] = [[] for _ in events]
     for e, event in enumerate(events):

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from .draft import Assembly, Draft, Options, Row, by_computation
 from .parentage import trace_parents
 from .span_graph import RECORDED, SpanGraph
-from .span_lanes import Placed, follow_clocks, place
+from .span_lanes import Placed, place
 from .span_pieces import Finder, distinct_spans, halves_of
 
 ON_EVERY_EVENT = ("trace", "span", "service", "kind", "error")
@@ -36,10 +36,7 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
         parentage = trace_parents(spans, Finder(spans, [draft for draft in group if draft.absent]))
         result.quarantined += parentage.quarantined
         graph = SpanGraph(spans, parentage)
-        graph.drop_contradictions()
-        if options.clock_order:
-            follow_clocks(graph.events)
-        result.rows += _rows(graph, place(graph, nesting=not options.clock_order))
+        result.rows += _rows(graph, place(graph, clock_order=options.clock_order))
         result.facts["detached_spans"] += graph.detached
         result.facts["contradicted_orders"] += graph.dropped
         result.facts["untimed_spans"] += sum(span.time is None for span in spans)
