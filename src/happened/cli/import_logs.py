@@ -19,10 +19,11 @@ from ..core.exit_codes import ExitCode
 from ..trace.importing import AUTO, Import, import_files
 from ..trace.location import inside
 from ..trace.readers import FORMATS, Options
-from ..trace.store import AnyPath, StorePath, any_path, size_of
+from ..trace.readers.source import uncompressed_size
+from ..trace.store import AnyPath, StorePath, any_path
 from .terminal import note, print_json, progress
 
-SPARK_BYTES = 64 << 20  # of input: about 1 GB in one process
+SPARK_BYTES = 256 << 20  # of input, uncompressed: minutes in one process
 SHOWN = 5  # quarantined rows told one by one; OUT/quarantine has them all
 
 EPILOG = f"""\
@@ -79,7 +80,11 @@ def add_parser(subparsers: Any) -> None:
     )
     add("--together", action="store_true", help="the files are parts of one run, not a run each")
     add("--strict", action="store_true", help="write nothing if anything is not understood")
-    add("--master", metavar="URL", help="import on Spark; without being asked from 64 MB on, as local[*]")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--master", metavar="URL", help="import on Spark; without being asked from 256 MB on, as local[*]"
+    )
+    where.add_argument("--local", action="store_true", help="import in one process, whatever the size")
     add("--json", action="store_true", help="print import.json instead of text")
     parser.set_defaults(run=run)
 
@@ -99,8 +104,8 @@ def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> int:
         together=arguments.together,
         clock_order=arguments.clock_order,
     )
-    size = sum(size_of(path) for path in files if path.is_file())
-    if arguments.master is not None or size >= SPARK_BYTES:
+    size = sum(uncompressed_size(path) for path in files)
+    if arguments.master is not None or (size >= SPARK_BYTES and not arguments.local):
         done = _import_on_spark(arguments, files, options)
     else:
         with progress("importing", total=len(files), unit="files") as bar:

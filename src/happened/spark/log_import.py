@@ -118,6 +118,7 @@ class _Whole:
         self._of_file = _by_file(told)
         self._counts = FileCounts()
         self._processes: set[str] = set()
+        self._of_each_file = [self._of_file[str(path.absolute())]["processes"] for path in files]
         self._examples = [row for of_piece in told for row in of_piece["examples"]]
         self.totals: Counter[str] = Counter()
         self.facts: Counter[str] = Counter()
@@ -155,7 +156,7 @@ class _Whole:
             "processes": len(self._processes),
             "quarantine_examples": [str(each) for each in self.first()],
             "facts": told_facts(self.facts),
-            "remarks": remarks(self._files, [set() for _ in self._files], False),
+            "remarks": remarks(self._files, self._of_each_file, options.together),
             "files": files,
         }
 
@@ -214,6 +215,7 @@ def _parse(name: str, options: Options, work: Path, quarantine: Path, piece: Pie
     reader = FORMATS[name]
     source = _source(piece, reader.header)
     joins = TraceJoins()
+    processes: set[str] = set()
     records = 0
     left_out: list[Quarantined] = []
     part = f"parsed-{piece.number:06d}.parquet"
@@ -226,6 +228,8 @@ def _parse(name: str, options: Options, work: Path, quarantine: Path, piece: Pie
                     continue
                 records += not parsed.absent
                 batch.append(parsed)
+                if options.together:
+                    processes.add(parsed.process)
                 if reader.joins_computations:
                     joins.add(parsed)
                 if len(batch) == BATCH_ROWS:
@@ -242,7 +246,7 @@ def _parse(name: str, options: Options, work: Path, quarantine: Path, piece: Pie
         left_out.append(Quarantined(str(piece.path), None, None, "holds no events"))
     with _parquet(quarantine / part, QUARANTINE) as write:
         write(table_of(left_out))
-    return {"file": str(piece.path), "records": records, **_told(left_out)}
+    return {"file": str(piece.path), "records": records, "processes": processes, **_told(left_out)}
 
 
 def _told(left_out: list[Quarantined]) -> dict[str, Any]:
@@ -340,7 +344,9 @@ def _by_file(told: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Add up the records of all pieces of each file."""
     files: dict[str, dict[str, Any]] = {}
     for of_piece in told:
-        of_file = files.setdefault(of_piece["file"], {**of_piece, "records": 0, "quarantined": 0})
+        new = {**of_piece, "records": 0, "quarantined": 0, "processes": set()}
+        of_file = files.setdefault(of_piece["file"], new)
+        of_file["processes"] |= of_piece["processes"]
         for name in ("records", "quarantined"):
             of_file[name] += of_piece[name]
     return files
