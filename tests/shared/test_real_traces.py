@@ -294,3 +294,25 @@ def test_samples_without_expected_counts_are_imported_whole(family, shared_trace
         assert done.summary["events"] == 2 * (told["spans"] - rejected)
         assert rejected == told["duplicate_ids"]
         assert sum(c.events for c in causality.encode(trace.read(tmp_path / path.stem))) > 0
+
+
+def test_only_the_histories_that_no_level_admits_have_a_circle(shared_traces, tmp_path):
+    """Sessions and reads alone: the finer levels differ in what order of writes they forbid."""
+    found = {}
+    for path in sorted((shared_traces / "awdit-histories").rglob("*.txt")):
+        name = f"{path.parent.name}/{path.name}"
+        done = import_files([path], tmp_path / name)
+        assert done.summary["format"] == "awdit" and done.summary["events"] > 1
+        found[name] = done.summary["quarantined"]
+    assert {name for name, circles in found.items() if circles} == {
+        name for name in found if name.startswith("none/")
+    }
+
+
+def test_operations_of_jepsen_are_imported(shared_traces, tmp_path):
+    for path in sorted((shared_traces / "jepsen").iterdir()):
+        operations = json.loads(path.read_text())
+        done = import_files([path], tmp_path / path.stem)
+        assert done.summary["format"] == "jepsen"
+        assert done.summary["events"] == len(operations) and not done.summary["quarantined"]
+        assert done.summary["processes"] == len({each["process"] for each in operations})

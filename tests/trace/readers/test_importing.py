@@ -33,6 +33,8 @@ FORMAT_OF = {
     "segments.xray.json": "xray",
     "spans.datadog.json": "datadog",
     "flows.chrome.json": "chrome",
+    "fork.awdit.txt": "awdit",
+    "appends.jepsen.json": "jepsen",
     "commits.jsonl": "dag",
     "blocks.json": "dag",
     "editing.json": "dag",

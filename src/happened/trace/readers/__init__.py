@@ -15,6 +15,7 @@ from . import (
     dag,
     datadog,
     etcd_raft,
+    histories,
     jaeger,
     mapped,
     nezha,
@@ -162,6 +163,18 @@ FORMATS: dict[str, Format] = {
         table_rows.counts,
         line_by_line=True,
         names_computations=True,
+    ),
+    "awdit": Format(
+        "AWDIT histories of transactions: `r key value`, `w key value`",
+        histories.parse_awdit,
+        histories.assemble,
+        histories.counts,
+    ),
+    "jepsen": Format(
+        "Jepsen histories of operations, JSON",
+        histories.parse_jepsen,
+        histories.assemble,
+        histories.counts,
     ),
     "map": Format(
         "events in any JSON lines or CSV, by --map process=…",

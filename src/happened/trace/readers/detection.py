@@ -10,6 +10,8 @@ from .otlp_protobuf import is_protobuf
 from .peterson import LINE as PETERSON_LINE
 from .source import beginning, first_bytes
 
+AWDIT_STEP = re.compile(r"[rw] \S+ \S+")
+
 # The first field that is there decides; more telling ones come first.
 BY_FIELDS = (
     ({"TracerIdentity", "VectorClock"}, "tokens"),
@@ -29,6 +31,7 @@ BY_FIELDS = (
     ({"traceId", "annotations"}, "zipkin"),
     ({"traceId", "id"}, "zipkin"),
     ({"process", "kind"}, "jsonl"),
+    ({"process", "type", "value"}, "jepsen"),
     ({"id", "parents"}, "dag"),
     ({"GenesisID", "Blocks"}, "dag"),
     ({"txns"}, "dag"),
@@ -44,6 +47,8 @@ def detect(path: AnyPath) -> str | None:
     first = text.partition("\n")[0]
     if first.startswith("TraceID,SpanID,"):
         return "nezha"
+    if AWDIT_STEP.fullmatch(first.strip()):
+        return "awdit"
     if PETERSON_LINE.fullmatch(first.rstrip()):
         return "peterson"
     if shiviz.begins_with_regex(text):
