@@ -13,6 +13,7 @@ effect. Cost: events x (events / 64) in the worst case, a few operations per eve
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from ..lane_names import LANE, instance_of
 from .span_graph import RECORDED, Event, SpanGraph
@@ -21,7 +22,7 @@ MOST_TRIED = 64
 """Lanes on which nothing is open that are tried, the last used first, before a new one is begun."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Lane:
     name: str
     events: list[int] = field(default_factory=list)
@@ -80,7 +81,7 @@ class _Lanes:
         self._events = graph.events
         self._lane_of: list[Lane | None] = [None] * len(graph.events)
         self._opened: dict[int, Lane] = {}  # the lane that each span opened
-        self._free: dict[str, list[Lane]] = {}  # of each owner, lanes on which nothing is open
+        self._free: dict[str, dict[Lane, None]] = {}  # of each owner, where nothing is open; last used last
         self._count: dict[str, int] = {}
 
     def put(self, e: int, past: int, at: dict[int, int]) -> None:
@@ -88,23 +89,21 @@ class _Lanes:
         lane = self._choose(event, past, at)
         lane.events.append(e)
         self._lane_of[e] = lane
-        was_free = not lane.open
+        free = self._free.setdefault(event.owner, {})
+        free.pop(lane, None)
         if self._nesting and event.what == "start" and LANE not in event.owner:
             lane.open.append(event.span)
             self._opened[event.span] = lane
         elif lane.open and event.what == "end" and lane.open[-1] == event.span:
             lane.open.pop()
-        free = self._free.setdefault(event.owner, [])
-        if was_free and lane in free:
-            free.remove(lane)
         if not lane.open:
-            free.append(lane)
+            free[lane] = None
 
     def _choose(self, event: Event, past: int, at: dict[int, int]) -> Lane:
         own = self._opened.get(event.within)
         if own is not None and own.open and own.open[-1] == event.within and past >> at[own.events[-1]] & 1:
             return own
-        for lane in self._free.get(event.owner, ())[-1 : -MOST_TRIED - 1 : -1]:
+        for lane in islice(reversed(self._free.get(event.owner, {})), MOST_TRIED):
             if past >> at[lane.events[-1]] & 1:
                 return lane
         number = self._count[event.owner] = self._count.get(event.owner, 0) + 1
@@ -112,7 +111,7 @@ class _Lanes:
 
     def names(self) -> list[tuple[str, int]]:
         names: list[tuple[str, int]] = [("", 0)] * len(self._lane_of)
-        for lane in {id(lane): lane for lane in self._lane_of if lane is not None}.values():
+        for lane in {lane for lane in self._lane_of if lane is not None}:
             for seq, e in enumerate(lane.events, start=1):
                 names[e] = (lane.name, seq)
         return names
