@@ -36,6 +36,7 @@ from ..trace.importing import (
     choose_format,
     computation_names,
     not_understood,
+    refuse_nothing,
     refuse_other_format,
     remarks,
     told_facts,
@@ -44,7 +45,7 @@ from ..trace.importing import (
 from ..trace.readers import FORMATS, QUARANTINE, Draft, Format, Options, Quarantined, Source, open_source
 from ..trace.readers.draft import PACKED, Row, packed_table, storable, table_of, unpacked_drafts
 from ..trace.readers.file_counts import FileCounts
-from ..trace.readers.source import beginning, is_compressed, lines_begun, open_piece
+from ..trace.readers.source import NO_EVENTS, beginning, is_compressed, lines_begun, open_piece
 from ..trace.readers.span_joins import TraceJoins
 from ..trace.schema import SCHEMA
 from ..trace.writer import table_from_rows
@@ -104,6 +105,7 @@ def run(
         if strict and first:
             raise not_understood(str(first[0]), whole.totals["quarantined"])
         summary = whole.summary(name, options)
+        refuse_nothing(summary["events"], first)
         shutil.rmtree(work)
         write_summary(folder, summary)
     return Import(summary, first)
@@ -243,7 +245,7 @@ def _parse(name: str, options: Options, work: Path, quarantine: Path, piece: Pie
             write(table)
     left_out += source.faults
     if not records and not left_out and piece.end is None:
-        left_out.append(Quarantined(str(piece.path), None, None, "holds no events"))
+        left_out.append(Quarantined(str(piece.path), None, None, NO_EVENTS))
     with _parquet(quarantine / part, QUARANTINE) as write:
         write(table_of(left_out))
     return {"file": str(piece.path), "records": records, "processes": processes, **_told(left_out)}

@@ -24,7 +24,7 @@ from .readers.detection import detect
 from .readers.draft import Row, by_computation, storable, table_of
 from .readers.file_counts import FileCounts
 from .readers.mapped import Mapping
-from .readers.source import uncompressed_size
+from .readers.source import EMPTY, NO_EVENTS, uncompressed_size
 from .readers.span_joins import TraceJoins
 from .readers.spill import Spill
 from .store import AnyPath, size_of
@@ -69,6 +69,7 @@ def import_files(
         if strict and run.quarantine.count:
             raise not_understood(str(run.quarantine.first[0]), run.quarantine.count)
         summary = run.summary()
+        refuse_nothing(summary["events"], run.quarantine.first)
         write_summary(folder, summary)
     return Import(summary, run.quarantine.first)
 
@@ -116,7 +117,7 @@ class _Import:
             if not records:
                 refuse_other_format(path, self.name, self.quarantine.first)
                 if not left_out:
-                    self.quarantine.add([Quarantined(str(path), None, None, "holds no events")])
+                    self.quarantine.add([Quarantined(str(path), None, None, NO_EVENTS)])
                     left_out = 1
             self._told.append({"file": str(path), "records": records, "quarantined": left_out})
             self._processes.append(processes)
@@ -224,6 +225,13 @@ def refuse_other_format(path: AnyPath, format: str, left_out: Sequence[Quarantin
             f"nothing in it is {format}{first}. It looks like {looks_like}; say --format {looks_like}",
             file=str(path),
         )
+
+
+def refuse_nothing(events: int, first: Sequence[Quarantined]) -> None:
+    """Raise TraceFormatError if nothing became an event, although there is something in the files."""
+    problem = next((each for each in first if each.reason not in (EMPTY, NO_EVENTS)), None)
+    if not events and problem is not None:
+        raise TraceFormatError(f"no events were found: {problem}")
 
 
 def remarks(files: Sequence[AnyPath], processes: Sequence[set[str]], together: bool) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from happened import causality, trace
 from happened.cli import main
+from happened.core.errors import TraceFormatError
 from happened.trace.importing import import_files
 from oracles.otlp_messages import encode
 
@@ -113,18 +114,22 @@ def test_all_fields_are_the_same_in_both_encodings(tmp_path):
 
 def test_bytes_that_end_too_early_lose_the_last_resource_only(tmp_path):
     message = encode(orders(4000, 5000))
-    for length in range(1, len(message) - 1, 5):
+    first = len(encode({"resourceSpans": orders(4000, 5000)["resourceSpans"][:1]}))
+    for length in range(6, len(message) - 1, 5):
         (tmp_path / f"cut{length}").write_bytes(message[:length])
+        if length < first:
+            with pytest.raises(TraceFormatError, match="no events were found"):
+                import_files([tmp_path / f"cut{length}"], tmp_path / f"of{length}", format="otlp")
+            continue
         done = import_files([tmp_path / f"cut{length}"], tmp_path / f"of{length}", format="otlp")
-        assert done.summary["quarantined"] >= 1
-        assert done.summary["events"] in (0, 8)
-    assert done.summary["events"] == 8
+        assert done.summary["quarantined"] >= 1 and done.summary["events"] == 8
 
 
 @pytest.mark.parametrize(
     "data", [b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x0a\x02\x0a\xff", b"\0\0\0\5\x0a"]
 )
-def test_damaged_bytes_are_quarantined(data, tmp_path):
+def test_damaged_bytes_are_an_error(data, tmp_path):
     (tmp_path / "bad").write_bytes(data)
-    done = import_files([tmp_path / "bad"], tmp_path / "out", format="otlp")
-    assert done.summary["events"] == 0 and done.summary["quarantined"] >= 1
+    with pytest.raises(TraceFormatError, match="no events were found"):
+        import_files([tmp_path / "bad"], tmp_path / "out", format="otlp")
+    assert not (tmp_path / "out").exists()

@@ -20,6 +20,7 @@ from ..store import AnyPath, size_of
 from .draft import Quarantined, excerpt
 
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+EMPTY, NO_EVENTS = "is empty: no events", "holds no events"
 TYPICAL_RATIO = 12  # of logs, compressed by either
 BYTE_ORDER_MARK = "﻿"
 
@@ -186,7 +187,7 @@ def _decoded(path: AnyPath, faults: list[Quarantined]) -> Iterator[tuple[int, st
         for number, text in _decode(_uncompressed(raw, compression_of(path)), str(path), 1, faults):
             yield number, text
     if number == 0 and not faults:
-        faults.append(Quarantined(str(path), None, None, "is empty: no events"))
+        faults.append(Quarantined(str(path), None, None, EMPTY))
 
 
 def _decode(
