@@ -15,7 +15,7 @@ from happened import causality, trace
 from happened.core.errors import TraceFormatError
 from happened.trace import importing
 from happened.trace.importing import import_files
-from happened.trace.readers import FORMATS, QUARANTINE, Options, open_source
+from happened.trace.readers import FORMATS, QUARANTINE, Options, open_source, spill
 from happened.trace.readers.detection import detect
 from happened.trace.readers.source import lines_begun, open_piece
 
@@ -254,3 +254,32 @@ def test_an_event_in_two_files_is_imported_once_and_named_with_both(tmp_path):
     assert trace.read(tmp_path / "out").num_rows == 1
     (reason,) = json.loads((tmp_path / "out" / "import.json").read_text())["quarantine_examples"]
     assert reason.startswith(f"{tmp_path / 'b.jsonl'}:1") and f"line 1 of {tmp_path / 'a.jsonl'}" in reason
+
+
+@pytest.mark.parametrize("name", FORMAT_OF)
+def test_an_import_larger_than_memory_is_the_same(name, tmp_path, monkeypatch):
+    """Drafts go to disk by twos, computations are assembled bucket by bucket; linked traces come together."""
+    whole = import_files([FIXTURES / name], tmp_path / "whole")
+    monkeypatch.setattr(importing, "BUCKET_BYTES", 100)
+    monkeypatch.setattr(spill, "MOST_HELD", 2)
+    parts = import_files([FIXTURES / name], tmp_path / "parts")
+    assert parts.summary == whole.summary
+    rows = [
+        sorted(
+            trace.read(tmp_path / out).to_pylist(),
+            key=lambda row: (row["computation"], row["process"], row["seq"]),
+        )
+        for out in ("whole", "parts")
+    ]
+    assert rows[0] == rows[1]
+
+
+def test_many_quarantined_records_are_written_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(importing, "BATCH_ROWS", 10)
+    sound = '{"process": "p", "kind": "internal"}\n'
+    (tmp_path / "log.jsonl").write_text(sound + "broken\n" * 35)
+    done = import_files([tmp_path / "log.jsonl"], tmp_path / "out")
+    left_out = pq.read_table(tmp_path / "out" / "quarantine").to_pylist()
+    assert [row["line"] for row in left_out] == list(range(2, 37))
+    assert (done.summary["quarantined"], len(done.summary["quarantine_examples"])) == (35, 5)
+    assert len(list((tmp_path / "out" / "quarantine").iterdir())) == 4
