@@ -13,6 +13,7 @@ adopts the orphans of what it starts (Linux only), so that the JVM and the Pytho
 """
 
 import argparse
+import contextlib
 import ctypes
 import os
 import random
@@ -70,17 +71,43 @@ def make(path: Path, size: int, seed: int = 1) -> int:
 
 
 def measure(code: str, *arguments: str) -> tuple[float, float, int]:
-    """CPU seconds, seconds and the largest resident set in bytes, of a program and all that it started."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([sys.executable, "-c", code, *arguments], check=True, stdout=subprocess.DEVNULL)
-    while True:  # adopted orphans end by themselves, soon
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            break
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return used, time.perf_counter() - start, after.ru_maxrss * 1024
+    """CPU seconds, seconds and the largest resident set in bytes, of a program and all that it started.
+
+    Read from /proc while they run: what the kernel adds up lacks children whose parents do not wait for them.
+    """
+    start = time.perf_counter()
+    program = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL)
+    ticks: dict[int, int] = {}
+    most = 0
+    while (running := descendants()) or program.poll() is None:
+        for pid in running:
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks[pid] = int(fields[11]) + int(fields[12])
+                most = max(most, int(fields[21]) * resource.getpagesize())
+        with contextlib.suppress(ChildProcessError):
+            while program.poll() is not None and os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.1)
+    if program.returncode:
+        raise SystemExit(f"it failed with exit code {program.returncode}")
+    return sum(ticks.values()) / os.sysconf("SC_CLK_TCK"), time.perf_counter() - start, most
+
+
+def descendants() -> list[int]:
+    """Processes below this one, by their ids."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if fields[0] != "Z":
+                    parents[int(entry.name)] = int(fields[1])
+    found, below = [], {os.getpid()}
+    while below:
+        below = {pid for pid, parent in parents.items() if parent in below and pid not in found}
+        found += below
+    return found
 
 
 def main() -> None:
@@ -101,7 +128,7 @@ def main() -> None:
             if name != "plain" and options.plain_only:
                 continue
             cpu[name], seconds, most = measure(code, str(log), f"{folder}/{name}", options.master)
-            size = f"largest process so far {most / 1e6:,.0f} MB"
+            size = f"largest process {most / 1e6:,.0f} MB"
             print(f"{name:<8} {cpu[name]:7.1f} CPU s {seconds:7.1f} s   {size}", flush=True)
         if "spark" in cpu:
             print(f"spark / plain {cpu['spark'] / cpu['plain']:.2f}", end="")

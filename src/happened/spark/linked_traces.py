@@ -75,7 +75,7 @@ def _neighbours(drafts: DataFrame, references: DataFrame) -> DataFrame:
     """(trace, other) of traces one of which names a span of the other."""
     if references.isEmpty():
         return references.select("trace", F.col("id").alias("other"))
-    owner = drafts.select("id", F.col("computation").alias("other"))
+    owner = drafts.select(F.explode("ids").alias("id"), F.col("computation").alias("other"))
     pairs = references.distinct().join(owner, "id").where("trace <> other")
     return pairs.select("trace", "other").distinct()
 

@@ -272,10 +272,10 @@ def _source(piece: Piece, header: str | None) -> Source:
 def _assemble_all(drafts: DataFrame, name: str, options: Options, folder: Path) -> Iterator[dict[str, Any]]:
     """Write all rows; gives what each task told."""
     done = (
-        drafts.select("computation", "file", "line", "draft")
+        drafts.select("computation", "file", "line", "drafts")
         .repartition("computation")
         .sortWithinPartitions("computation", "file", "line")
-        .select("computation", "draft")
+        .select("computation", "drafts")
         .mapInArrow(partial(_assemble, name, options, folder), "told string")
     )
     return (json.loads(row.told) for row in done.collect())
@@ -311,27 +311,26 @@ def _assemble(
         write(table_from_rows(rows))
     with _parquet(folder / "quarantine" / part, QUARANTINE) as write:
         write(table_of(left_out))
+    told = {"facts": facts, **_told_of(totals, left_out), "counts": _as_json(counts)}
+    yield pa.RecordBatch.from_pydict({"told": [json.dumps(told)]})
+
+
+def _told_of(totals: Totals, left_out: list[Quarantined]) -> dict[str, Any]:
     told = _told(left_out)
-    added = {"quarantined": told["quarantined"], "quarantined_imported": told["imported"]}
-    by_file = {
-        file: {k: sorted(v) if isinstance(v, set) else v for k, v in of_file.items()}
+    quarantined = {"quarantined": told["quarantined"], "quarantined_imported": told["imported"]}
+    return {
+        "totals": {**totals.counts, **quarantined},
+        "processes": sorted(totals.processes),
+        "examples": told["examples"],
+    }
+
+
+def _as_json(counts: FileCounts) -> dict[str, dict[str, Any]]:
+    """By file, its counts; sets as lists, which `_Whole.add` turns back."""
+    return {
+        file: {name: sorted(each) if isinstance(each, set) else each for name, each in of_file.items()}
         for file, of_file in counts.of_file.items()
     }
-    yield pa.RecordBatch.from_pydict(
-        {
-            "told": [
-                json.dumps(
-                    {
-                        "facts": facts,
-                        "totals": {**totals.counts, **added},
-                        "processes": sorted(totals.processes),
-                        "examples": told["examples"],
-                        "counts": by_file,
-                    }
-                )
-            ]
-        }
-    )
 
 
 @contextmanager

@@ -13,9 +13,9 @@ from typing import Any
 from . import (
     chrome,
     dag,
+    database_histories,
     datadog,
     etcd_raft,
-    histories,
     jaeger,
     mapped,
     nezha,
@@ -166,15 +166,15 @@ FORMATS: dict[str, Format] = {
     ),
     "awdit": Format(
         "AWDIT histories of transactions: `r key value`, `w key value`",
-        histories.parse_awdit,
-        histories.assemble,
-        histories.counts,
+        database_histories.parse_awdit,
+        database_histories.assemble,
+        database_histories.counts,
     ),
     "jepsen": Format(
         "Jepsen histories of operations, JSON",
-        histories.parse_jepsen,
-        histories.assemble,
-        histories.counts,
+        database_histories.parse_jepsen,
+        database_histories.assemble,
+        database_histories.counts,
     ),
     "map": Format(
         "events in any JSON lines or CSV, by --map process=…",

@@ -35,12 +35,13 @@ PACKED = pa.schema(
         pa.field("computation", pa.string(), nullable=False),
         pa.field("file", pa.string(), nullable=False),
         pa.field("line", pa.int64(), nullable=False),
-        pa.field("id", pa.string()),
-        pa.field("draft", pa.binary(), nullable=False),
+        pa.field("ids", pa.list_(pa.string()), nullable=False),
+        pa.field("drafts", pa.binary(), nullable=False),
     ]
 )
-"""Drafts on their way from the tasks that parse to those that assemble. Only what brings them together is
-in columns of its own: building and taking apart all the others would cost more than parsing.
+"""Drafts on their way from the tasks that parse to those that assemble: some of a computation in each row,
+by the line of the first. Only what brings them together is in columns of its own: building and taking apart
+all the others would cost more than parsing.
 """
 
 EXCERPT = 200
@@ -202,18 +203,29 @@ def unpacked(values: tuple[Any, ...]) -> Draft:
 
 
 def packed_table(drafts: Iterable[Draft]) -> pa.Table:
-    columns = [(d.computation, d.file, d.line, d.id, pickle.dumps(packed(d), 5)) for d in drafts]
-    arrays = zip(*columns, strict=True) if columns else ((),) * len(PACKED)
-    return pa.table([pa.array(each, of.type) for each, of in zip(arrays, PACKED, strict=True)], schema=PACKED)
+    """Of drafts that follow one another in a file."""
+    rows = [
+        (name, of[0].file, of[0].line, [each.id for each in of if each.id and not each.absent], _pickled(of))
+        for name, of in by_computation(drafts).items()
+    ]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(PACKED)
+    return pa.table(
+        [pa.array(each, of.type) for each, of in zip(columns, PACKED, strict=True)], schema=PACKED
+    )
+
+
+def _pickled(drafts: Iterable[Draft]) -> bytes:
+    return pickle.dumps([packed(draft) for draft in drafts], 5)
 
 
 def unpacked_drafts(batch: pa.RecordBatch) -> Iterator[Draft]:
-    """The drafts of a batch that `packed_table` made; their computation is the column's."""
+    """The drafts of rows that `packed_table` made; their computation is the column's."""
     names = batch.column("computation").to_pylist()
-    for computation, data in zip(names, batch.column("draft").to_pylist(), strict=True):
-        draft = unpacked(pickle.loads(data))
-        draft.computation = computation
-        yield draft
+    for computation, data in zip(names, batch.column("drafts").to_pylist(), strict=True):
+        for values in pickle.loads(data):
+            draft = unpacked(values)
+            draft.computation = computation
+            yield draft
 
 
 def table_of(quarantined: Iterable[Quarantined]) -> pa.Table:
