@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from happened.causality.analysis import analyse
 from happened.causality.skew import WINDOWS, correct, estimate, tightest, window_of
+from happened.trace.writer import table_from_rows
 
 MS = 1_000_000
 
@@ -78,3 +80,26 @@ def test_windows_part_all_times_that_64_bits_hold(last):
     if last >= 1000:
         assert np.unique(windows).tolist() == list(range(WINDOWS))
         assert np.bincount(windows).max() <= 2 * 64 // WINDOWS
+
+
+def test_lanes_of_one_process_have_one_clock():
+    """The request and the answer of a call on different lanes bound one offset; other names are other
+    clocks.
+    """
+
+    def event(process, seq, time, kind, message, *to):
+        named = {"process": process, "seq": seq, "time": time, "kind": kind, "message": message}
+        return named | ({"to": list(to)} if kind == "send" else {})
+
+    rows = [
+        event("a", 1, 1000, "send", "request", "b~[q/1]"),
+        event("b~[q/1]", 1, 400, "deliver", "request"),
+        event("b~2", 1, 450, "send", "answer", "a~2"),
+        event("a~2", 1, 1100, "deliver", "answer"),
+        event("bb", 1, 5, "internal", None),
+    ]
+    table = table_from_rows([{"computation": "", "relevant": False, **row} for row in rows])
+    found = {row["process"]: row["clock_offset"] for row in analyse(table).table("skew").to_pylist()}
+    assert found["a"] == found["a~2"] and found["b~2"] == found["b~[q/1]"]
+    assert -650 <= found["b~2"] - found["a"] <= -600
+    assert found["bb"] == 0

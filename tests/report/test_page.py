@@ -143,3 +143,23 @@ def test_numbers_read_well():
 def test_long_names_keep_both_ends():
     assert short("checkout-7f9c6d5b4-x2x9v", 12) == "checkou…2x9v"
     assert short("checkout", 12) == "checkout"
+
+
+def test_services_and_what_an_import_lost_are_there(tmp_path):
+    chains = {
+        "front": [{"kind": "send", "message": "m", "to": ["back"], "attributes": [("service", "front")]}],
+        "back": [
+            {
+                "kind": "deliver",
+                "message": "m",
+                "attributes": [("service", "<back>"), ("caller", "front"), ("error", "true")],
+            }
+        ],
+    }
+    summary = analysed(tmp_path, chains)
+    summary.update(import_quarantined=5, import_quarantined_imported=2)
+    html = page(tmp_path, summary)
+    assert "Which service calls which" in html
+    assert "<td>front</td><td>&lt;back&gt;</td><td>1</td><td>1</td>" in html
+    assert "✗ 3 records of the logs could not be imported" in html
+    assert "Which service calls which" not in page(tmp_path / "b", analysed(tmp_path / "b", OVERTAKEN))

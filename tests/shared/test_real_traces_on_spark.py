@@ -97,7 +97,7 @@ def _counted(table):
 
 
 COUNTED_AS = {
-    "events": "events", "spans": "events", "nodes": "events", "hosts": "processes", "agents": "processes",
+    "events": "events", "nodes": "events", "hosts": "processes", "agents": "processes",
     "reduction_edges": "reduction_edges", "ordered_pairs": "ordered_pairs",
     "concurrent_pairs": "concurrent_pairs",
 }  # fmt: skip

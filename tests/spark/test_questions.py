@@ -114,7 +114,7 @@ def test_names_are_given_once():
 
 
 def test_an_unknown_question_is_refused():
-    with pytest.raises(CausalityError, match="'whereabouts' is no question; ask one of epochs"):
+    with pytest.raises(CausalityError, match="'whereabouts' is no question; ask one of dependencies, epochs"):
         analyse(traces.table([]), questions=["whereabouts"])
 
 

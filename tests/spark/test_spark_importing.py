@@ -1,5 +1,7 @@
 """Importing on Spark, in pieces, gives what importing in one process gives."""
 
+import json
+
 import pyarrow.parquet as pq
 import pytest
 
@@ -107,3 +109,31 @@ def test_the_command_takes_a_master(spark, tmp_path, capsys):
     out, err = capsys.readouterr()
     assert "events                    1" in out
     assert "importing on Spark (local[2])" in err
+
+
+def test_counts_of_files_and_facts_survive(spark, dice, tmp_path):
+    """Of files that were read in pieces too."""
+    header, *lines = requests(dice, 40).splitlines(keepends=True)
+    (tmp_path / "a.csv").write_text(header + "".join(lines[: len(lines) // 2]))
+    (tmp_path / "b.csv").write_text(header + "".join(lines[len(lines) // 2 :]))
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    on_spark = run(spark, files, tmp_path / "spark", piece_bytes=1000)
+    alone = import_files(files, tmp_path / "alone")
+    assert on_spark.summary == alone.summary
+    assert alone.summary["files"][0]["pods"] == 3 and alone.summary["facts"]["detached_spans"] > 0
+
+
+def test_traces_that_share_a_key_are_joined(spark, tmp_path):
+    def span(number, kind, key):
+        tags = {"kafka.topic": "orders", "kafka.key": key}
+        place = {"serviceName": "shop", "ipv4": "10.0.0.1"}
+        given = {"traceId": f"t{number}", "id": "1", "kind": kind, "timestamp": number, "tags": tags}
+        return given | {"name": f"n{number}", "localEndpoint": place}
+
+    spans = [span(number, "PRODUCER", f"k{number % 3}") for number in range(9)]
+    path = tmp_path / "spans.json"
+    path.write_text(json.dumps(spans))
+    on_spark = run(spark, [path], tmp_path / "spark")
+    alone = import_files([path], tmp_path / "alone")
+    assert contents(tmp_path / "spark") == contents(tmp_path / "alone")
+    assert alone.summary["computations"] == on_spark.summary["computations"] == 3

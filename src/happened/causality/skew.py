@@ -3,7 +3,9 @@
 Each edge from an event of p to one of q says offset[q] - offset[p] <= time there - time here, where an
 offset is how far a process's clock is ahead. Of all edges of a pair only the tightest counts, so the
 constraints are at most n², and a shortest-path solution satisfies them all, if anything does: a cycle of
-negative length means that offsets alone cannot explain the times.
+negative length means that offsets alone cannot explain the times. The lanes of a process
+(trace/lane_names.py) share its clock: whatever is known of one of them holds for all. So both directions of
+a call bound how far two clocks are apart, whichever lanes the request and its return were on.
 
 Then clocks may drift. Over a stretch of time the smallest gap one way less the smallest gap back is twice
 the difference of two clocks (as in NTP); how that changes from stretch to stretch is the difference of their
@@ -11,12 +13,14 @@ drifts, and the drifts themselves are the least-squares solution over all pairs.
 them taken out, fewer messages arrive before they are sent.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..trace.lane_names import instance_of
 from .computation import SEND, Computation
 from .linearization import Ints
 
@@ -86,9 +90,21 @@ def times_of(c: Computation, column: pa.ChunkedArray) -> Times | None:
     earliest = np.full(len(c.computation_names), np.iinfo(np.int64).max)
     np.minimum.at(earliest, c.owner[c.process[timed]], time[timed])
     origin = earliest[c.owner]
-    skew = estimate(c.owner, source, target, time[sent] - origin[source], time[received] - time[sent])
+    clocks = clocks_of(c.process_names, c.owner)
+    gap = time[received] - time[sent]
+    skew = estimate(c.owner, clocks[source], clocks[target], time[sent] - origin[source], gap).of(clocks)
     corrected = time - skew.ahead(c.process, time - origin[c.process])
     return Times(time, timed, sent, received, origin, skew, corrected)
+
+
+def clocks_of(names: Sequence[str], owner: Ints) -> Ints:
+    """Of each process, the first one of its computation that has the same clock."""
+    first: dict[tuple[int, str], int] = {}
+    of = zip(owner.tolist(), names, strict=True)
+    return np.array(
+        [first.setdefault((computation, instance_of(name)), i) for i, (computation, name) in enumerate(of)],
+        np.int64,
+    )
 
 
 def tightest(source: Ints, target: Ints, gap: Ints) -> tuple[Ints, Ints, Ints]:

@@ -48,6 +48,9 @@ COMMANDS = {
     "necessary": Command(
         "jobs", "what the optimal protocol would have had to carry on each message (on Spark)"
     ),
+    "dependencies": Command(
+        "jobs", "which service calls which, how often, and how often that failed (on Spark)"
+    ),
     "measures": Command("jobs", "depth, width, traffic and latencies (on Spark)"),
     "rebuild": Command(
         "jobs",

@@ -5,17 +5,25 @@ with --strict, anything that was not understood.
 """
 
 import argparse
-from collections.abc import Iterator
+import glob
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..trace.importing import AUTO, Import, import_files
+from ..trace.location import inside
 from ..trace.readers import FORMATS, Options
-from ..trace.store import AnyPath, StorePath, any_path, size_of
+from ..trace.readers.source import uncompressed_size
+from ..trace.store import AnyPath, StorePath, any_path
 from .terminal import note, print_json, progress
 
-SPARK_BYTES = 64 << 20  # of input: about 1 GB in one process
+SPARK_BYTES = 256 << 20  # of input, uncompressed: minutes in one process
 SHOWN = 5  # quarantined rows told one by one; OUT/quarantine has them all
 
 EPILOG = f"""\
@@ -25,6 +33,7 @@ formats
 examples:
   happened import chord.log --regex '(?<host>\\S*) (?<clock>{{.*}})\\n(?<event>.*)' --out chord
   happened import spans-*.csv --format nezha --out requests
+  happened import events.csv --map process=node,kind=what,message=id,time=at:ms --out events
 
 OUT gets trace/part-*.parquet, quarantine/ (file, line, field, reason, text; of a JSON document, line is the
 number of the record) and import.json. Judge the trace with: happened check OUT
@@ -41,7 +50,13 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("files", nargs="+", type=any_path, metavar="FILE", help="logs, all in one format; .gz is fine")
+    add(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="logs, all in one format: files, directories, patterns such as 'logs/*.json', or - for standard "
+        "input; compressed by gzip or zstd or not",
+    )
     add("--out", type=any_path, required=True, metavar="OUT", help="a directory that is not there yet")
     add("--format", choices=(AUTO, *FORMATS), default=AUTO, help="see below; default: by content")
     add("--regex", help="shiviz: finds host, clock and event, as (?<host>…)")
@@ -53,30 +68,49 @@ def add_parser(subparsers: Any) -> None:
         default="unique",
         help="etcd-raft: leave equal messages unmatched, or trust in FIFO channels; default: %(default)s",
     )
-    add("--lanes", action="store_true", help="spans: order a service's spans by recorded causes only")
+    add(
+        "--clock-order",
+        action="store_true",
+        help="spans: let the clock of a process order all of its events, beyond what is recorded or implied",
+    )
+    add(
+        "--map",
+        metavar="OURS=THEIRS,…",
+        help="read any JSON lines or CSV by these fields: process=node,seq=n,time=ts:ms or span=id,trace=t,…",
+    )
     add("--together", action="store_true", help="the files are parts of one run, not a run each")
     add("--strict", action="store_true", help="write nothing if anything is not understood")
-    add("--master", metavar="URL", help="import on Spark; without being asked from 64 MB on, as local[*]")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--master", metavar="URL", help="import on Spark; without being asked from 256 MB on, as local[*]"
+    )
+    where.add_argument("--local", action="store_true", help="import in one process, whatever the size")
     add("--json", action="store_true", help="print import.json instead of text")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    with found_files(arguments.files) as files:
+        return _run(arguments, files)
+
+
+def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> int:
     options = Options(
         regex=arguments.regex,
         delimiter=arguments.delimiter,
         parsers=arguments.parsers,
         match=arguments.match,
+        map=arguments.map,
         together=arguments.together,
-        lanes=arguments.lanes,
+        clock_order=arguments.clock_order,
     )
-    size = sum(size_of(path) for path in arguments.files if path.is_file())
-    if arguments.master is not None or size >= SPARK_BYTES:
-        done = _import_on_spark(arguments, options)
+    size = sum(uncompressed_size(path) for path in files)
+    if arguments.master is not None or (size >= SPARK_BYTES and not arguments.local):
+        done = _import_on_spark(arguments, files, options)
     else:
-        with progress("importing", total=len(arguments.files), unit="files") as bar:
+        with progress("importing", total=len(files), unit="files") as bar:
             done = import_files(
-                arguments.files,
+                files,
                 arguments.out,
                 format=arguments.format,
                 options=options,
@@ -92,8 +126,44 @@ def run(arguments: argparse.Namespace) -> int:
     return ExitCode.HOLDS
 
 
-def _import_on_spark(arguments: argparse.Namespace, options: Options) -> Import:
-    for path in (*arguments.files, arguments.out):
+@contextmanager
+def found_files(given: Sequence[str]) -> Iterator[list[AnyPath]]:
+    """The files that are meant: themselves, what is in directories, what patterns match, or standard
+    input.
+    """
+    with tempfile.TemporaryDirectory(prefix="happened-") as folder:
+        yield [path for name in given for path in _files(name, Path(folder))]
+
+
+def _files(name: str, folder: Path) -> list[AnyPath]:
+    if name == "-":
+        copy = folder / "stdin"
+        with copy.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        return [copy]
+    path = any_path(name)
+    if path.is_dir():
+        held: list[AnyPath] = [
+            each for each in path.rglob("*") if each.is_file() and not _is_hidden(path, each)
+        ]
+        if not held:
+            raise LocalProtocolError(f"{name}: there are no files in this directory")
+        return sorted(held, key=str)
+    if not path.is_file() and isinstance(path, Path) and any(mark in name for mark in "*?["):
+        found = (Path(each) for each in sorted(glob.glob(name, recursive=True)))
+        matching: list[AnyPath] = [each for each in found if each.is_file()]
+        if not matching:
+            raise LocalProtocolError(f"{name}: no file matches this pattern")
+        return matching
+    return [path]
+
+
+def _is_hidden(folder: AnyPath, path: AnyPath) -> bool:
+    return any(part.startswith((".", "_")) for part in inside(folder, path).parts)
+
+
+def _import_on_spark(arguments: argparse.Namespace, files: list[AnyPath], options: Options) -> Import:
+    for path in (*files, arguments.out):
         if isinstance(path, StorePath):
             raise LocalProtocolError(f"{path}: on Spark local logs become a local trace; copy them here")
     note(f"importing on Spark ({arguments.master or 'local[*]'})")
@@ -102,7 +172,7 @@ def _import_on_spark(arguments: argparse.Namespace, options: Options) -> Import:
 
     return import_on_spark(
         session(arguments.master),
-        arguments.files,
+        [path for path in files if isinstance(path, Path)],
         arguments.out,
         format=arguments.format,
         options=options,
@@ -118,10 +188,13 @@ def _report(summary: dict[str, Any], out: AnyPath) -> Iterator[str]:
     if ambiguous:
         fate = "matched in FIFO order" if summary["options"]["match"] == "fifo" else "left unmatched"
         yield f"{'ambiguous':<14} {ambiguous:>12,}  receives that could be of several sends, {fate}"
+    for name, count in summary["facts"].items():
+        yield f"{name.replace('_', ' '):<14} {count:>12,}"
     yield f"\nimported to {out}"
 
 
 def _leftovers(done: Import) -> Iterator[str]:
+    yield from done.summary["remarks"]
     if not done.summary["events"]:
         yield "no events: the trace is empty"
     for each in done.quarantined[:SHOWN]:

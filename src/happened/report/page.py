@@ -26,6 +26,7 @@ WITNESSES_READ = 500
 MOST_STEPS = 9  # of a witness's path; of a longer one the middle is left out
 MOST_PROCESSES = 24
 MOST_MEASURES = 200_000
+MOST_LINKS = 50
 MOST_QUARANTINED = 20
 
 STYLE = """
@@ -74,6 +75,11 @@ GROUPS = {
         "fifo_lost_causes", "necessary_units_mean",
     ),
     "Messages astray": ("lost", "duplicated", "misdelivered", "never_sent"),
+    "Imported": (
+        "import_quarantined", "import_quarantined_imported", "import_detached_spans", "import_untimed_spans",
+        "import_contradicted_orders", "import_pieces_merged", "import_channels_not_joined",
+    ),
+    "Services": ("service_calls", "service_call_errors"),
     "Clocks": (
         "clocks_logged", "clock_mismatches", "clock_regressions", "clock_impossible",
         "tracker_stamps", "tracker_faults", "tracker_unjudged",
@@ -94,6 +100,7 @@ def page(folder: AnyPath, summary: dict[str, Any]) -> str:
         _window(folder),
         _witnesses(folder, summary),
         _lost_causes(folder, summary),
+        _dependencies(folder),
         _traffic(folder),
         _width(folder),
         _latency(folder),
@@ -253,6 +260,25 @@ def _lost_causes(folder: AnyPath, summary: dict[str, Any]) -> str:
         f'<h2>Lost causes</h2><p class="aside">{len(rows)} of {count:,}; all are in '
         f"<code>lost_causes</code>.</p><ul>{items}</ul>"
     )
+
+
+def _dependencies(folder: AnyPath) -> str:
+    """Which service called which, over all computations."""
+    if not _rows(folder, "dependencies", 1):
+        return ""
+    table = arrow_dataset(folder / "dependencies").head(MOST_MEASURES)
+    sums = table.group_by(["caller", "callee"]).aggregate([("calls", "sum"), ("errors", "sum")]).to_pylist()
+    sums.sort(key=lambda row: (-row["calls_sum"], row["caller"], row["callee"]))
+    picture, left_out = _busiest({(row["caller"], row["callee"]): row["calls_sum"] for row in sums})
+    rows = "".join(
+        f"<tr><td>{escape(row['caller'])}</td><td>{escape(row['callee'])}</td>"
+        f"<td>{row['calls_sum']:,}</td><td>{row['errors_sum']:,}</td></tr>"
+        for row in sums[:MOST_LINKS]
+    )
+    more = f" The first {MOST_LINKS} of {len(sums):,} are listed." if len(sums) > MOST_LINKS else ""
+    caption = f"Calls, from the row's service to the column's.{left_out}{more}"
+    listed = f"<table><tr><th>caller</th><th>callee</th><th>calls</th><th>errors</th></tr>{rows}</table>"
+    return _figure("Which service calls which", picture, caption, "dependencies") + listed
 
 
 def _traffic(folder: AnyPath) -> str:

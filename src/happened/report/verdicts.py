@@ -32,6 +32,9 @@ def verdicts(summary: dict[str, Any], *, timed: bool) -> Iterator[Verdict]:
     if summary.get("tracker_stamps"):
         yield _tracked(summary["tracker_stamps"], summary["tracker_faults"])
     yield _physical(summary, timed)
+    lost = summary.get("import_quarantined", 0) - summary.get("import_quarantined_imported", 0)
+    if lost:
+        yield Verdict(False, f"{lost:,} records of the logs could not be imported: they are no part of this.")
     if summary["quarantined"]:
         yield Verdict(False, f"{rows_were(summary['quarantined'])} quarantined: no part of what follows.")
 

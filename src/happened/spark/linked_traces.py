@@ -1,8 +1,12 @@
-"""Request traces that name spans of one another are one computation: find which, on Spark.
+"""Request traces that name spans of one another, or share a channel, are one computation: find which, on
+Spark.
 
-In    readers.DRAFTS rows of spans, `computation` being the trace's id
-Out   the same rows, `computation` being the smallest id of the traces they are linked with
-Cost  one shuffle join of causes with ids; then rounds over the linked traces alone, usually none
+In    readers.PACKED rows of spans, `computation` being the trace's id; what span_joins.TraceJoins collected
+      of them: `references` (trace, id of a span of another) and `channels` (channel, trace)
+Out   the same rows, `computation` being the smallest id of the traces they are linked with; and how many
+      channels carry too many traces to join them (trace/readers/span_joins.py)
+Cost  nothing where no trace names another; else one join of the references with ids, and rounds over the
+      linked traces alone
 
 Connected components by the smallest label seen: in each round a trace takes the smallest label of its
 neighbours, and then that label's own label, so that paths shorten by half. It ends when no label changes;
@@ -11,38 +15,69 @@ neighbours, and then that label's own label, so that paths shorten by half. It e
 
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ..core.errors import CausalityError
+from ..trace.readers.span_joins import MOST_JOINED, TraceJoins
 
 BOUND = 200
 
 
-def join_linked_traces(drafts: DataFrame, store: Path) -> DataFrame:
+REFERENCES = pa.schema([("trace", pa.string()), ("id", pa.string())])
+CHANNELS = pa.schema([("channel", pa.string()), ("trace", pa.string())])
+
+
+def collected(joins: TraceJoins) -> tuple[pa.Table, pa.Table]:
+    """The references and channels of one task."""
+    named = [(trace, id) for id, traces in joins.named.items() for trace in traces]
+    carried = [(channel, trace) for channel, traces in joins.carried.items() for trace in traces]
+    return _table(named, REFERENCES), _table(carried, CHANNELS)
+
+
+def _table(pairs: list[tuple[str, str]], schema: pa.Schema) -> pa.Table:
+    columns = [[pair[k] for pair in pairs] for k in range(2)]
+    return pa.table([pa.array(column, pa.string()) for column in columns], schema=schema)
+
+
+def join_linked_traces(
+    drafts: DataFrame, references: DataFrame, channels: DataFrame, store: Path
+) -> tuple[DataFrame, int]:
     """`store` is where rounds leave their labels, which keeps each round's plan short."""
-    neighbours = _neighbours(drafts)
-    neighbours.write.parquet(str(store / "neighbours"))
-    neighbours = drafts.sparkSession.read.parquet(str(store / "neighbours"))
-    if neighbours.isEmpty():
-        return drafts
+    spark = drafts.sparkSession
+    _neighbours(drafts, references).write.parquet(str(store / "neighbours"))
+    too_many = 0
+    if not channels.isEmpty():
+        _carried(channels).write.parquet(str(store / "carried"))
+        carried = spark.read.parquet(str(store / "carried"))
+        too_many = carried.where(F.col("traces") > MOST_JOINED).select("channel").distinct().count()
+        shared = carried.where((F.col("traces") <= MOST_JOINED) & (F.col("trace") != F.col("other")))
+        shared.select("trace", "other").write.mode("append").parquet(str(store / "neighbours"))
+    pairs = spark.read.parquet(str(store / "neighbours"))
+    if pairs.isEmpty():
+        return drafts, too_many
+    neighbours = pairs.union(pairs.select("other", "trace")).distinct()
     labels = _components(neighbours, store).select(F.col("trace").alias("computation"), "leader")
     joined = F.coalesce("leader", "computation").alias("computation")
     rest = [name for name in drafts.columns if name != "computation"]
-    return drafts.join(labels, "computation", "left").select(joined, *rest)
+    return drafts.join(labels, "computation", "left").select(joined, *rest), too_many
 
 
-def _neighbours(drafts: DataFrame) -> DataFrame:
-    """(trace, other), both ways, of traces one of which names a span of the other."""
-    owner = drafts.select("id", F.col("computation").alias("other")).distinct()
-    named = F.explode(F.concat("parents", "links")).alias("id")
-    pairs = (
-        drafts.select(F.col("computation").alias("trace"), named)
-        .join(owner, "id")
-        .where("trace <> other")
-        .select("trace", "other")
-    )
-    return pairs.union(pairs.select("other", "trace")).distinct()
+def _carried(channels: DataFrame) -> DataFrame:
+    """(channel, trace, the first trace that the channel carries, how many it carries)."""
+    pairs = channels.distinct()
+    first = pairs.groupBy("channel").agg(F.min("trace").alias("other"), F.count("*").alias("traces"))
+    return pairs.join(first, "channel")
+
+
+def _neighbours(drafts: DataFrame, references: DataFrame) -> DataFrame:
+    """(trace, other) of traces one of which names a span of the other."""
+    if references.isEmpty():
+        return references.select("trace", F.col("id").alias("other"))
+    owner = drafts.select(F.explode("ids").alias("id"), F.col("computation").alias("other"))
+    pairs = references.distinct().join(owner, "id").where("trace <> other")
+    return pairs.select("trace", "other").distinct()
 
 
 def _components(neighbours: DataFrame, store: Path) -> DataFrame:

@@ -6,11 +6,13 @@ Cost  one pass to number lines, one to parse, one shuffle of the drafts by compu
 
 Files of a format that is read line by line are parsed in pieces, others whole, one to a task. A
 computation is assembled by one task, one after another, so that a task holds one computation at a time:
-some 2 KB per event. What reaches the driver is a few numbers per piece. Files read in pieces are counted
-by records only: what else readers count needs a file whole.
+some 2 KB per event. Drafts cross the JVM as bytes. What reaches the driver is a few numbers per piece, and
+the names of services, instances and processes.
 """
 
+import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,7 +25,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from ..core.errors import TraceFormatError
 from ..trace.atomic import whole_directory, whole_file
@@ -31,18 +32,25 @@ from ..trace.importing import (
     AUTO,
     EXAMPLES,
     Import,
+    Totals,
     choose_format,
     computation_names,
     not_understood,
+    refuse_nothing,
+    refuse_other_format,
+    remarks,
+    told_facts,
     write_summary,
 )
-from ..trace.readers import FORMATS, QUARANTINE, Draft, Options, Quarantined, Source, open_source
-from ..trace.readers.draft import DRAFTS, Row, draft_table, drafts_of, storable, table_of
-from ..trace.readers.source import beginning, is_compressed, lines_begun, open_piece
-from ..trace.schema import SCHEMA, SENDS
+from ..trace.readers import FORMATS, QUARANTINE, Draft, Format, Options, Quarantined, Source, open_source
+from ..trace.readers.draft import PACKED, Row, packed_table, storable, table_of, unpacked_drafts
+from ..trace.readers.file_counts import FileCounts
+from ..trace.readers.source import NO_EVENTS, beginning, is_compressed, lines_begun, open_piece
+from ..trace.readers.span_joins import TraceJoins
+from ..trace.schema import SCHEMA
 from ..trace.writer import table_from_rows
-from .linked_traces import join_linked_traces
-from .schemas import TRACE, spark_schema
+from .linked_traces import CHANNELS, REFERENCES, collected, join_linked_traces
+from .schemas import spark_schema
 from .tasks import on_tasks
 
 PIECE_BYTES = 32 << 20
@@ -78,17 +86,87 @@ def run(
         work = folder / ".work"
         pieces = _number_lines(spark, _cut(files, name, options, piece_bytes))
         told = _each(spark, pieces, partial(_parse, name, options, work, folder / "quarantine"))
-        drafts = spark.read.schema(spark_schema(DRAFTS)).parquet(str(work / "drafts"))
+        whole = _Whole(files, FORMATS[name], told)
+        _refuse_other_format(files, name, whole)
+        drafts = spark.read.schema(spark_schema(PACKED)).parquet(str(work / "drafts"))
         if FORMATS[name].joins_computations:
-            drafts = join_linked_traces(drafts, work)
-        _assemble_all(drafts, name, options, folder)
-        summary, first = _summarise(spark, folder)
+            references, channels = (
+                spark.read.schema(spark_schema(schema)).parquet(str(work / kind))
+                for kind, schema in (("references", REFERENCES), ("channels", CHANNELS))
+            )
+            drafts, too_wide = join_linked_traces(drafts, references, channels, work)
+            whole.facts["channels_not_joined"] = too_wide
+        for of_partition in _assemble_all(drafts, name, options, folder):
+            whole.add(of_partition)
+        if not any((folder / "trace").glob("*.parquet")):  # no drafts, no partitions
+            with _parquet(folder / "trace" / "part-000000.parquet", SCHEMA) as write:
+                write(SCHEMA.empty_table())
+        first = whole.first()
         if strict and first:
-            raise not_understood(str(first[0]), summary["quarantined"])
-        summary = {"format": name, "options": asdict(options), **summary, "files": _by_file(told)}
+            raise not_understood(str(first[0]), whole.totals["quarantined"])
+        summary = whole.summary(name, options)
+        refuse_nothing(summary["events"], first)
         shutil.rmtree(work)
         write_summary(folder, summary)
     return Import(summary, first)
+
+
+class _Whole:
+    """What the tasks of an import told, added up."""
+
+    def __init__(self, files: Sequence[Path], reader: Format, told: list[dict[str, Any]]) -> None:
+        self._files = files
+        self._reader = reader
+        self._of_file = _by_file(told)
+        self._counts = FileCounts()
+        self._processes: set[str] = set()
+        self._of_each_file = [self._of_file[str(path.absolute())]["processes"] for path in files]
+        self._examples = [row for of_piece in told for row in of_piece["examples"]]
+        self.totals: Counter[str] = Counter()
+        self.facts: Counter[str] = Counter()
+        for of_piece in told:
+            self.totals["quarantined"] += of_piece["quarantined"]
+            self.totals["quarantined_imported"] += of_piece["imported"]
+
+    def records(self, path: Path) -> int:
+        return int(self._of_file[str(path.absolute())]["records"])
+
+    def add(self, told: dict[str, Any]) -> None:
+        """What one task told that assembled computations."""
+        self.totals += Counter(told["totals"])
+        self.facts += Counter(told["facts"])
+        self._processes.update(told["processes"])
+        self._examples += told["examples"]
+        for file, counts in told["counts"].items():
+            self._counts.merge(file, {k: set(v) if isinstance(v, list) else v for k, v in counts.items()})
+
+    def first(self) -> list[Quarantined]:
+        rows = sorted(self._examples, key=lambda row: (row["file"], row["line"] or 0))
+        return [Quarantined(**row) for row in rows[:EXAMPLES]]
+
+    def summary(self, name: str, options: Options) -> dict[str, Any]:
+        files = []
+        for file, of_file in self._of_file.items():
+            counted = {key: of_file[key] for key in ("file", "records", "quarantined")}
+            files.append({**counted, **self._counts.told(file, self._reader.counts)})
+        names = ("computations", "events", "messages", "quarantined", "quarantined_imported")
+        totals = {key: self.totals[key] for key in names}
+        return {
+            "format": name,
+            "options": asdict(options),
+            **totals,
+            "processes": len(self._processes),
+            "quarantine_examples": [str(each) for each in self.first()],
+            "facts": told_facts(self.facts),
+            "remarks": remarks(self._files, self._of_each_file, options.together),
+            "files": files,
+        }
+
+
+def _refuse_other_format(files: Sequence[Path], name: str, whole: _Whole) -> None:
+    for path in files:
+        if not whole.records(path):
+            refuse_other_format(path, name, whole.first())
 
 
 def _cut(files: Sequence[Path], name: str, options: Options, piece_bytes: int) -> list[Piece]:
@@ -138,34 +216,46 @@ def _parse(name: str, options: Options, work: Path, quarantine: Path, piece: Pie
     that no task can mend."""
     reader = FORMATS[name]
     source = _source(piece, reader.header)
-    of_whole: list[Draft] = []
+    joins = TraceJoins()
+    processes: set[str] = set()
     records = 0
     left_out: list[Quarantined] = []
     part = f"parsed-{piece.number:06d}.parquet"
     try:
-        with _parquet(work / "drafts" / part, DRAFTS) as write:
+        with _parquet(work / "drafts" / part, PACKED) as write:
             batch: list[Draft] = []
             for parsed in storable(reader.parse(source, options)):
                 if isinstance(parsed, Quarantined):
                     left_out.append(parsed)
                     continue
-                records += 1
+                records += not parsed.absent
                 batch.append(parsed)
-                if piece.end is None:
-                    of_whole.append(parsed)
+                if options.together:
+                    processes.add(parsed.process)
+                if reader.joins_computations:
+                    joins.add(parsed)
                 if len(batch) == BATCH_ROWS:
-                    write(draft_table(batch))
+                    write(packed_table(batch))
                     batch = []
-            write(draft_table(batch))
+            write(packed_table(batch))
     except TraceFormatError as error:
         return TraceFormatError(error.reason, file=error.file, line=error.line, field=error.field)
+    for kind, table in zip(("references", "channels"), collected(joins), strict=True):
+        with _parquet(work / kind / part, table.schema) as write:
+            write(table)
     left_out += source.faults
     if not records and not left_out and piece.end is None:
-        left_out.append(Quarantined(str(piece.path), None, None, "holds no events"))
+        left_out.append(Quarantined(str(piece.path), None, None, NO_EVENTS))
     with _parquet(quarantine / part, QUARANTINE) as write:
         write(table_of(left_out))
-    counts = reader.counts(of_whole) if piece.end is None else {}
-    return {"file": str(piece.path), "records": records, "quarantined": len(left_out), **counts}
+    return {"file": str(piece.path), "records": records, "processes": processes, **_told(left_out)}
+
+
+def _told(left_out: list[Quarantined]) -> dict[str, Any]:
+    """How much was left out, and the first of it."""
+    first = sorted(left_out, key=lambda each: (each.file, each.line or 0))[:EXAMPLES]
+    imported = sum(each.imported for each in left_out)
+    return {"quarantined": len(left_out), "imported": imported, "examples": [asdict(each) for each in first]}
 
 
 def _source(piece: Piece, header: str | None) -> Source:
@@ -179,14 +269,16 @@ def _source(piece: Piece, header: str | None) -> Source:
     return source
 
 
-def _assemble_all(drafts: DataFrame, name: str, options: Options, folder: Path) -> None:
+def _assemble_all(drafts: DataFrame, name: str, options: Options, folder: Path) -> Iterator[dict[str, Any]]:
+    """Write all rows; gives what each task told."""
     done = (
-        drafts.select(*DRAFTS.names)
+        drafts.select("computation", "file", "line", "drafts")
         .repartition("computation")
         .sortWithinPartitions("computation", "file", "line")
-        .mapInArrow(partial(_assemble, name, options, folder), "events long")
+        .select("computation", "drafts")
+        .mapInArrow(partial(_assemble, name, options, folder), "told string")
     )
-    done.agg(F.sum("events")).collect()
+    return (json.loads(row.told) for row in done.collect())
 
 
 def _assemble(
@@ -197,23 +289,48 @@ def _assemble(
     context = TaskContext.get()
     assert context is not None
     part = f"part-{context.partitionId():06d}.parquet"
-    drafts = chain.from_iterable(map(drafts_of, batches))
-    events = 0
+    drafts = chain.from_iterable(map(unpacked_drafts, batches))
+    reader = FORMATS[name]
+    counts = FileCounts()
+    facts: Counter[str] = Counter()
+    totals = Totals()
     rows: list[Row] = []
     left_out: list[Quarantined] = []
     with _parquet(folder / "trace" / part, SCHEMA) as write:
         for _, group in groupby(drafts, key=lambda draft: draft.computation):
-            assembly = FORMATS[name].assemble(group, options)
+            of_computation = list(group)
+            counts.add(of_computation, reader.counts)
+            assembly = reader.assemble(of_computation, options)
             left_out += assembly.quarantined
+            facts += assembly.facts
+            totals.add(assembly.rows)
             rows += assembly.rows
             if len(rows) >= BATCH_ROWS:  # computations may be small: many to a row group
                 write(table_from_rows(rows))
-                events += len(rows)
                 rows = []
         write(table_from_rows(rows))
     with _parquet(folder / "quarantine" / part, QUARANTINE) as write:
         write(table_of(left_out))
-    yield pa.RecordBatch.from_pydict({"events": [events + len(rows)]})
+    told = {"facts": facts, **_told_of(totals, left_out), "counts": _as_json(counts)}
+    yield pa.RecordBatch.from_pydict({"told": [json.dumps(told)]})
+
+
+def _told_of(totals: Totals, left_out: list[Quarantined]) -> dict[str, Any]:
+    told = _told(left_out)
+    quarantined = {"quarantined": told["quarantined"], "quarantined_imported": told["imported"]}
+    return {
+        "totals": {**totals.counts, **quarantined},
+        "processes": sorted(totals.processes),
+        "examples": told["examples"],
+    }
+
+
+def _as_json(counts: FileCounts) -> dict[str, dict[str, Any]]:
+    """By file, its counts; sets as lists, which `_Whole.add` turns back."""
+    return {
+        file: {name: sorted(each) if isinstance(each, set) else each for name, each in of_file.items()}
+        for file, of_file in counts.of_file.items()
+    }
 
 
 @contextmanager
@@ -224,36 +341,13 @@ def _parquet(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], Non
         yield writer.write_table
 
 
-def _summarise(spark: SparkSession, folder: Path) -> tuple[dict[str, Any], list[Quarantined]]:
-    """Totals of what was written, and the first of what was left out."""
-    if not any((folder / "trace").glob("*.parquet")):  # no drafts, no partitions
-        with _parquet(folder / "trace" / "part-000000.parquet", SCHEMA) as write:
-            write(SCHEMA.empty_table())
-    events = spark.read.schema(TRACE).parquet(str(folder / "trace"))
-    left_out = spark.read.schema(spark_schema(QUARANTINE)).parquet(str(folder / "quarantine"))
-    totals = events.agg(
-        F.countDistinct("computation").alias("computations"),
-        F.countDistinct("process").alias("processes"),
-        F.count("*").alias("events"),
-        F.count_if(F.col("kind").isin(*SENDS)).alias("messages"),
-    ).first()
-    counts = left_out.agg(
-        F.count("*").alias("quarantined"), F.count_if("imported").alias("quarantined_imported")
-    ).first()
-    assert totals is not None and counts is not None
-    first = [
-        Quarantined(**row.asDict()) for row in left_out.orderBy("file", "line").limit(EXAMPLES).collect()
-    ]
-    examples = {"quarantine_examples": [str(each) for each in first]}
-    return {**totals.asDict(), **counts.asDict(), **examples}, first
-
-
-def _by_file(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add up the counts of all pieces of each file."""
+def _by_file(told: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Add up the records of all pieces of each file."""
     files: dict[str, dict[str, Any]] = {}
     for of_piece in told:
-        of_file = files.setdefault(of_piece["file"], of_piece)
-        if of_file is not of_piece:
-            for name in ("records", "quarantined"):
-                of_file[name] += of_piece[name]
-    return list(files.values())
+        new = {**of_piece, "records": 0, "quarantined": 0, "processes": set()}
+        of_file = files.setdefault(of_piece["file"], new)
+        of_file["processes"] |= of_piece["processes"]
+        for name in ("records", "quarantined"):
+            of_file[name] += of_piece[name]
+    return files

@@ -96,6 +96,7 @@ def analyze_path(
             phases=Phases(records),
         )
         summary["complete"] = at.is_complete if complete is None else complete
+        summary |= at.import_losses
         (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
         finish(folder, summary)
     return summary

@@ -1,27 +1,40 @@
 """Import foreign logs: files in, a trace, a quarantine and a summary out.
 
-OUT gets trace/part-*.parquet, quarantine/part-000000.parquet (readers.QUARANTINE) and import.json, all at
-once or not at all: it is made beside its final place and renamed.
+OUT gets trace/part-*.parquet, quarantine/part-*.parquet (readers.QUARANTINE) and import.json, all at once
+or not at all: it is made beside its final place and renamed. What is in memory is one bucket of
+computations at a time (readers/spill.py), or one JSON document, if that is larger.
 """
 
+import hashlib
 import json
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from ..core.errors import TraceFormatError
 from .atomic import whole_directory, whole_file
-from .readers import FORMATS, Assembly, Draft, Format, Options, Quarantined, open_source
+from .readers import FORMATS, Format, Options, Quarantined, open_source
 from .readers.detection import detect
-from .readers.draft import storable, table_of
+from .readers.draft import Row, by_computation, storable, table_of
+from .readers.file_counts import FileCounts
+from .readers.mapped import Mapping
+from .readers.source import EMPTY, NO_EVENTS, uncompressed_size
+from .readers.span_joins import TraceJoins
+from .readers.spill import Spill
 from .schema import SENDS
-from .store import AnyPath
+from .store import AnyPath, size_of
 from .writer import TraceWriter
 
 AUTO = "auto"
 EXAMPLES = 5
+BATCH_ROWS = 20_000
+BUCKET_BYTES = 8 << 20  # of logs: some 150 MB of drafts and rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +63,206 @@ def import_files(
         raise TraceFormatError("is already there; remove it or import elsewhere", file=str(out))
     options = options or Options()
     name = choose_format(files, format, options)
-    reader = FORMATS[name]
-    drafts, quarantined, told = _parse(files, reader, options, progress)
-    assembly = reader.assemble(drafts, options)
-    quarantined += assembly.quarantined
-    if strict and quarantined:
-        raise not_understood(str(quarantined[0]), len(quarantined))
-    summary = {
-        "format": name,
-        "options": asdict(options),
-        **_totals(assembly, quarantined),
-        "files": told,
-    }
-    _write(out, assembly, quarantined, summary)
-    return Import(summary, quarantined)
+    with tempfile.TemporaryDirectory(prefix="happened-") as work, whole_directory(out) as folder:
+        run = _Import(files, name, options, Path(work), folder)
+        run.parse(progress)
+        run.assemble()
+        if strict and run.quarantine.count:
+            raise not_understood(str(run.quarantine.first[0]), run.quarantine.count)
+        summary = run.summary()
+        refuse_nothing(summary["events"], run.quarantine.first)
+        write_summary(folder, summary)
+    return Import(summary, run.quarantine.first)
+
+
+class _Import:
+    """One import in progress: files are parsed one after another, and computations assembled bucket by
+    bucket.
+    """
+
+    def __init__(
+        self, files: Sequence[AnyPath], name: str, options: Options, work: Path, folder: AnyPath
+    ) -> None:
+        self.files, self.name, self.options = files, name, options
+        self.reader = FORMATS[name]
+        self.folder = folder
+        self.quarantine = QuarantineWriter(folder / "quarantine")
+        self.facts: Counter[str] = Counter()
+        self._work = work
+        self._spill = Spill(work / "parsed", buckets_for(sum(uncompressed_size(path) for path in files)))
+        self._joins = TraceJoins()
+        self._counts = FileCounts()
+        self._told: list[dict[str, Any]] = []
+        self._processes: list[set[str]] = []  # of each file, if files are parts of one run
+        self._totals = Totals()
+
+    def parse(self, progress: Callable[[int], object]) -> None:
+        for path, computation in zip(
+            self.files, computation_names(self.files, self.reader, self.options), strict=True
+        ):
+            source = open_source(path, computation)
+            records, before = 0, self.quarantine.count
+            processes: set[str] = set()
+            for parsed in storable(self.reader.parse(source, self.options)):
+                if isinstance(parsed, Quarantined):
+                    self.quarantine.add([parsed])
+                    continue
+                records += not parsed.absent
+                if self.options.together:
+                    processes.add(parsed.process)
+                self._spill.add(parsed)
+                if self.reader.joins_computations:
+                    self._joins.add(parsed)
+            self.quarantine.add(source.faults)
+            left_out = self.quarantine.count - before
+            if not records:
+                refuse_other_format(path, self.name, self.quarantine.first)
+                if not left_out:
+                    self.quarantine.add([Quarantined(str(path), None, None, NO_EVENTS)])
+                    left_out = 1
+            self._told.append({"file": str(path), "records": records, "quarantined": left_out})
+            self._processes.append(processes)
+            progress(1)
+
+    def assemble(self) -> None:
+        if self.reader.joins_computations:
+            every = chain.from_iterable(self._spill.buckets())
+            self._spill = self._spill.regrouped(self._joins.leaders(every), self._work / "joined")
+            self.facts["channels_not_joined"] += self._joins.too_wide
+        with TraceWriter(self.folder / "trace") as writer:
+            for bucket in self._spill.buckets():
+                for drafts in by_computation(bucket).values():
+                    self._counts.add(drafts, self.reader.counts)
+                    assembly = self.reader.assemble(drafts, self.options)
+                    drafts.clear()
+                    self.quarantine.add(assembly.quarantined)
+                    self.facts += assembly.facts
+                    self._totals.add(assembly.rows)
+                    for row in assembly.rows:
+                        writer.append(row)
+        self.quarantine.close()
+
+    def summary(self) -> dict[str, Any]:
+        for of_file in self._told:
+            of_file |= self._counts.told(of_file["file"], self.reader.counts)
+        return {
+            "format": self.name,
+            "options": asdict(self.options),
+            **self._totals.told(),
+            **self.quarantine.told(),
+            "facts": told_facts(self.facts),
+            "remarks": remarks(self.files, self._processes, self.options.together),
+            "files": self._told,
+        }
+
+
+class QuarantineWriter:
+    """Writes what is left out, some at a time, and keeps the first EXAMPLES."""
+
+    def __init__(self, folder: AnyPath) -> None:
+        self._folder = folder
+        self._parts = 0
+        self._held: list[Quarantined] = []
+        self.count = 0
+        self.imported = 0
+        self.first: list[Quarantined] = []
+
+    def add(self, quarantined: Sequence[Quarantined]) -> None:
+        self.count += len(quarantined)
+        self.imported += sum(each.imported for each in quarantined)
+        self.first += quarantined[: max(0, EXAMPLES - len(self.first))]
+        self._held += quarantined
+        if len(self._held) >= BATCH_ROWS:
+            self._write()
+
+    def close(self) -> None:
+        if self._held or not self._parts:
+            self._write()
+
+    def _write(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with whole_file(self._folder / f"part-{self._parts:06d}.parquet") as unfinished:
+            pq.write_table(table_of(self._held), unfinished)
+        self._held = []
+        self._parts += 1
+
+    def told(self) -> dict[str, Any]:
+        return {
+            "quarantined": self.count,
+            "quarantined_imported": self.imported,
+            "quarantine_examples": [str(each) for each in self.first],
+        }
+
+
+class Totals:
+    """Counts over the rows of an import; computations come one after another, each of them whole."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.processes: set[str] = set()
+
+    def add(self, rows: Sequence[Row]) -> None:
+        self.counts["computations"] += len({row["computation"] for row in rows})
+        self.counts["events"] += len(rows)
+        self.counts["messages"] += sum(row["kind"] in SENDS for row in rows)
+        self.processes.update(row["process"] for row in rows)
+
+    def told(self) -> dict[str, int]:
+        counts = {name: self.counts[name] for name in ("computations", "events", "messages")}
+        return {**counts, "processes": len(self.processes)}
+
+
+def buckets_for(size: int) -> int:
+    """How many parts an import of so many bytes is assembled in."""
+    return max(1, size // BUCKET_BYTES)
+
+
+def refuse_other_format(path: AnyPath, format: str, left_out: Sequence[Quarantined]) -> None:
+    """Raise TraceFormatError for a file of which nothing could be read, if it looks like another format."""
+    looks_like = detect(path) if path.is_file() else None
+    if looks_like is not None and looks_like != format:
+        first = f": {left_out[0].reason}" if left_out else ""
+        raise TraceFormatError(
+            f"nothing in it is {format}{first}. It looks like {looks_like}; say --format {looks_like}",
+            file=str(path),
+        )
+
+
+def refuse_nothing(events: int, first: Sequence[Quarantined]) -> None:
+    """Raise TraceFormatError if nothing became an event, although there is something in the files."""
+    problem = next((each for each in first if each.reason not in (EMPTY, NO_EVENTS)), None)
+    if not events and problem is not None:
+        raise TraceFormatError(f"no events were found: {problem}")
+
+
+def remarks(files: Sequence[AnyPath], processes: Sequence[set[str]], together: bool) -> list[str]:
+    """What is odd about files: two that are the same, or parts of one run that share no process."""
+    found = []
+    seen: dict[tuple[int, str], AnyPath] = {}
+    sizes = Counter(size_of(path) for path in files)
+    for path in files:
+        if sizes[size_of(path)] > 1:
+            first = seen.setdefault((size_of(path), _digest(path)), path)
+            if first is not path:
+                found.append(f"{path} is the same as {first}")
+    for path, of_file in zip(files, processes, strict=True):
+        others = set().union(*(each for each in processes if each is not of_file))
+        if together and len(files) > 1 and not of_file & others:
+            found.append(f"{path} shares no process with the other files; are they of one run?")
+    return found
+
+
+def _digest(path: AnyPath) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as raw:
+        while chunk := raw.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def told_facts(facts: Counter[str]) -> dict[str, int]:
+    """What readers had to decide, by name; what did not occur is left out."""
+    return {name: facts[name] for name in sorted(facts) if facts[name]}
 
 
 def not_understood(first: str, count: int) -> TraceFormatError:
@@ -80,6 +279,8 @@ def choose_format(files: Sequence[AnyPath], format: str, options: Options) -> st
         return format
     if options.regex is not None or options.parsers is not None:
         return "shiviz"
+    if options.map is not None:
+        return "map-spans" if Mapping(options.map).is_spans else "map"
     found = {path: detect(path) for path in files}
     unknown = next((path for path, name in found.items() if name is None), None)
     if unknown is not None:
@@ -93,70 +294,12 @@ def choose_format(files: Sequence[AnyPath], format: str, options: Options) -> st
     return str(next(iter(found.values())))
 
 
-def _parse(
-    files: Sequence[AnyPath], reader: Format, options: Options, progress: Callable[[int], object]
-) -> tuple[list[Draft], list[Quarantined], list[dict[str, Any]]]:
-    drafts: list[Draft] = []
-    quarantined: list[Quarantined] = []
-    told = []
-    for path, computation in zip(files, computation_names(files, reader, options), strict=True):
-        source = open_source(path, computation)
-        of_file: list[Draft] = []
-        left_out: list[Quarantined] = []
-        for parsed in storable(reader.parse(source, options)):
-            if isinstance(parsed, Draft):
-                of_file.append(parsed)
-            else:
-                left_out.append(parsed)
-        left_out += source.faults
-        if not of_file and not left_out:
-            left_out.append(Quarantined(str(path), None, None, "holds no events"))
-        counts = reader.counts(of_file)
-        told.append({"file": str(path), "records": len(of_file), "quarantined": len(left_out), **counts})
-        drafts += of_file
-        quarantined += left_out
-        progress(1)
-    return drafts, quarantined, told
-
-
 def computation_names(files: Sequence[AnyPath], reader: Format, options: Options) -> list[str]:
     """The computation that each file records: the file's name, or its path where names repeat."""
     if reader.names_computations or options.together:
         return [""] * len(files)
     names = [path.name for path in files]
     return [path.name if names.count(path.name) == 1 else str(path) for path in files]
-
-
-def _totals(assembly: Assembly, quarantined: Sequence[Quarantined]) -> dict[str, Any]:
-    computations: dict[str, dict[str, Any]] = {}
-    for row in assembly.rows:
-        of = computations.setdefault(row["computation"], {"events": 0, "processes": set(), "messages": 0})
-        of["events"] += 1
-        of["messages"] += row["kind"] in SENDS
-        of["processes"].add(row["process"])
-    every = computations.values()
-    return {
-        "computations": len(computations),
-        "processes": len({process for of in every for process in of["processes"]}),
-        "events": len(assembly.rows),
-        "messages": sum(of["messages"] for of in every),
-        "quarantined": len(quarantined),
-        "quarantined_imported": sum(each.imported for each in quarantined),
-        "quarantine_examples": [str(each) for each in quarantined[:EXAMPLES]],
-    }
-
-
-def _write(
-    out: AnyPath, assembly: Assembly, quarantined: Sequence[Quarantined], summary: dict[str, Any]
-) -> None:
-    with whole_directory(out) as folder:
-        with TraceWriter(folder / "trace") as writer:
-            for row in assembly.rows:
-                writer.append(row)
-        (folder / "quarantine").mkdir()
-        with whole_file(folder / "quarantine" / "part-000000.parquet") as unfinished:
-            pq.write_table(table_of(quarantined), unfinished)
-        write_summary(folder, summary)
 
 
 def write_summary(directory: AnyPath, summary: dict[str, Any]) -> None:

@@ -52,6 +52,22 @@ class Location:
             return False
         return isinstance(summary, dict) and summary.get("complete") is True
 
+    @property
+    def import_losses(self) -> dict[str, int]:
+        """What `happened import` could not read or had to decide, by names that begin with `import_`."""
+        if self.root.name != "trace":
+            return {}
+        try:
+            summary = json.loads((self.root.parent / "import.json").read_bytes())
+        except (OSError, ValueError):
+            return {}
+        if not isinstance(summary, dict):
+            return {}
+        facts = summary.get("facts")
+        told = {name: summary[name] for name in ("quarantined", "quarantined_imported") if name in summary}
+        told |= facts if isinstance(facts, dict) else {}
+        return {f"import_{name}": count for name, count in told.items() if isinstance(count, int) and count}
+
     def partition(self, part: AnyPath) -> dict[str, str | None]:
         """The columns that a part does not hold because the names of its directories do."""
         folders = inside(self.root, part).parts[:-1] if part != self.root else ()

@@ -7,6 +7,8 @@ import pytest
 
 from happened import causality, trace
 from happened.trace.readers import FORMATS, Draft, Options, Source
+from happened.trace.readers.file_counts import FileCounts
+from happened.trace.readers.span_joins import join_traces
 from happened.trace.writer import table_from_rows
 
 
@@ -34,6 +36,21 @@ class Reading:
         """(process, seq) -> row."""
         return {(row["process"], row["seq"]): row for row in self.rows}
 
+    def places(self):
+        """Label -> (computation, process, seq); `x (end)` is the end of span `x`."""
+        return {row["label"]: (row["computation"], row["process"], row["seq"]) for row in self.rows}
+
+    def happened_before(self, earlier, later):
+        """Whether the event with the one label happened before that with the other."""
+        places = self.places()
+        (a, *first), (b, *second) = places[earlier], places[later]
+        return a == b and self.stamps.happened_before(tuple(first), tuple(second), a)
+
+    def starts(self):
+        """Span -> those whose start happened before its own, by label."""
+        names = [row["label"] for row in self.rows if (row["attributes"] or {}).get("event") == "start"]
+        return {later: {each for each in names if self.happened_before(each, later)} for later in names}
+
     def causes(self):
         """Effect -> set of causes, both as labels."""
         label = {name: row["label"] for name, row in self.events().items()}
@@ -53,7 +70,11 @@ def read():
             parsed = list(reader.parse(source, chosen))
             drafts += [each for each in parsed if isinstance(each, Draft)]
             quarantined += [each for each in parsed if not isinstance(each, Draft)]
-            counts.append(reader.counts([each for each in parsed if isinstance(each, Draft)]))
+            told = FileCounts()
+            told.add([each for each in parsed if isinstance(each, Draft)], reader.counts)
+            counts.append(told.told(f"log{number}", reader.counts))
+        if reader.joins_computations:
+            join_traces(drafts)
         assembly = reader.assemble(drafts, chosen)
         return Reading(assembly.rows, quarantined + assembly.quarantined, counts)
 

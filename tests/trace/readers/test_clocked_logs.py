@@ -224,3 +224,18 @@ def test_causes_read_off_exact_clocks_give_these_clocks_again(logged):
     assert again.ordered_pairs == stamps.ordered_pairs
     for host, clock, event in lines:
         assert again.vector(host, int(event.split()[1])) == clock
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_an_expression_need_match_no_more_than_a_part_of_a_line(read, end):
+    lines = ['12:00 a {"a":1} begin [info]', '12:01 b {"b":1, "a":1} follow [info]', "no event at all"]
+    found = read("shiviz", end.join(lines) + end, regex=r"(?<host>\w) (?<clock>{.*}) (?<event>\w+)")
+    assert found.causes() == {"begin": set(), "follow": {"begin"}}
+    assert [q.line for q in found.quarantined] == [3]
+
+
+def test_clocks_may_be_escaped_as_tla_prints_them(read):
+    text = 'a "{\\"a\\":1}" begin\nb "{\\"b\\":1, \\"a\\":1}" follow\n'
+    found = read("shiviz", text, regex=r"(?<host>\w) (?<clock>\".*\") (?<event>\w+)")
+    assert found.causes() == {"begin": set(), "follow": {"begin"}}
+    assert found.quarantined == []

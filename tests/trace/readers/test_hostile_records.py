@@ -87,7 +87,7 @@ QUARANTINED = [
     ("otlp", "digits", digits(otlp("bad", startTimeUnixNano="DIGITS")), "is not JSON"),
     ("otlp", "digits in a string", otlp("bad", startTimeUnixNano=DIGITS), "not nanoseconds since 1970"),
     ("otlp", "surrogate", otlp(SURROGATE), "lone surrogate"),
-    ("otlp", "surrogate in an excerpt", otlp(SURROGATE, startTimeUnixNano=None), "not nanoseconds"),
+    ("otlp", "surrogate in an excerpt", otlp(SURROGATE, startTimeUnixNano="x"), "not nanoseconds"),
     ("jaeger", "time beyond 64 bits", jaeger("bad", startTime=10**17), "is beyond 64 bits"),
     ("jaeger", "Infinity", jaeger("bad", startTime=float("inf")), "not whole microseconds"),
     ("jaeger", "NaN", jaeger("bad", duration=float("nan")), "not whole microseconds"),
@@ -155,7 +155,9 @@ def imported(tmp_path, capsys):
         said = capsys.readouterr().err
         assert code == 0, said
         table = trace.read(out)
-        return table["label"].to_pylist(), pq.read_table(out / "quarantine").to_pylist(), said
+        # A span is two events; its end is not counted here.
+        labels = [label for label in table["label"].to_pylist() if not label.endswith(" (end)")]
+        return labels, pq.read_table(out / "quarantine").to_pylist(), said
 
     return imported
 

@@ -37,6 +37,7 @@ def test_a_token_nobody_received_went_nowhere_that_is_known(read):
     found = read("tokens", lines(token("p", 1, "GenerateTokenTrace", "t")))
     assert (found.rows[0]["kind"], found.rows[0]["to"]) == ("send", [])
     assert causality.check_delivery(found.table).lost == 0
+    assert found.counts[0]["lost"] == 1
 
 
 def test_a_token_generated_twice_is_named(read):

@@ -16,6 +16,7 @@ from ...causality.linearization import Ints
 from ...causality.skew import (
     MOST_DRIFTS,
     Skew,
+    clocks_of,
     correct,
     removed,
     solve_drifts,
@@ -42,21 +43,26 @@ class Clocks:
         return corrected
 
 
-def estimate(scan: Scan, least: tuple[Ints, Ints, Ints], n: int, origin: int, last: int) -> Clocks:
-    """Estimate the clocks of n processes as causality.skew.estimate does.
+def estimate(
+    scan: Scan, least: tuple[Ints, Ints, Ints], names: Sequence[str], origin: int, last: int
+) -> Clocks:
+    """Estimate the clocks of the processes with these names as causality.skew.estimate does.
 
     least   the tightest gap of each pair
     last    the latest time that anything was sent, since the origin
     """
+    n = len(names)
     nobody = np.zeros(n, np.int64)
-    clocks = Clocks(correct(nobody, *least), origin)
+    same = clocks_of(names, nobody)
+    source, target, gap = least
+    clocks = Clocks(correct(nobody, *tightest(same[source], same[target], gap)).of(same), origin)
     if clocks.skew.feasible.all() or n > MOST_DRIFTS:
         return clocks
     width = window_width(last)
 
     def in_windows(file: EdgeFile) -> tuple[Ints, ...]:
         source, target, since, gap = file.timed(origin)
-        return window_gaps(source, target, since // width, gap)
+        return window_gaps(same[source], same[target], since // width, gap)
 
     drifts = solve_drifts(n, *window_gaps(*_merged(scan(in_windows))), width)
     if drifts is None:
@@ -64,10 +70,11 @@ def estimate(scan: Scan, least: tuple[Ints, Ints, Ints], n: int, origin: int, la
 
     def without_drift(file: EdgeFile) -> tuple[Ints, ...]:
         source, target, since, gap = file.timed(origin)
+        source, target = same[source], same[target]
         return tightest(source, target, gap - removed(drifts, source, target, since, gap))
 
     skew = replace(correct(nobody, *tightest(*_merged(scan(without_drift)))), drifts=drifts)
-    better = Clocks(skew, origin)
+    better = Clocks(skew.of(same), origin)
 
     def backwards(file: EdgeFile) -> tuple[int, int]:
         edges = file.timed(origin)

@@ -259,7 +259,7 @@ def _prepare(
         if of.earliest is not None:
             least = merge_tightest([result[0] for result in mine])
             last = max((result[1] for result in mine), default=0)
-            clocks = estimate(_scan(spark, of), least, len(of.names), of.earliest, last)
+            clocks = estimate(_scan(spark, of), least, of.names, of.earliest, last)
         absent = [left for _, _, left, count in mine if count]
         # Marks, which walks of wide computations hold, are twice as large as entries of vectors.
         width = 2 * WIDTH if len(of.names) > WIDE else max(len(of.names), 1)

@@ -24,6 +24,7 @@ from .clock_faults import regressions
 from .message_rows import write_messages
 from .named_violations import Laid, Told, early, first_early, lost_causes, name_all
 from .pair_traffic import parts_of, traffic_rows
+from .service_calls import tell_dependencies
 from .stamping import EpochDone, EpochStep
 from .total_at_scale import count_disagreements, keep_casts
 from .tracker_faults import verify_trackers
@@ -165,4 +166,5 @@ STEPS: dict[str, Step] = {
     "epochs": Step(tell_cuts_and_clocks, tell_times),
     "measures": Step(measure_traffic),
     "messages": Step(tell_messages),
+    "dependencies": Step(tell_dependencies),
 }

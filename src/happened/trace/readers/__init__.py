@@ -2,14 +2,33 @@
 
 A reader is two pure functions and a count, see draft.py: `parse(source, options)` gives drafts of one file,
 or, for formats that are `line by line`, of any part of one; `assemble(drafts, options)` makes rows of all
-drafts of the computations concerned; `counts(drafts)` says what a file holds, for people to compare.
+drafts of the computations concerned; `counts(drafts)` says what a file holds of a computation, for people
+to compare.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from . import dag, etcd_raft, jaeger, nezha, otlp, peterson, shiviz, spans, table_rows, tokens, zipkin
+from . import (
+    chrome,
+    dag,
+    database_histories,
+    datadog,
+    etcd_raft,
+    jaeger,
+    mapped,
+    nezha,
+    otel_sdk,
+    otlp,
+    peterson,
+    shiviz,
+    spans,
+    table_rows,
+    tokens,
+    xray,
+    zipkin,
+)
 from .draft import QUARANTINE, Assembly, Draft, Options, Parsed, Quarantined
 from .source import Source, open_source
 
@@ -67,7 +86,7 @@ FORMATS: dict[str, Format] = {
         line_by_line=True,
     ),
     "otlp": Format(
-        "OpenTelemetry spans, OTLP-JSON",
+        "OpenTelemetry spans, OTLP as JSON or protobuf; also of Tempo and Jaeger v2",
         otlp.parse,
         spans.assemble,
         spans.counts,
@@ -83,11 +102,42 @@ FORMATS: dict[str, Format] = {
         joins_computations=True,
     ),
     "zipkin": Format(
-        "Zipkin v2 JSON spans",
+        "Zipkin JSON spans, v1 and v2",
         zipkin.parse,
         spans.assemble,
         spans.counts,
         names_computations=True,
+        joins_computations=True,
+    ),
+    "otel-sdk": Format(
+        "spans as OpenTelemetry SDKs print and agent frameworks log them, JSON",
+        otel_sdk.parse,
+        spans.assemble,
+        spans.counts,
+        names_computations=True,
+        joins_computations=True,
+    ),
+    "xray": Format(
+        "AWS X-Ray segments, JSON",
+        xray.parse,
+        spans.assemble,
+        spans.counts,
+        names_computations=True,
+        joins_computations=True,
+    ),
+    "datadog": Format(
+        "Datadog spans, JSON",
+        datadog.parse,
+        spans.assemble,
+        spans.counts,
+        names_computations=True,
+        joins_computations=True,
+    ),
+    "chrome": Format(
+        "Chrome and Perfetto trace events with flows, JSON",
+        chrome.parse,
+        spans.assemble,
+        spans.counts,
         joins_computations=True,
     ),
     "nezha": Format(
@@ -113,5 +163,30 @@ FORMATS: dict[str, Format] = {
         table_rows.counts,
         line_by_line=True,
         names_computations=True,
+    ),
+    "awdit": Format(
+        "AWDIT histories of transactions: `r key value`, `w key value`",
+        database_histories.parse_awdit,
+        database_histories.assemble,
+        database_histories.counts,
+    ),
+    "jepsen": Format(
+        "Jepsen histories of operations, JSON",
+        database_histories.parse_jepsen,
+        database_histories.assemble,
+        database_histories.counts,
+    ),
+    "map": Format(
+        "events in any JSON lines or CSV, by --map process=…",
+        mapped.parse,
+        mapped.assemble,
+        mapped.counts,
+    ),
+    "map-spans": Format(
+        "spans in any JSON lines or CSV, by --map span=…",
+        mapped.parse,
+        spans.assemble,
+        spans.counts,
+        joins_computations=True,
     ),
 }

@@ -6,8 +6,11 @@ from typing import Any
 
 from ..store import AnyPath
 from . import shiviz
+from .otlp_protobuf import is_protobuf
 from .peterson import LINE as PETERSON_LINE
-from .source import beginning
+from .source import beginning, first_bytes
+
+AWDIT_STEP = re.compile(r"[rw] \S+ \S+")
 
 # The first field that is there decides; more telling ones come first.
 BY_FIELDS = (
@@ -16,9 +19,19 @@ BY_FIELDS = (
     ({"resourceSpans"}, "otlp"),
     ({"batches"}, "otlp"),
     ({"traceID", "spans"}, "jaeger"),
+    ({"traceEvents"}, "chrome"),
+    ({"ph", "ts", "pid"}, "chrome"),
+    ({"context", "parent_id"}, "otel-sdk"),
+    ({"trace_id", "started_at", "parent_id"}, "otel-sdk"),
+    ({"trace_id", "span_id", "start_time"}, "otel-sdk"),
+    ({"Traces"}, "xray"),
+    ({"trace_id", "id", "start_time", "name"}, "xray"),
+    ({"trace_id", "span_id", "service"}, "datadog"),
     ({"traceId", "localEndpoint"}, "zipkin"),
+    ({"traceId", "annotations"}, "zipkin"),
     ({"traceId", "id"}, "zipkin"),
     ({"process", "kind"}, "jsonl"),
+    ({"process", "type", "value"}, "jepsen"),
     ({"id", "parents"}, "dag"),
     ({"GenesisID", "Blocks"}, "dag"),
     ({"txns"}, "dag"),
@@ -26,12 +39,16 @@ BY_FIELDS = (
 
 
 def detect(path: AnyPath) -> str | None:
+    if is_protobuf(first_bytes(path, 64)):
+        return "otlp"
     text = beginning(path).lstrip()
     if text[:1] in ("{", "["):
         return _by_fields(text)
     first = text.partition("\n")[0]
     if first.startswith("TraceID,SpanID,"):
         return "nezha"
+    if AWDIT_STEP.fullmatch(first.strip()):
+        return "awdit"
     if PETERSON_LINE.fullmatch(first.rstrip()):
         return "peterson"
     if shiviz.begins_with_regex(text):
@@ -47,17 +64,19 @@ def _by_fields(text: str) -> str | None:
 
 
 def _field_names(text: str) -> set[str]:
-    """The fields of the first record: of the first line if that is JSON, else of the outermost objects."""
+    """The fields of the first record."""
+    record: Any
     try:
-        record: Any = json.loads(text.partition("\n")[0])
+        record, _ = json.JSONDecoder().raw_decode(text)
     except ValueError:
-        try:
-            record = json.loads(text)
-        except ValueError:
-            # Only the beginning of the document is here: all fields in it are as much as can be known.
-            return set(re.findall(r'"(\w+)"\s*:', text))
+        # Only the beginning of the document is here: all fields in it are as much as can be known.
+        return set(re.findall(r'"(\w+)"\s*:', text))
     while isinstance(record, list) and record:
         record = record[0]
-    if isinstance(record, dict) and isinstance(record.get("data"), list) and record["data"]:
-        record = record["data"][0]
+    for name in ("data", "traces"):
+        if isinstance(record, dict) and isinstance(record.get(name), list) and record[name]:
+            record = record[name][0]
+    for name in ("result", "trace"):
+        if isinstance(record, dict) and isinstance(record.get(name), dict):
+            record = record[name]
     return set(record) if isinstance(record, dict) else set()

@@ -10,8 +10,11 @@ names them by process and seq. Nothing is dropped in silence: whatever is left o
 cause of an event, is a Quarantined row.
 """
 
+import pickle
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -27,31 +30,19 @@ QUARANTINE = pa.schema(
     ]
 )
 
-DRAFTS = pa.schema(
+PACKED = pa.schema(
     [
+        pa.field("computation", pa.string(), nullable=False),
         pa.field("file", pa.string(), nullable=False),
         pa.field("line", pa.int64(), nullable=False),
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("process", pa.string(), nullable=False),
-        pa.field("label", pa.string()),
-        pa.field("seq", pa.int64()),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("message", pa.string()),
-        pa.field("to", pa.list_(pa.string())),
-        pa.field("time", pa.int64()),
-        pa.field("end", pa.int64()),
-        pa.field("clock", pa.map_(pa.string(), pa.int64())),
-        pa.field("attributes", pa.map_(pa.string(), pa.string())),
-        pa.field("relevant", pa.bool_(), nullable=False),
-        pa.field("control_entries", pa.int32()),
-        pa.field("control_bytes", pa.int32()),
-        pa.field("id", pa.string()),
-        pa.field("parents", pa.list_(pa.string())),
-        pa.field("links", pa.list_(pa.string())),
-        pa.field("shared", pa.bool_(), nullable=False),
+        pa.field("ids", pa.list_(pa.string()), nullable=False),
+        pa.field("drafts", pa.binary(), nullable=False),
     ]
 )
-"""Drafts on their way from the tasks that parse to those that assemble."""
+"""Drafts on their way from the tasks that parse to those that assemble: some of a computation in each row,
+by the line of the first. Only what brings them together is in columns of its own: building and taking apart
+all the others would cost more than parsing.
+"""
 
 EXCERPT = 200
 """Characters of the offending text that are kept."""
@@ -103,6 +94,8 @@ class Draft:
     parents: tuple[str, ...] = ()
     links: tuple[str, ...] = ()  # causes of another kind than parents: span links, FOLLOWS_FROM
     shared: bool = False  # the server's half of a span whose client recorded the same id
+    channel: str | None = None  # of a span: what a queue keeps in order, see span_drafts.py
+    absent: bool = False  # set aside: stands for its parents where others name it, and makes no event
 
     def quarantined(self, field: str | None, reason: str, *, imported: bool = True) -> Quarantined:
         text = f"{self.process}: {self.label or self.id or ''}"[:EXCERPT]
@@ -133,10 +126,14 @@ Parsed = Iterator[Draft | Quarantined]
 
 @dataclass(slots=True)
 class Assembly:
-    """What became of the drafts of one import: rows in the order of their drafts, and what was left out."""
+    """What became of the drafts of one import: rows in the order of their drafts, and what was left out.
+
+    facts   counts of what the reader had to decide, which the summary adds up
+    """
 
     rows: list[Row] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
+    facts: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +144,9 @@ class Options:
     delimiter: str | None = None  # shiviz: matches the line before each run; group `trace` names it
     parsers: str | None = None  # shiviz: a file of such regular expressions, by name of the log
     match: str = "unique"  # etcd-raft: pair equal messages `unique`ly or in `fifo` order
+    map: str | None = None  # map, map-spans: which field is what, as in process=node,seq=n
     together: bool = False  # the files are parts of one computation, not one each
-    lanes: bool = False  # spans: only recorded causes order the spans of one service
+    clock_order: bool = False  # spans: a process's own clock orders all of its events
 
 
 def storable(parsed: Parsed) -> Parsed:
@@ -158,11 +156,16 @@ def storable(parsed: Parsed) -> Parsed:
             for name in ("time", "end"):
                 value = getattr(each, name)
                 if value is not None and not -(1 << 63) <= value < 1 << 63:
+                    if "span" in each.attributes and _is_unicode(each):  # its children become its parents'
+                        where = (each.file, each.line, each.computation, "")
+                        yield Draft(*where, id=each.id, parents=each.parents, absent=True)
                     each = Quarantined(
                         each.file, each.line, name, "in nanoseconds is beyond 64 bits", each.label
                     )
                     break
         if not _is_unicode(each):
+            if isinstance(each, Draft) and each.absent:  # the record itself is quarantined already
+                continue
             reason = "holds half a character (a lone surrogate); write it as UTF-8"
             each = Quarantined(each.file, each.line, None, reason)
         yield each
@@ -182,15 +185,47 @@ def _texts(draft: Draft) -> Iterator[str]:
     yield from (*draft.attributes, *draft.attributes.values())
 
 
-def draft_table(drafts: Iterable[Draft]) -> pa.Table:
-    return pa.Table.from_pylist([asdict(draft) for draft in drafts], schema=DRAFTS)
+FIELDS = tuple(each.name for each in fields(Draft))
+_values = attrgetter(*FIELDS)
 
 
-def drafts_of(batch: pa.RecordBatch) -> Iterator[Draft]:
-    """The drafts of a batch that `draft_table` made."""
-    for row in batch.to_pylist(maps_as_pydicts="strict"):
-        parents, links = tuple(row.pop("parents") or ()), tuple(row.pop("links") or ())
-        yield Draft(**row, parents=parents, links=links)
+def packed(draft: Draft) -> tuple[Any, ...]:
+    """The draft as plain values, which are quick to write and to read."""
+    values: tuple[Any, ...] = _values(draft)
+    return values
+
+
+def unpacked(values: tuple[Any, ...]) -> Draft:
+    draft = object.__new__(Draft)
+    for name, value in zip(FIELDS, values, strict=True):
+        setattr(draft, name, value)
+    return draft
+
+
+def packed_table(drafts: Iterable[Draft]) -> pa.Table:
+    """Of drafts that follow one another in a file."""
+    rows = [
+        (name, of[0].file, of[0].line, [each.id for each in of if each.id and not each.absent], _pickled(of))
+        for name, of in by_computation(drafts).items()
+    ]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(PACKED)
+    return pa.table(
+        [pa.array(each, of.type) for each, of in zip(columns, PACKED, strict=True)], schema=PACKED
+    )
+
+
+def _pickled(drafts: Iterable[Draft]) -> bytes:
+    return pickle.dumps([packed(draft) for draft in drafts], 5)
+
+
+def unpacked_drafts(batch: pa.RecordBatch) -> Iterator[Draft]:
+    """The drafts of rows that `packed_table` made; their computation is the column's."""
+    names = batch.column("computation").to_pylist()
+    for computation, data in zip(names, batch.column("drafts").to_pylist(), strict=True):
+        for values in pickle.loads(data):
+            draft = unpacked(values)
+            draft.computation = computation
+            yield draft
 
 
 def table_of(quarantined: Iterable[Quarantined]) -> pa.Table:

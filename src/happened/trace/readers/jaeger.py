@@ -1,76 +1,65 @@
-"""Jaeger's JSON: {"data": [trace, …]} as its API gives it, or a trace by itself.
+"""Jaeger's JSON: {"data": [trace, …]} as its API gives it, a trace by itself, or one span per line.
 
 A trace is {"traceID", "spans", "processes"}. CHILD_OF references are parents, FOLLOWS_FROM references are
-links; either may point into another trace. Times are microseconds. A process is a serviceName.
+links; either may point into another trace. Times are microseconds. A process is a serviceName at what its
+process's tags tell: a pod, a host and pid, an address. Jaeger v2 answers in OTLP (`{"result":
+{"resourceSpans": …}}`).
 """
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-from .draft import Draft, Options, Parsed, Quarantined, excerpt
-from .json_documents import document_or_lines
+from .draft import Options, Parsed, Quarantined, excerpt
+from .json_documents import records
 from .source import Source
-from .spans import span_id
+from .span_drafts import Place, Span, set_aside, span_id
 
 
 def parse(source: Source, options: Options) -> Parsed:
-    number = 0
-    for line, document in document_or_lines(source):
-        if isinstance(document, Quarantined):
-            yield document
-            continue
-        for services, span in _spans(document):
-            number += 1
-            yield _draft(source, line or number, services, span)
+    for number, span, holder in records(source, ("data", "spans")):
+        if isinstance(span, Quarantined):
+            yield span
+        else:
+            yield from _drafts(source, number, holder.get("processes"), span)
 
 
-def _spans(document: Any) -> Iterator[tuple[dict[str, str], Any]]:
-    """(service of each process id, span) of every span."""
-    traces = document.get("data", [document]) if isinstance(document, dict) else document
-    for trace in traces if isinstance(traces, list) else [traces]:
-        if not isinstance(trace, dict) or not isinstance(trace.get("spans"), list):
-            yield {}, trace
-            continue
-        processes = trace.get("processes")
-        known = processes.items() if isinstance(processes, dict) else ()
-        services = {
-            id: str(of["serviceName"]) for id, of in known if isinstance(of, dict) and "serviceName" in of
-        }
-        yield from ((services, span) for span in trace["spans"])
-
-
-def _draft(source: Source, number: int, services: dict[str, str], span: Any) -> Draft | Quarantined:
+def _drafts(source: Source, number: int, processes: Any, span: Any) -> Parsed:
     def rejected(field: str, reason: str) -> Quarantined:
         return Quarantined(source.file, number, field, reason, excerpt(json.dumps(span)))
 
     if not isinstance(span, dict) or not {"traceID", "spanID"} <= span.keys():
-        return rejected("spanID", "no span with traceID and spanID, in a trace with spans")
-    embedded = span.get("process")
-    service = embedded.get("serviceName") if isinstance(embedded, dict) else None
-    service = service or services.get(str(span.get("processID")))
-    if not service:
-        return rejected("processID", f"{span.get('processID')!r} is none of the trace's processes")
+        yield rejected("spanID", "no span with traceID and spanID, in a trace with spans")
+        return
+    trace, id = str(span["traceID"]), str(span["spanID"])
+    parents, links = _references(trace, span)
+    process = span.get("process")
+    if not (isinstance(process, dict) and process.get("serviceName")):
+        process = processes.get(str(span.get("processID"))) if isinstance(processes, dict) else None
+    if not isinstance(process, dict) or not process.get("serviceName"):
+        problem = rejected("processID", f"{span.get('processID')!r} is none of the trace's processes")
+        yield from set_aside(problem, trace, id, parents)
+        return
     start, duration = span.get("startTime"), span.get("duration")
     if not isinstance(start, int) or not isinstance(duration, int):
-        return rejected("startTime", "start and duration are not whole microseconds")
-    trace, tags = str(span["traceID"]), _tags(span.get("tags"))
-    end = (start + duration) * 1000
-    parents, links = _references(trace, span)
-    return Draft(
-        source.file,
-        number,
+        problem = rejected("startTime", "start and duration are not whole microseconds")
+        yield from set_aside(problem, trace, id, parents)
+        return
+    tags = _tags(span.get("tags"))
+    kind = tags.pop("span.kind", "")
+    yield Span(
         trace,
-        str(service),
-        str(span.get("operationName", "")),
-        time=start * 1000,
-        end=end,
-        attributes=tags | {"trace": trace, "span": str(span["spanID"]), "end": str(end)},
-        id=span_id(trace, str(span["spanID"])),
-        parents=parents,
-        links=links,
-        shared=tags.get("span.kind") == "server",
-    )
+        id,
+        Place.of(str(process["serviceName"]), _tags(process.get("tags"))),
+        str(span.get("operationName") or ""),
+        kind,
+        start * 1000,
+        (start + duration) * 1000,
+        tags,
+        parents,
+        links,
+        shared=kind == "server",
+        error=tags.get("error", "false").lower() not in ("", "false"),
+    ).draft(source.file, number)
 
 
 def _references(trace: str, span: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -87,6 +76,8 @@ def _references(trace: str, span: dict[str, Any]) -> tuple[tuple[str, ...], tupl
 
 
 def _tags(tags: Any) -> dict[str, str]:
+    if isinstance(tags, dict):  # as Elasticsearch stores them
+        return {str(name): str(value) for name, value in tags.items()}
     return {
         str(tag["key"]): str(tag.get("value"))
         for tag in (tags if isinstance(tags, list) else ())

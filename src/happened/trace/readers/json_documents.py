@@ -1,18 +1,30 @@
-"""JSON documents: a whole file, or one document per line, as exporters write them."""
+"""JSON documents: a whole file, or one document per line, as exporters write them.
+
+A document that was cut off is read up to its last whole record: the text is closed after the last element
+of a list of records, which the caller names by the fields that hold such lists.
+"""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .draft import Quarantined, excerpt
 from .jsonlines import objects
 from .source import Source
 
+LISTS = frozenset({"data", "spans", "traces", "resourceSpans", "batches", "scopeSpans", "traceEvents"})
+LISTS |= {"instrumentationLibrarySpans", "Blocks", "txns", "Traces", "Segments"}
+"""Fields whose lists hold records, or what holds them."""
+
+NOT_BLANK = re.compile(r"\S")
+TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+
 
 def document_or_lines(source: Source) -> Iterator[tuple[int | None, Any]]:
     """(None, document) of a file that is one, else (line, object) of each line that is one.
 
-    What is neither comes as a Quarantined.
+    What is neither comes as a Quarantined, after the whole records of a document that was cut.
     """
     text = source.text()
     try:
@@ -22,9 +34,87 @@ def document_or_lines(source: Source) -> Iterator[tuple[int | None, Any]]:
         lines = text.splitlines(keepends=True)
         if len(lines) < 2 or not _is_json(lines[0]):
             if text.strip():
-                yield None, _not_json(source.file, text, error)
+                yield from _one_after_another(source.file, text, error)
             return
     yield from objects(Source(source.file, enumerate(lines, start=1)))
+
+
+def _one_after_another(file: str, text: str, error: Exception) -> Iterator[tuple[int | None, Any]]:
+    """(line, document) of documents that follow one another, over any number of lines."""
+    decoder = json.JSONDecoder()
+    at, count = len(text) - len(text.lstrip()), 0
+    while at < len(text) and not isinstance(error, RecursionError):
+        try:
+            document, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as problem:
+            error = problem
+            break
+        if not isinstance(document, dict | list):
+            break
+        count += 1
+        yield text.count("\n", 0, at) + 1, document
+        following = NOT_BLANK.search(text, end)
+        at = following.start() if following is not None else len(text)
+    if at < len(text):
+        yield from _before_the_cut(file, text if not count else text[at:], error)
+
+
+def records(source: Source, lists: Iterable[str]) -> Iterator[tuple[int, Any, dict[str, Any]]]:
+    """(number, record, the innermost object it is in) of what is in lists, and in the lists that those
+    fields of objects hold; the number is a line's, or counts the records of a document.
+    """
+    names = tuple(lists)
+    count = 0
+    for line, document in document_or_lines(source):
+        for record, holder in _members(document, {}, names):
+            count += 1
+            yield line or count, record, holder
+
+
+def _members(
+    value: Any, holder: dict[str, Any], names: tuple[str, ...]
+) -> Iterator[tuple[Any, dict[str, Any]]]:
+    if isinstance(value, list):
+        for member in value:
+            yield from _members(member, holder, names)
+    elif isinstance(value, dict) and (
+        held := next((n for n in names if isinstance(value.get(n), list)), None)
+    ):
+        yield from _members(value[held], value, names)
+    else:
+        yield value, holder
+
+
+def _before_the_cut(file: str, text: str, error: Exception) -> Iterator[tuple[None, Any]]:
+    mended = _closed(text) if not isinstance(error, RecursionError) else None
+    if mended is not None:
+        yield None, json.loads(mended)
+    yield None, _not_json(file, text, error, mended is not None)
+
+
+def _closed(text: str) -> str | None:
+    """The text up to its last whole record, what was open there closed; None if there is no such place."""
+    stack: list[tuple[str, bool]] = []  # closing bracket, and whether it closes a list of records
+    key = previous = ""
+    whole: tuple[int, str] | None = None
+    for token in TOKEN.finditer(text):
+        mark = token[0]
+        if mark in "{[":
+            in_list = bool(stack) and stack[-1][0] == "]" and stack[-1][1]
+            holds = mark == "[" and (not stack or in_list or (previous == ":" and key in LISTS))
+            stack.append(("]" if mark == "[" else "}", holds))
+        elif mark in "}]":
+            if not stack or stack.pop()[0] != mark:
+                return None  # not cut, but broken
+            if stack and stack[-1][1]:
+                whole = (token.end(), "".join(bracket for bracket, _ in reversed(stack)))
+        elif mark == ":":
+            key = previous[1:-1]
+        previous = mark
+    if whole is None or not stack:
+        return None
+    mended = text[: whole[0]] + whole[1]
+    return mended if _is_json(mended) else None
 
 
 def _is_json(text: str) -> bool:
@@ -34,9 +124,11 @@ def _is_json(text: str) -> bool:
         return False
 
 
-def _not_json(file: str, text: str, error: Exception) -> Quarantined:
+def _not_json(file: str, text: str, error: Exception, mended: bool) -> Quarantined:
     line = error.lineno if isinstance(error, json.JSONDecodeError) else None
     at = error.pos if isinstance(error, json.JSONDecodeError) else 0
     # Python reports an unterminated string where it begins, anything else that lacks an end at the end.
     cut = "; the file ends too early" if at >= len(text.rstrip()) or "Unterminated" in str(error) else ""
-    return Quarantined(file, line, None, f"is not JSON ({error}){cut}", excerpt(text[max(0, at - 80) :]))
+    kept = "; the records before are imported" if mended else ""
+    reason = f"is not JSON ({error}){cut}{kept}"
+    return Quarantined(file, line, None, reason, excerpt(text[max(0, at - 80) :]))

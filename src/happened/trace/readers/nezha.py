@@ -8,8 +8,8 @@ import csv
 
 from .draft import Draft, Options, Parsed, Quarantined, excerpt
 from .source import Source
+from .span_drafts import Place, Span, at, set_aside, span_id
 from .spans import counts as span_counts
-from .spans import span_id
 
 COLUMNS = (
     "TraceID",
@@ -35,38 +35,37 @@ def parse(source: Source, options: Options) -> Parsed:
         if "TraceID" in fields:
             columns = tuple(fields)
         else:
-            yield _draft(source, number, dict(zip(columns, fields, strict=False)), len(columns), fields)
+            yield from _drafts(source, number, dict(zip(columns, fields, strict=False)), len(columns), fields)
 
 
-def counts(drafts: list[Draft]) -> dict[str, int]:
+def counts(drafts: list[Draft]) -> dict[str, int | set[str]]:
     return span_counts(drafts, place="pod")
 
 
-def _draft(
-    source: Source, number: int, record: dict[str, str], width: int, fields: list[str]
-) -> Draft | Quarantined:
+def _drafts(source: Source, number: int, record: dict[str, str], width: int, fields: list[str]) -> Parsed:
     def rejected(field: str | None, reason: str) -> Quarantined:
         return Quarantined(source.file, number, field, reason, excerpt(",".join(fields)))
 
     if len(fields) != width:
-        return rejected(None, f"has {len(fields)} fields, not {width}; the line may have been cut")
-    for name in NEEDED:
-        if not record.get(name):
-            return rejected(name, "is missing")
-    start, end = record["StartTimeUnixNano"], record["EndTimeUnixNano"]
-    for name, value in (("StartTimeUnixNano", start), ("EndTimeUnixNano", end)):
-        if not value.isascii() or not value.isdigit() or len(value) > 1000:
-            return rejected(name, f"is {excerpt(value)!r}, not nanoseconds since 1970")
-    trace, parent = record["TraceID"], record.get("ParentID", "")
-    return Draft(
-        source.file,
-        number,
-        trace,
-        record["PodName"],
+        yield rejected(None, f"has {len(fields)} fields, not {width}; the line may have been cut")
+        return
+    trace, id, parent = record.get("TraceID"), record.get("SpanID"), record.get("ParentID", "")
+    parents = (span_id(trace or "", parent),) if parent not in ("", "root") else ()
+    problem = next((rejected(name, "is missing") for name in NEEDED if not record.get(name)), None)
+    for name in ("StartTimeUnixNano", "EndTimeUnixNano"):
+        value = record.get(name, "")
+        if problem is None and (not value.isascii() or not value.isdigit() or len(value) > 1000):
+            problem = rejected(name, f"is {excerpt(value)!r}, not nanoseconds since 1970")
+    if problem is not None:
+        yield from set_aside(problem, trace or None, id or None, parents)
+        return
+    pod = record["PodName"]
+    yield Span(
+        record["TraceID"],
+        record["SpanID"],
+        Place(pod, at(pod, "")),
         record.get("OperationName", ""),
-        time=int(start),
-        end=int(end),
-        attributes={"trace": trace, "span": record["SpanID"], "end": end},
-        id=span_id(trace, record["SpanID"]),
-        parents=(span_id(trace, parent),) if parent not in ("", "root") else (),
-    )
+        start=int(record["StartTimeUnixNano"]),
+        end=int(record["EndTimeUnixNano"]),
+        parents=parents,
+    ).draft(source.file, number)

@@ -1,8 +1,10 @@
-"""OpenTelemetry spans as OTLP-JSON: one document, or one per line as the collector's file exporter writes.
+"""OpenTelemetry spans, OTLP: JSON, one document or one per line as the collector's file exporter writes, or
+protobuf.
 
 {"resourceSpans": [{"resource", "scopeSpans": [{"spans"}]}]}; Tempo says "batches" for the first and older
-exporters "instrumentationLibrarySpans" for the second. Ids are kept as written, hexadecimal or base64.
-A process is a service.name and, where given, its service.instance.id.
+exporters "instrumentationLibrarySpans" for the second; Tempo and Jaeger v2 wrap it all in "trace" or
+"result". Ids are kept as written, hexadecimal or base64; those of protobuf are hexadecimal. A process is a
+service.name at the instance that the resource tells.
 """
 
 import json
@@ -11,40 +13,43 @@ from typing import Any
 
 from .draft import Draft, Options, Parsed, Quarantined, excerpt
 from .json_documents import document_or_lines
+from .otlp_protobuf import documents, is_protobuf
 from .source import Source
-from .spans import span_id
+from .span_drafts import Place, Span, known_kind, set_aside, span_id
 
-KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")
+WRAPPERS = ("trace", "result")
 
 
 def parse(source: Source, options: Options) -> Parsed:
     number = 0
-    for line, document in document_or_lines(source):
+    found = documents(source) if is_protobuf(source.head()) else document_or_lines(source)
+    for line, document in found:
         if isinstance(document, Quarantined):
             yield document
             continue
-        for process, span in _spans(document):
+        for facts, span in _spans(document):
             number += 1
-            yield _draft(source, line or number, process, span)
+            yield from drafts(source.file, line or number, facts, span)
 
 
-def _spans(document: Any) -> Iterator[tuple[str, Any]]:
-    """(process, span) of every span; what has no such structure comes as a span without a process."""
-    if isinstance(document, dict) and isinstance(document.get("trace"), dict):
-        document = document["trace"]
-    resources = _list(document, "resourceSpans", "batches")
+def _spans(document: Any) -> Iterator[tuple[dict[str, str], Any]]:
+    """(facts of the resource, span) of every span; what has no such structure comes as a span of no
+    resource.
+    """
+    for name in WRAPPERS:
+        if isinstance(document, dict) and isinstance(document.get(name), dict):
+            document = document[name]
+    resources = _list(document, "resourceSpans", "batches", "resource_spans")
     if resources is None:
-        yield "", document
+        yield {}, document
     for resource in resources or ():
         facts = _attributes(resource.get("resource") if isinstance(resource, dict) else None)
-        service, instance = facts.get("service.name", ""), facts.get("service.instance.id")
-        process = f"{service}@{instance}" if instance else service
-        scopes = _list(resource, "scopeSpans", "instrumentationLibrarySpans")
+        scopes = _list(resource, "scopeSpans", "instrumentationLibrarySpans", "scope_spans")
         if scopes is None:
-            yield process, resource
+            yield facts, resource
         for scope in scopes or ():
             spans = _list(scope, "spans")
-            yield from ((process, span) for span in (spans if spans is not None else [scope]))
+            yield from ((facts, span) for span in (spans if spans is not None else [scope]))
 
 
 def _list(value: Any, *names: str) -> list[Any] | None:
@@ -63,38 +68,46 @@ def _attributes(holder: Any) -> dict[str, str]:
     return found
 
 
-def _draft(source: Source, number: int, process: str, span: Any) -> Draft | Quarantined:
+def drafts(file: str, number: int, facts: dict[str, str], span: Any) -> Iterator[Draft | Quarantined]:
+    """The draft of an OTLP span of a resource with these facts."""
+
     def rejected(field: str | None, reason: str) -> Quarantined:
-        return Quarantined(source.file, number, field, reason, excerpt(json.dumps(span)))
+        return Quarantined(file, number, field, reason, excerpt(json.dumps(span)))
 
     if not isinstance(span, dict) or not {"traceId", "spanId"} <= span.keys():
-        return rejected("spanId", "no span with traceId and spanId, in resourceSpans, scopeSpans, spans")
-    if not process:
-        return rejected("service.name", "is missing from the resource; it names the process")
+        yield rejected("spanId", "no span with traceId and spanId, in resourceSpans, scopeSpans, spans")
+        return
+    trace, id, parent = str(span["traceId"]), str(span["spanId"]), span.get("parentSpanId")
+    parents = (span_id(trace, str(parent)),) if parent else ()
+    service = facts.get("service.name")
+    if not service:
+        problem = rejected("service.name", "is missing from the resource; it names the process")
+        yield from set_aside(problem, trace, id, parents)
+        return
     try:
-        start, end = int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return rejected("startTimeUnixNano", "start and end are not nanoseconds since 1970")
-    trace, parent, kind = str(span["traceId"]), span.get("parentSpanId"), _kind(span.get("kind"))
+        start, end = _nanoseconds(span.get("startTimeUnixNano")), _nanoseconds(span.get("endTimeUnixNano"))
+    except (TypeError, ValueError, OverflowError):
+        problem = rejected("startTimeUnixNano", "start and end are not nanoseconds since 1970")
+        yield from set_aside(problem, trace, id, parents)
+        return
+    attributes, kind, status = _attributes(span), known_kind(span.get("kind")), span.get("status")
     links = [link for link in _list(span, "links") or () if isinstance(link, dict)]
-    return Draft(
-        source.file,
-        number,
+    yield Span(
         trace,
-        process,
-        str(span.get("name", "")),
-        time=start,
-        end=end,
-        attributes=_attributes(span)
-        | {"trace": trace, "span": str(span["spanId"]), "end": str(end), "kind": kind},
-        id=span_id(trace, str(span["spanId"])),
-        parents=(span_id(trace, str(parent)),) if parent else (),
-        links=tuple(span_id(str(link.get("traceId")), str(link.get("spanId"))) for link in links),
+        id,
+        Place.of(service, facts),
+        str(span.get("name") or ""),
+        kind,
+        start,
+        end,
+        attributes,
+        parents,
+        tuple(span_id(str(link.get("traceId")), str(link.get("spanId"))) for link in links),
         shared=kind == "server",
-    )
+        error=isinstance(status, dict) and status.get("code") in (2, "2", "STATUS_CODE_ERROR"),
+    ).draft(file, number)
 
 
-def _kind(kind: Any) -> str:
-    if isinstance(kind, int) and 0 <= kind < len(KINDS):
-        return KINDS[kind]
-    return str(kind or KINDS[0]).removeprefix("SPAN_KIND_").lower()
+def _nanoseconds(value: Any) -> int | None:
+    """A time; OTLP writes 0 where there is none."""
+    return int(value) or None if value is not None else None

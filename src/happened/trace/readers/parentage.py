@@ -17,6 +17,7 @@ Find = Callable[[Draft, str], int | None]
 @dataclass(slots=True)
 class Parentage:
     parents: list[list[int]]  # of each draft: distinct, in the order recorded, links last
+    linked: list[set[int]] = field(default_factory=list)  # of each draft: those of them that are links only
     order: list[int] = field(default_factory=list)  # causes before effects; otherwise as recorded
     missing: int = 0
     cyclic: int = 0  # events on a circle
@@ -26,7 +27,7 @@ class Parentage:
 def trace_parents(drafts: Sequence[Draft], find: Find) -> Parentage:
     result = Parentage([])
     for draft in drafts:
-        found: dict[int, None] = {}
+        found: dict[int, str] = {}
         for name, ids in (("parents", draft.parents), ("links", draft.links)):
             for id in ids:
                 parent = find(draft, id)
@@ -35,8 +36,9 @@ def trace_parents(drafts: Sequence[Draft], find: Find) -> Parentage:
                     reason = f"{id} is not among the records read; imported without"
                     result.quarantined.append(draft.quarantined(name, reason))
                 else:
-                    found[parent] = None
+                    found.setdefault(parent, name)
         result.parents.append(list(found))
+        result.linked.append({parent for parent, name in found.items() if name == "links"})
     _leave_out_circles(drafts, result)
     result.order = _causes_first(result.parents)
     return result

@@ -1,6 +1,7 @@
 r"""ShiViz and GoVector logs: whatever text a regular expression finds host, clock and event in.
 
-The expression is JavaScript's, as in ShiViz, (?<host>…), or Python's, (?P<host>…); it may span lines.
+The expression is JavaScript's, as in ShiViz, (?<host>…), or Python's, (?P<host>…); it may span lines and need
+match no more than a part of one.
 It comes from --regex, from a file of {"log", "parser", "delimiter"} objects (--parsers), from the log
 itself, if that begins with it (its second line may then be the delimiter), or is GoVector's own,
 (?<host>\S*) (?<clock>{.*})\n(?<event>.*). A delimiter matches the line before each run of several; its
@@ -14,6 +15,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from ...core.errors import TraceFormatError
 from .clocked import assemble_clocked, clock_problem, out_of_file_order
@@ -83,9 +85,12 @@ class _Log:
         return bisect_left(self._ends, offset) + 1
 
     def skip(self, begin: int, end: int) -> None:
+        """Note the lines of this stretch; not what is left of a line in which an event was found."""
         for match in re.finditer(r"[^\n]+", self.text[begin:end]):
-            if match[0].strip():
-                self._skipped.append((self.line(begin + match.start()), match[0]))
+            first, last = begin + match.start(), begin + match.end()
+            is_whole = self.text[first - 1 : first] in ("", "\n") and self.text[last : last + 1] in ("", "\n")
+            if match[0].strip() and is_whole:
+                self._skipped.append((self.line(first), match[0]))
 
     def unmatched(self, regex: str) -> Iterator[Quarantined]:
         """The lines skipped; TraceFormatError if that is all of them."""
@@ -146,6 +151,13 @@ def _runs(log: _Log, computation: str, delimiter: str | None) -> Iterator[tuple[
     yield name, begin, len(log.text)
 
 
+def _clock(text: str) -> Any:
+    """A clock as JSON, or as TLA+ prints a string that holds one: with its quotation marks escaped."""
+    if '\\"' in text:
+        text = text.strip('"').replace('\\"', '"')
+    return json.loads(text)
+
+
 def _draft(match: re.Match[str], log: _Log, computation: str) -> Draft | Quarantined:
     line = log.line(match.start())
     groups = {name: value.strip() for name, value in match.groupdict().items() if value is not None}
@@ -158,7 +170,7 @@ def _draft(match: re.Match[str], log: _Log, computation: str) -> Draft | Quarant
     if not host:
         return rejected("host", "is empty; every event belongs to a host")
     try:
-        clock = json.loads(groups.pop("clock", ""))
+        clock = _clock(groups.pop("clock", ""))
     except (ValueError, RecursionError) as error:
         return rejected("clock", f"is not JSON: {error}")
     problem = clock_problem(host, clock)

@@ -6,15 +6,22 @@ goes; either is remembered in `faults`, which is complete once the lines have be
 """
 
 import gzip
+import io
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import IO, Any, cast
+
+import pyarrow as pa
 
 from ...core.errors import TraceFormatError
-from ..store import AnyPath
+from ..store import AnyPath, size_of
 from .draft import Quarantined, excerpt
 
-GZIP_MAGIC = b"\x1f\x8b"
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+EMPTY, NO_EVENTS = "is empty: no events", "holds no events"
+TYPICAL_RATIO = 12  # of logs, compressed by either
 BYTE_ORDER_MARK = "﻿"
 
 
@@ -26,6 +33,7 @@ class Source:
     numbered: Iterable[tuple[int, str]]
     computation: str = ""
     faults: list[Quarantined] = field(default_factory=list)
+    path: AnyPath | None = None  # where the whole file is; None of a part, or of text that is in no file
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """(number, text) of every line that is not blank, without its end."""
@@ -35,6 +43,21 @@ class Source:
 
     def text(self) -> str:
         return "".join(text for _, text in self.numbered).replace("\r\n", "\n")
+
+    def head(self, size: int = 64) -> bytes:
+        """The first bytes, for telling whether the file is text; none if it is not a whole file."""
+        return first_bytes(self.path, size) if self.path is not None else b""
+
+    def content(self) -> bytes:
+        """The bytes of a whole file that is no text; a compressed one as far as it goes."""
+        if self.path is None:
+            return b""
+        chunks: list[bytes] = []
+        with _reporting(self.path, self.faults), self.path.open("rb") as raw:
+            stream = _uncompressed(raw, compression_of(self.path))
+            while chunk := stream.read(1 << 20):
+                chunks.append(chunk)
+        return b"".join(chunks)
 
 
 def open_source(path: AnyPath, computation: str = "") -> Source:
@@ -46,7 +69,7 @@ def open_source(path: AnyPath, computation: str = "") -> Source:
         )
         raise TraceFormatError(reason, file=str(path))
     faults: list[Quarantined] = []
-    return Source(str(path), _decoded(path, faults), computation, faults)
+    return Source(str(path), _decoded(path, faults), computation, faults, path)
 
 
 def beginning(path: AnyPath, size: int = 1 << 16) -> str:
@@ -82,9 +105,71 @@ def lines_begun(path: AnyPath, begin: int, end: int) -> int:
     return count
 
 
-def is_compressed(path: AnyPath) -> bool:
+def first_bytes(path: AnyPath, size: int) -> bytes:
+    with _reporting(path, []), path.open("rb") as raw:
+        return bytes(_uncompressed(raw, compression_of(path)).read(size))
+    return b""
+
+
+def compression_of(path: AnyPath) -> str | None:
     with path.open("rb") as raw:
-        return raw.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        head = raw.read(4)
+    return next((name for magic, name in MAGIC.items() if head.startswith(magic)), None)
+
+
+def uncompressed_size(path: AnyPath) -> int:
+    """How many bytes a file has, or, of a compressed one, about how many it will have."""
+    if not path.is_file():
+        return 0
+    return size_of(path) * (TYPICAL_RATIO if is_compressed(path) else 1)
+
+
+def is_compressed(path: AnyPath) -> bool:
+    return compression_of(path) is not None
+
+
+def _uncompressed(raw: IO[bytes], compression: str | None) -> IO[bytes]:
+    if compression == "gzip":
+        return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
+    if compression == "zstd":
+        return cast(IO[bytes], io.BufferedReader(_Zstd(raw)))
+    return raw
+
+
+class _Zstd(io.RawIOBase):
+    """A zstd stream, read by Arrow's decoder, which says only that it failed when the stream is cut."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._stream = pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self._stream.read(len(buffer))
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+
+@contextmanager
+def _reporting(
+    path: AnyPath, faults: list[Quarantined], number: Callable[[], int] = lambda: 0
+) -> Iterator[None]:
+    """Note a compressed stream that is cut or damaged; `number` is the last line that was read."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error, pa.ArrowException) as error:
+        faults.append(_cut(path, number(), error))
+    except OSError as error:
+        if error.errno is None:  # Arrow's word for a damaged stream
+            faults.append(_cut(path, number(), error))
+        else:
+            raise TraceFormatError(f"cannot be read: {error.strerror}", file=str(path)) from error
+
+
+def _cut(path: AnyPath, line: int, error: Exception) -> Quarantined:
+    reason = f"the compressed file is cut or damaged after this line ({error}); the rest is missing"
+    return Quarantined(str(path), line or None, None, reason)
 
 
 def _lines_between(path: AnyPath, begin: int, end: int) -> Iterator[bytes]:
@@ -98,19 +183,11 @@ def _lines_between(path: AnyPath, begin: int, end: int) -> Iterator[bytes]:
 
 def _decoded(path: AnyPath, faults: list[Quarantined]) -> Iterator[tuple[int, str]]:
     number = 0
-    try:
-        compressed = is_compressed(path)
-        with path.open("rb") as raw:
-            lines = gzip.GzipFile(fileobj=raw) if compressed else raw
-            for number, text in _decode(lines, str(path), 1, faults):
-                yield number, text
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        reason = f"the compressed file is cut or damaged after this line ({error}); the rest is missing"
-        faults.append(Quarantined(str(path), number, None, reason))
-    except OSError as error:
-        raise TraceFormatError(f"cannot be read: {error.strerror}", file=str(path)) from error
+    with _reporting(path, faults, lambda: number), path.open("rb") as raw:
+        for number, text in _decode(_uncompressed(raw, compression_of(path)), str(path), 1, faults):
+            yield number, text
     if number == 0 and not faults:
-        faults.append(Quarantined(str(path), None, None, "is empty: no events"))
+        faults.append(Quarantined(str(path), None, None, EMPTY))
 
 
 def _decode(

@@ -43,7 +43,11 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
 
 
 def counts(drafts: list[Draft]) -> dict[str, int]:
+    sent = {draft.attributes["token"] for draft in drafts if draft.label == SEND}
+    received = {draft.attributes["token"] for draft in drafts if draft.label == RECEIVE}
     return {
+        "lost": len(sent - received),
+        "never_sent": len(received - sent),
         "tokens_sent": sum(draft.label == SEND for draft in drafts),
         "token_receives": sum(draft.label == RECEIVE for draft in drafts),
         "hosts_out_of_file_order": out_of_file_order(drafts),

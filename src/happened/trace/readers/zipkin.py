@@ -1,64 +1,127 @@
-"""Zipkin v2 JSON: a list of spans, or of traces, which are lists of spans.
+"""Zipkin JSON, v1 and v2: a list of spans, or of traces, which are lists of spans.
 
-Client and server may share a span's id; the server's half then says `shared`. Times are microseconds; a
-span may lack them. A process is the service name of the local endpoint.
+Client and server may share a span's id; the server's half then says `shared`. Times are microseconds; a span
+may lack them. A process is the local endpoint: a service at an address.
+
+v1 has annotations with endpoints instead of a kind: cs and cr are a client's start and end, sr and ss a
+server's, ms and mr are when a message left its producer and reached its consumer. A v1 record that has
+annotations of both sides is two halves.
 """
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from .draft import Draft, Options, Parsed, Quarantined, excerpt
-from .json_documents import document_or_lines
+from .draft import Options, Parsed, Quarantined, excerpt
+from .json_documents import records
 from .source import Source
-from .spans import span_id
+from .span_drafts import Place, Span, at, known_kind, set_aside, span_id
+
+SIDES = (("client", "cs", "cr"), ("server", "sr", "ss"), ("producer", "ms", ""), ("consumer", "mr", ""))
 
 
 def parse(source: Source, options: Options) -> Parsed:
-    number = 0
-    for line, document in document_or_lines(source):
+    for number, document, _ in records(source, ("traces", "data")):
         if isinstance(document, Quarantined):
             yield document
             continue
-        for span in _spans(document):
-            number += 1
-            yield _draft(source, line or number, span)
+        for span in _version_2(document):
+            yield from _drafts(source, number, span)
 
 
-def _spans(document: Any) -> Iterator[Any]:
-    for member in document if isinstance(document, list) else [document]:
-        yield from member if isinstance(member, list) else [member]
-
-
-def _draft(source: Source, number: int, span: Any) -> Draft | Quarantined:
+def _drafts(source: Source, number: int, span: Any) -> Parsed:
     def rejected(field: str, reason: str) -> Quarantined:
         return Quarantined(source.file, number, field, reason, excerpt(json.dumps(span)))
 
     if not isinstance(span, dict) or not {"traceId", "id"} <= span.keys():
-        return rejected("id", "is no span with traceId and id")
-    endpoint = span.get("localEndpoint")
-    service = endpoint.get("serviceName") if isinstance(endpoint, dict) else None
-    if not service:
-        return rejected("localEndpoint.serviceName", "is missing; it names the process")
+        yield rejected("id", "is no span with traceId and id")
+        return
+    trace, id, parent = str(span["traceId"]), str(span["id"]), span.get("parentId")
+    parents = (span_id(trace, str(parent)),) if parent else ()
+    place = _place(span.get("localEndpoint"))
+    if place is None:
+        problem = rejected(
+            "localEndpoint.serviceName", "is missing, and so is an address; it names the process"
+        )
+        yield from set_aside(problem, trace, id, parents)
+        return
     start, duration = span.get("timestamp"), span.get("duration")
     if not isinstance(start, int | None) or not isinstance(duration, int | None):
-        return rejected("timestamp", "timestamp and duration are not whole microseconds")
-    end = (start + duration) * 1000 if start is not None and duration is not None else None
-    trace, parent, tags = str(span["traceId"]), span.get("parentId"), span.get("tags")
+        problem = rejected("timestamp", "timestamp and duration are not whole microseconds")
+        yield from set_aside(problem, trace, id, parents)
+        return
+    tags = span.get("tags")
     attributes = {name: str(value) for name, value in (tags if isinstance(tags, dict) else {}).items()}
-    attributes |= {"trace": trace, "span": str(span["id"]), "kind": str(span.get("kind", "")).lower()}
-    if end is not None:
-        attributes["end"] = str(end)
-    return Draft(
-        source.file,
-        number,
+    remote = _place(span.get("remoteEndpoint"))
+    if remote is not None:
+        attributes["peer"] = remote.service
+    kind = known_kind(span.get("kind"))
+    yield Span(
         trace,
-        str(service),
-        str(span.get("name", "")),
-        time=start * 1000 if start is not None else None,
-        end=end,
-        attributes=attributes,
-        id=span_id(trace, str(span["id"])),
-        parents=(span_id(trace, str(parent)),) if parent else (),
-        shared=bool(span.get("shared")) or span.get("kind") == "SERVER",
-    )
+        id,
+        place,
+        str(span.get("name") or ""),
+        kind,
+        start * 1000 if start is not None else None,
+        (start + duration) * 1000 if start is not None and duration is not None else None,
+        attributes,
+        parents,
+        shared=bool(span.get("shared")) or kind == "server",
+        error="error" in attributes,
+    ).draft(source.file, number)
+
+
+def _place(endpoint: Any) -> Place | None:
+    """A service at an address; the address alone where no service is named."""
+    if not isinstance(endpoint, dict):
+        return None
+    address = str(endpoint.get("ipv4") or endpoint.get("ipv6") or "")
+    port = endpoint.get("port")
+    where = f"{address}:{port}" if address and port else address
+    service = str(endpoint.get("serviceName") or "")
+    if not service and not where:
+        return None
+    return Place(service or where, at(service, where) if service else at(where, ""))
+
+
+def _version_2(span: Any) -> Iterator[Any]:
+    """The span as it is, or the halves of a v1 span as v2 has them."""
+    old = isinstance(span, dict) and "localEndpoint" not in span
+    if not old or not ("annotations" in span or "binaryAnnotations" in span):
+        yield span
+        return
+    marks = [mark for mark in span.get("annotations") or () if isinstance(mark, dict)]
+    facts = [fact for fact in span.get("binaryAnnotations") or () if isinstance(fact, dict)]
+    times = {mark.get("value"): mark for mark in marks}
+    sides = [side for side in SIDES if side[1] in times or side[2] in times]
+    for kind, begins, ends in sides or [("", "", "")]:
+        first, last = times.get(begins), times.get(ends)
+        local = (first or last or next(iter(facts or marks), {})).get("endpoint")
+        half = {name: span[name] for name in ("traceId", "id", "parentId", "name") if name in span}
+        half |= {"kind": kind.upper(), "localEndpoint": local, "tags": _tags(facts, local, len(sides) < 2)}
+        half |= {"remoteEndpoint": _address(facts, "sa" if kind == "client" else "ca")}
+        half["shared"] = kind == "server" and ("cs" in times or not span.get("timestamp"))
+        if first is not None and last is not None:
+            half |= {"timestamp": first.get("timestamp"), "duration": _difference(first, last)}
+        elif kind and first is not None:
+            half["timestamp"] = first.get("timestamp")
+        else:
+            half |= {name: span[name] for name in ("timestamp", "duration") if name in span}
+        yield half
+
+
+def _difference(first: dict[str, Any], last: dict[str, Any]) -> Any:
+    a, b = first.get("timestamp"), last.get("timestamp")
+    return b - a if isinstance(a, int) and isinstance(b, int) else None
+
+
+def _tags(facts: list[dict[str, Any]], local: Any, all_of_them: bool) -> dict[str, str]:
+    return {
+        str(fact["key"]): str(fact.get("value"))
+        for fact in facts
+        if fact.get("key") not in (None, "sa", "ca", "lc") and (all_of_them or fact.get("endpoint") == local)
+    }
+
+
+def _address(facts: list[dict[str, Any]], key: str) -> Any:
+    return next((fact.get("endpoint") for fact in facts if fact.get("key") == key), None)

@@ -1,0 +1,238 @@
+"""Any JSON lines or CSV, by a mapping of its fields to ours: `--map process=node,seq=n,time=ts:ms`.
+
+A source field is a name, or names joined by dots for what is within an object. Two kinds of records can be
+mapped:
+
+    events   process, and any of seq, kind, message, to, time, label, computation, id, parents
+    spans    span, and any of trace, parent, service, instance, kind, start, end, label, links
+
+`time`, `start` and `end` may name their unit after a colon: ns (which is meant if nothing is said), us, ms,
+s, or iso. `kind` of an event is one of ours, or a word for one such as `sent` or `rx`; without one, and
+without a message, an event is internal. `to`, `parents` and `links` are lists, or text with commas or
+spaces between names; a parent is the `id` of another event. Where nothing says whom a message is sent to,
+it goes to those that received it. Events that are not numbered are in the order of the file. Fields that
+are not mapped become attributes.
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ...core.errors import TraceFormatError
+from . import table_rows
+from .draft import Assembly, Draft, Options, Parsed, Quarantined, excerpt
+from .otel_sdk import nanoseconds
+from .source import Source
+from .span_drafts import Place, Span, at, known_kind, span_id
+
+EVENT_FIELDS = ("process", "seq", "kind", "message", "to", "time", "label", "computation", "id", "parents")
+SPAN_FIELDS = (
+    "span", "trace", "parent", "service", "instance", "kind", "start", "end", "label", "links", "key",
+)  # fmt: skip
+UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000, "iso": 0}
+WORDS = {
+    "send": ("send", "sent", "tx", "publish", "emit", "request"),
+    "receive": ("receive", "received", "recv", "rx", "arrive"),
+    "deliver": ("deliver", "delivered", "consume", "handle"),
+    "internal": ("internal", "local", "event", "step"),
+}
+KIND_OF = {word: kind for kind, words in WORDS.items() for word in words}
+
+
+class Mapping:
+    """What --map says. TraceFormatError if it makes no sense."""
+
+    def __init__(self, text: str | None) -> None:
+        if not text:
+            raise TraceFormatError("say which field is what: --map process=node,seq=n", field="map")
+        self.source: dict[str, str] = {}
+        self.unit: dict[str, str] = {}
+        for pair in text.split(","):
+            ours, equals, theirs = pair.partition("=")
+            ours, theirs = ours.strip(), theirs.strip()
+            if not equals or not theirs or ours not in (*EVENT_FIELDS, *SPAN_FIELDS):
+                known = ", ".join(dict.fromkeys((*EVENT_FIELDS, *SPAN_FIELDS)))
+                raise TraceFormatError(f"{pair!r} is no OURS=THEIRS with one of {known}", field="map")
+            name, colon, unit = theirs.rpartition(":")
+            if colon and unit in UNITS and ours in ("time", "start", "end"):
+                theirs, self.unit[ours] = name, unit
+            self.source[ours] = theirs
+        self.is_spans = "span" in self.source
+        if not self.is_spans and "process" not in self.source:
+            raise TraceFormatError("maps neither process (for events) nor span (for spans)", field="map")
+        allowed = SPAN_FIELDS if self.is_spans else EVENT_FIELDS
+        wrong = [ours for ours in self.source if ours not in allowed]
+        if wrong:
+            kind = "spans" if self.is_spans else "events"
+            raise TraceFormatError(
+                f"{wrong[0]} is no field of {kind}; those are {', '.join(allowed)}", field="map"
+            )
+
+    def get(self, record: dict[str, Any], ours: str) -> Any:
+        """What a record has for one of our fields; None if nothing."""
+        path = self.source.get(ours)
+        if path is None:
+            return None
+        value: Any = record
+        if path in record:
+            value = record[path]
+        else:
+            for name in path.split("."):
+                value = value.get(name) if isinstance(value, dict) else None
+        return None if value == "" else value
+
+    def text(self, record: dict[str, Any], ours: str) -> str | None:
+        value = self.get(record, ours)
+        return value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False)
+
+    def time(self, record: dict[str, Any], ours: str) -> int | None:
+        value, unit = self.get(record, ours), self.unit.get(ours, "ns")
+        if value is None:
+            return None
+        if unit == "iso":
+            return nanoseconds(str(value))
+        whole = isinstance(value, int) or (isinstance(value, str) and value.lstrip("-").isdigit())
+        return int(value) * UNITS[unit] if whole else round(float(value) * UNITS[unit])
+
+    def names(self, record: dict[str, Any], ours: str) -> list[str] | None:
+        value = self.get(record, ours)
+        if value is None:
+            return None
+        if isinstance(value, str):
+            return value.replace(",", " ").split()
+        return [str(each) for each in value] if isinstance(value, list) else [str(value)]
+
+    def others(self, record: dict[str, Any]) -> dict[str, str]:
+        """What is not mapped, as attributes."""
+        mapped = {path.partition(".")[0] for path in self.source.values()} | set(self.source.values())
+        return {
+            str(name): value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for name, value in record.items()
+            if name not in mapped and value not in (None, "")
+        }
+
+
+def parse(source: Source, options: Options) -> Parsed:
+    mapping = Mapping(options.map)
+    for number, record in _records(source):
+        if isinstance(record, Quarantined):
+            yield record
+            continue
+        try:
+            yield (_span if mapping.is_spans else _event)(mapping, source, number, record)
+        except (ValueError, OverflowError, TypeError) as error:
+            yield Quarantined(source.file, number, None, str(error), excerpt(json.dumps(record)))
+
+
+def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
+    """Events: see `spans.assemble` for the others."""
+    every = list(drafts)
+    receivers: dict[tuple[str, str | None], set[str]] = {}
+    names: dict[tuple[str, str], str] = {}
+    position: dict[tuple[str, str], int] = {}
+    for draft in every:
+        place = (draft.computation, draft.process)
+        position[place] = position.get(place, 0) + 1
+        if draft.id is not None:
+            names[draft.computation, draft.id] = f"{draft.process}#{draft.seq or position[place]}"
+        if draft.kind in ("receive", "deliver"):
+            receivers.setdefault((draft.computation, draft.message), set()).add(draft.process)
+    for draft in every:
+        draft.parents = tuple(names.get((draft.computation, parent), parent) for parent in draft.parents)
+        if draft.kind == "send" and draft.to is None:
+            draft.to = sorted(receivers.get((draft.computation, draft.message), ()))
+    return table_rows.assemble(every, options)
+
+
+def counts(drafts: list[Draft]) -> dict[str, int]:
+    return {"sends": sum(draft.kind == "send" for draft in drafts)}
+
+
+def _records(source: Source) -> Iterator[tuple[int, dict[str, Any] | Quarantined]]:
+    """Objects of JSON lines, or rows of a CSV with a header; each line by itself."""
+    header: list[str] | None = None
+    for number, text in source.lines():
+        if header is None and text.lstrip()[:1] in ("{", "["):
+            yield number, _object(source, number, text)
+            continue
+        try:
+            (fields,) = csv.reader([text], strict=True)
+        except csv.Error as error:
+            yield number, Quarantined(source.file, number, None, f"is not CSV ({error})", excerpt(text))
+            continue
+        if header is None:
+            header = [name.strip() for name in fields]
+        elif fields != header and len(fields) == len(header):
+            yield number, dict(zip(header, fields, strict=True))
+        elif fields != header:
+            reason = f"has {len(fields)} fields, not {len(header)}; the line may have been cut"
+            yield number, Quarantined(source.file, number, None, reason, excerpt(text))
+
+
+def _object(source: Source, number: int, text: str) -> dict[str, Any] | Quarantined:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Quarantined(source.file, number, None, f"is not JSON ({error})", excerpt(text))
+    if isinstance(record, dict):
+        return record
+    return Quarantined(source.file, number, None, "is not a JSON object", excerpt(text))
+
+
+def _needed(mapping: Mapping, record: dict[str, Any], ours: str) -> str:
+    value = mapping.text(record, ours)
+    if value is None:
+        raise ValueError(f"has no {mapping.source.get(ours, ours)}, which is the {ours}")
+    return value
+
+
+def _event(mapping: Mapping, source: Source, number: int, record: dict[str, Any]) -> Draft:
+    message, said = mapping.text(record, "message"), mapping.text(record, "kind")
+    kind = KIND_OF.get(said.lower(), "internal") if said is not None else "internal"
+    attributes = mapping.others(record)
+    if kind != "internal" and message is None:
+        kind = "internal"
+    if kind == "internal" and said is not None:
+        attributes["kind"] = said
+    seq = mapping.get(record, "seq")
+    return Draft(
+        source.file,
+        number,
+        mapping.text(record, "computation") or source.computation,
+        _needed(mapping, record, "process"),
+        mapping.text(record, "label"),
+        seq=None if seq is None else int(seq),
+        kind=kind,
+        message=message if kind != "internal" else None,
+        to=mapping.names(record, "to") if kind == "send" else None,
+        time=mapping.time(record, "time"),
+        attributes=attributes,
+        parents=tuple(mapping.names(record, "parents") or ()),
+        id=mapping.text(record, "id"),
+    )
+
+
+def _span(mapping: Mapping, source: Source, number: int, record: dict[str, Any]) -> Draft:
+    trace = mapping.text(record, "trace") or source.computation
+    service = mapping.text(record, "service") or mapping.text(record, "instance")
+    if service is None:
+        raise ValueError("has no service or instance; one of them names the process")
+    parent, kind = mapping.text(record, "parent"), known_kind(mapping.text(record, "kind"))
+    attributes = mapping.others(record)
+    key = mapping.text(record, "key")
+    if key is not None:
+        attributes["messaging.kafka.message.key"] = key
+    return Span(
+        trace,
+        _needed(mapping, record, "span"),
+        Place(service, at(service, mapping.text(record, "instance") or "")),
+        mapping.text(record, "label") or "",
+        kind,
+        mapping.time(record, "start"),
+        mapping.time(record, "end"),
+        attributes,
+        (span_id(trace, parent),) if parent else (),
+        tuple(span_id(trace, link) for link in mapping.names(record, "links") or ()),
+        shared=kind == "server",
+    ).draft(source.file, number)

@@ -1,0 +1,207 @@
+"""OTLP's protobuf encoding as the documents that its JSON would be.
+
+Only the fields that the reader of the JSON uses are decoded; others are skipped, as protobuf wants it. A
+file is one TracesData (or ExportTraceServiceRequest, which looks the same), or several, each after its
+length in four bytes, as the collector's file exporter writes. Own code, because the wire format is a page
+and the generated classes would come with two packages that nothing else here needs.
+
+https://protobuf.dev/programming-guides/encoding and opentelemetry-proto, trace/v1/trace.proto.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .draft import Quarantined
+from .source import Source
+
+MOST_BYTES = 1 << 25
+"""Of one message after a length; gRPC's limit is 4 MB. It tells a length from the beginning of a message."""
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+Decode = Callable[[Any], Any]
+
+
+class _Damaged(ValueError):
+    pass
+
+
+def is_protobuf(head: bytes) -> bool:
+    """Whether a file begins as such a message, or the length of one, does; no JSON or text does.
+
+    A message begins with a resource's spans, field 1, and those with field 1, 2 or 3.
+    """
+    at = _start(head)
+    try:
+        _, after = _varint(head, at + 1)
+    except _Damaged:
+        return False
+    return head[at : at + 1] == b"\x0a" and head[after : after + 1] in (b"\x0a", b"\x12", b"\x1a")
+
+
+def _start(data: bytes) -> int:
+    """Where the first message begins: after its length, if there is one."""
+    return 4 if data[4:5] == b"\x0a" and struct.unpack(">I", data[:4])[0] < MOST_BYTES else 0
+
+
+def documents(source: Source) -> Iterator[tuple[None, Any]]:
+    """The documents of a file; a Quarantined for what is behind the last whole one."""
+    data = source.content()
+    try:
+        for start, end in _framed(data):
+            try:
+                if end > len(data):
+                    raise _Damaged("ends too early")
+                yield None, _message(data[start:end], _TRACES)
+            except _Damaged as error:
+                for whole in _whole_resources(data[start:end]):
+                    yield None, whole
+                reason = f"is not OTLP protobuf after byte {start} ({error}); whole resources are imported"
+                yield None, Quarantined(source.file, None, None, reason)
+    except _Damaged as error:
+        yield None, Quarantined(source.file, None, None, f"is not OTLP protobuf ({error})")
+
+
+def _framed(data: bytes) -> Iterator[tuple[int, int]]:
+    """(begin, end) of each message: the whole file, or what follows each length."""
+    at = 0
+    if _start(data) == 0:
+        yield 0, len(data)
+        return
+    while at < len(data):
+        if at + 4 > len(data):
+            raise _Damaged("a length is cut")
+        start = at + 4
+        at = start + struct.unpack_from(">I", data, at)[0]
+        yield start, at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data) and shift < 70:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise _Damaged("a number is cut")
+
+
+def _field(data: bytes, at: int) -> tuple[int, int, Any, int]:
+    """(number, wire type, value, where the next begins); the value may be shorter than it says at the end."""
+    tag, at = _varint(data, at)
+    number, kind = tag >> 3, tag & 7
+    if kind == VARINT:
+        value, at = _varint(data, at)
+        return number, kind, value, at
+    if kind in (FIXED64, FIXED32):
+        size = 8 if kind == FIXED64 else 4
+        return number, kind, data[at : at + size], at + size
+    if kind == BYTES:
+        length, at = _varint(data, at)
+        return number, kind, data[at : at + length], at + length
+    raise _Damaged(f"wire type {kind}")
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
+    at = 0
+    while at < len(data):
+        number, kind, value, at = _field(data, at)
+        if at > len(data):
+            raise _Damaged("ends too early")
+        yield number, kind, value
+
+
+Fields = dict[int, tuple[str, Decode, bool]]
+"""By number: the name in JSON, how to decode it, and whether it repeats."""
+
+
+def _message(data: bytes, fields: Fields) -> dict[str, Any]:
+    if not isinstance(data, bytes):
+        raise _Damaged("a number where a message belongs")
+    found: dict[str, Any] = {}
+    for number, _, value in _fields(data):
+        if number in fields:
+            name, decode, repeats = fields[number]
+            if repeats:
+                found.setdefault(name, []).append(decode(value))
+            else:
+                found[name] = decode(value)
+    return found
+
+
+def _whole_resources(data: bytes) -> Iterator[dict[str, Any]]:
+    """A document for each resource that is whole, of a message that is not."""
+    try:
+        for number, _, value in _fields(data):
+            if number == 1:
+                yield {"resourceSpans": [_message(value, _RESOURCE_SPANS)]}
+    except _Damaged:
+        return
+
+
+def _of(fields: Fields) -> Decode:
+    return lambda data: _message(data, fields)
+
+
+def _text(data: Any) -> str:
+    if not isinstance(data, bytes):
+        raise _Damaged("a number where text belongs")
+    return data.decode(errors="replace")
+
+
+def _hex(data: Any) -> str:
+    if not isinstance(data, bytes):
+        raise _Damaged("a number where an id belongs")
+    return data.hex()
+
+
+def _fixed64(data: Any) -> int:
+    if not isinstance(data, bytes) or len(data) != 8:
+        raise _Damaged("a time that is no fixed64")
+    return int(struct.unpack("<Q", data)[0])
+
+
+def _double(data: Any) -> float:
+    return float(struct.unpack("<d", data)[0]) if isinstance(data, bytes) and len(data) == 8 else 0.0
+
+
+def _signed(value: Any) -> str:
+    number = int(value)
+    return str(number - (1 << 64) if number >= 1 << 63 else number)
+
+
+_ANY_VALUE: Fields = {}
+_KEY_VALUE: Fields = {1: ("key", _text, False), 2: ("value", _of(_ANY_VALUE), False)}
+_ANY_VALUE |= {
+    1: ("stringValue", _text, False),
+    2: ("boolValue", bool, False),
+    3: ("intValue", _signed, False),
+    4: ("doubleValue", _double, False),
+    5: ("arrayValue", _of({1: ("values", _of(_ANY_VALUE), True)}), False),
+    6: ("kvlistValue", _of({1: ("values", _of(_KEY_VALUE), True)}), False),
+    7: ("bytesValue", _hex, False),
+}
+_ATTRIBUTE = ("attributes", _of(_KEY_VALUE), True)
+_LINK: Fields = {1: ("traceId", _hex, False), 2: ("spanId", _hex, False), 4: _ATTRIBUTE}
+_SPAN: Fields = {
+    1: ("traceId", _hex, False),
+    2: ("spanId", _hex, False),
+    4: ("parentSpanId", _hex, False),
+    5: ("name", _text, False),
+    6: ("kind", int, False),
+    7: ("startTimeUnixNano", _fixed64, False),
+    8: ("endTimeUnixNano", _fixed64, False),
+    9: _ATTRIBUTE,
+    13: ("links", _of(_LINK), True),
+    15: ("status", _of({3: ("code", int, False)}), False),
+}
+_SCOPE_SPANS: Fields = {2: ("spans", _of(_SPAN), True)}
+_RESOURCE_SPANS: Fields = {
+    1: ("resource", _of({1: _ATTRIBUTE}), False),
+    2: ("scopeSpans", _of(_SCOPE_SPANS), True),
+    1000: ("scopeSpans", _of(_SCOPE_SPANS), True),
+}
+_TRACES: Fields = {1: ("resourceSpans", _of(_RESOURCE_SPANS), True)}

@@ -1,0 +1,337 @@
+"""The events of spans and the edges between them: what happened before what, and how that is known.
+
+A span is two events, its start and its end. Edges, by kind:
+
+    recorded   parent    a span started after the start of its parent
+               link      and after the start of a span it links to
+               request   a call: the caller's start is a send, the callee's start its delivery
+               publish   a message through a queue: from the producer's start to the consumer's
+    implied    span      a span ends after it starts
+               return    a synchronous call: the callee's end is a send, the caller's end its delivery
+               nested    a span that is not detached ends before its parent
+               sequence  of two spans of one parent, or of one thread or task, the one that ended before the
+                         other started comes first, by the clock they share
+               queue     what an instance sends to, or handles of, one channel is in the order of its clock
+               clock     the order of a process's clock, with --clock-order only
+               message   a message leaves, or arrives, apart from the start or end of its span
+
+A span is *detached* if the record says that its parent did not wait for it: it is on the other side of a
+queue, or ended later by the same clock, or, where clocks differ, took longer than its parent. Nothing is
+concluded from a time that is missing or an end before its start. Implied orders of clocks that contradict
+the record are left out.
+
+A span has more than two events only where one event would have to be two things: a batch delivers each of its
+messages, a span with several remote children receives each return, and a span that is itself a delivery sends
+what its children received by an event of its own.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, permutations
+
+from ..lane_names import LANE
+from .cycles import circles
+from .draft import Draft
+from .parentage import Parentage
+from .span_drafts import GROUPS, OPERATIONS, TASKS, first_of, is_partition, peer_of
+
+RECORDED = frozenset({"parent", "link", "request", "publish"})
+BY_CLOCK = frozenset({"sequence", "queue", "clock"})
+
+MOST_PAIRED = 1000
+"""Spans of one parent, thread or task of which every pair is looked at where clocks contradict the record;
+of more, orders that only follow from a contradicted one may be left out with it.
+"""
+
+LOCAL, CALL, PUBLISH, LINK = "local", "request", "publish", "link"
+
+
+@dataclass(slots=True)
+class Event:
+    """One event of a span, before it has a place on a lane.
+
+    owner    the instance, or the queue of an instance, on one of whose lanes it is
+    within   the span on whose lane it may be while that is open; -1: on no span's
+    before   (event, kind of edge) of those before it
+    """
+
+    span: int
+    what: str  # start, end, or what else it is
+    owner: str
+    time: int | None = None
+    kind: str = "internal"
+    message: str | None = None
+    within: int = -1
+    before: list[tuple[int, str]] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+class SpanGraph:
+    """Events 2i and 2i + 1 are the start and the end of span i; the others follow.
+
+    senders    of each message, its send
+    detached   how many spans are
+    dropped    how many implied edges contradicted the record
+    """
+
+    def __init__(self, spans: Sequence[Draft], parentage: Parentage) -> None:
+        self.spans = spans
+        self.events: list[Event] = []
+        self.senders: dict[str, int] = {}
+        self.detached = 0
+        self.dropped = 0
+        self._kind = [span.attributes.get("kind", "") for span in spans]
+        self._lane_parent = [-1] * len(spans)  # the local parent that waits for each span
+        self._local_parents: list[list[int]] = [[] for _ in spans]
+        for i, span in enumerate(spans):
+            self.events.append(Event(i, "start", span.process, span.time))
+            self.events.append(Event(i, "end", span.process, span.end, within=i))
+            self._before(2 * i + 1, 2 * i, "span")
+        requests: list[list[int]] = [[] for _ in spans]  # of each span, those who received its message
+        incoming: list[list[int]] = [[] for _ in spans]
+        returns: list[list[int]] = [[] for _ in spans]  # of each span, the callees whose return it received
+        self._ties: dict[tuple[int, int], str] = {}
+        for i, of in enumerate(parentage.parents):
+            for j in of:
+                tie = self._ties[i, j] = self._tie(i, j, j in parentage.linked[i])
+                if tie in (CALL, PUBLISH):
+                    requests[j].append(i)
+                    incoming[i].append(j)
+                else:
+                    self._before(2 * i, 2 * j, "parent" if tie == LOCAL else LINK)
+                self._wait(i, j, tie, returns)
+        self._send(requests, incoming)
+        self._deliver(requests, incoming)
+        self._return(returns)
+        self._groups = self._threads_of_control()
+        for group in self._groups:
+            for earlier, later in sequences(group):
+                self._before(2 * later, 2 * earlier + 1, "sequence")
+        self._note_peers(requests, incoming)
+
+    def _before(self, event: int, earlier: int, kind: str) -> None:
+        self.events[event].before.append((earlier, kind))
+
+    def _extra(self, span: int, what: str, owner: str, time: int | None = None) -> int:
+        self.events.append(Event(span, what, owner, time))
+        return len(self.events) - 1
+
+    def _tie(self, i: int, j: int, link: bool) -> str:
+        """What ties span i to the parent, or linked span, j."""
+        child, parent = self.spans[i], self.spans[j]
+        queued = self._kind[i] == "consumer" or self._kind[j] == "producer"
+        if link:
+            return PUBLISH if queued else LINK
+        if child.process != parent.process:
+            return PUBLISH if queued else CALL
+        if (self._kind[j], self._kind[i]) == ("client", "server") or child.id == parent.id:
+            return CALL
+        return PUBLISH if (self._kind[j], self._kind[i]) == ("producer", "consumer") else LOCAL
+
+    def _wait(self, i: int, j: int, tie: str, returns: list[list[int]]) -> None:
+        """Let span j's end wait for span i, if j waited for it."""
+        if tie == LOCAL:
+            self._local_parents[i].append(j)
+        if tie in (PUBLISH, LINK):
+            return
+        child, parent = interval(self.spans[i]), interval(self.spans[j])
+        if child is None or parent is None:
+            return
+        same_clock = self.spans[i].process == self.spans[j].process
+        took = child[1] - child[0] > parent[1] - parent[0]
+        if child[1] > parent[1] if same_clock else took:
+            self.detached += 1
+        elif tie == CALL:
+            returns[j].append(i)
+        else:
+            self._before(2 * j + 1, 2 * i + 1, "nested")
+            if self._lane_parent[i] < 0:
+                self._lane_parent[i] = self.events[2 * i].within = j
+
+    def _send(self, requests: list[list[int]], incoming: list[list[int]]) -> None:
+        """Make the start of every span that sent something a send, or add one after it."""
+        by_channel: dict[tuple[str, str], list[list[int]]] = {}
+        for j, span in enumerate(self.spans):
+            if not requests[j] and self._kind[j] != "producer":
+                continue
+            event = 2 * j
+            if len(incoming[j]) == 1:
+                event = self._extra(j, "send", span.process)
+                self._before(event, 2 * j, "message")
+            self._make_send(event, self._name(j))
+            if span.channel is not None:
+                by_channel.setdefault((span.process, span.channel), []).append([event])
+        for runs in by_channel.values():
+            self._follow_queue(runs)
+
+    def _name(self, i: int) -> str:
+        """What the message of a span is called: the span's id, and its name, for people."""
+        return f"{self.spans[i].id} {self.spans[i].label or ''}".rstrip()
+
+    def _make_send(self, event: int, name: str) -> None:
+        """Ids may repeat, names of messages may not."""
+        unique, number = name, 1
+        while unique in self.senders:
+            number += 1
+            unique = f"{name}/{number}"
+        self.senders[unique] = event
+        self.events[event].kind, self.events[event].message = "send", unique
+
+    def _deliver(self, requests: list[list[int]], incoming: list[list[int]]) -> None:
+        sent_by = {self.events[event].span: name for name, event in self.senders.items()}
+        queues: dict[str, list[list[int]]] = {}
+        for i, sources in enumerate(incoming):
+            runs: dict[str, list[int]] = {}
+            for j in sources:
+                event = 2 * i
+                if len(sources) > 1:
+                    event = self._extra(i, "deliver", self.spans[i].process, self.spans[i].time)
+                    self._before(2 * i, event, "message")
+                message = sent_by[j]
+                self._before(event, self.senders[message], self._ties[i, j])
+                handled_inside = self._ties[i, j] == PUBLISH and self._is_received_only(i, requests[j])
+                self.events[event].kind = "receive" if handled_inside else "deliver"
+                self.events[event].message = message
+                self.events[event].notes["caller"] = self.spans[j].attributes["service"]
+                queue = None if handled_inside else self._queue(i, j)
+                if queue is not None:
+                    self.events[event].owner = queue
+                    self.events[event].within = -1
+                    runs.setdefault(queue, []).append(event)
+            for queue, run in runs.items():
+                queues.setdefault(queue, []).append(run)
+        for of_queue in queues.values():
+            self._follow_queue(of_queue)
+
+    def _is_received_only(self, i: int, receivers: Sequence[int]) -> bool:
+        """Whether a span only fetched a message that another span, which it started, was given.
+
+        A span that polls a broker and one that processes what it got both name the producer.
+        """
+        if len(receivers) == 1:
+            return False
+        operation = first_of(self.spans[i].attributes, OPERATIONS)
+        others = [k for k in receivers if k != i and self.spans[k].process == self.spans[i].process]
+        if operation == "receive" and any(
+            first_of(self.spans[k].attributes, OPERATIONS) == "process" for k in others
+        ):
+            return True
+        return any(i in self._local_ancestors(k) for k in others)
+
+    def _local_ancestors(self, i: int) -> Iterator[int]:
+        while self._local_parents[i]:
+            i = self._local_parents[i][0]
+            yield i
+
+    def _queue(self, i: int, j: int) -> str | None:
+        """The queue of its instance that span i took the message of span j from, if one is named."""
+        named = [channel for channel in (self.spans[i].channel, self.spans[j].channel) if channel is not None]
+        if not named:
+            return None
+        channel = next((each for each in named if not is_partition(each)), named[0])
+        group = first_of(self.spans[i].attributes, GROUPS)
+        return f"{self.spans[i].process}{LANE}[{f'{group}:' if group else ''}{channel}]"
+
+    def _follow_queue(self, runs: Iterable[list[int]]) -> None:
+        """Order what was sent or handled by one clock; each run, a batch, is in order already."""
+        at: dict[int, list[list[int]]] = {}
+        for run in runs:
+            for earlier, later in pairwise(run):
+                self._before(later, earlier, "queue")
+            time = self.spans[self.events[run[0]].span].time
+            if time is not None:
+                at.setdefault(time, []).append(run)
+        previous: list[list[int]] = []
+        for time in sorted(at):
+            for run in at[time]:
+                for earlier_run in previous:
+                    self._before(run[0], earlier_run[-1], "queue")
+            previous = at[time]
+
+    def _return(self, returns: list[list[int]]) -> None:
+        """Make the ends of callees sends of what their callers' ends receive."""
+        answered = {i for callees in returns for i in callees}
+        for j, callees in enumerate(returns):
+            for i in callees:
+                end = 2 * i + 1
+                if self.events[end].kind != "send":
+                    self._make_send(end, f"{self._name(i)} (return)")
+                arrival = 2 * j + 1
+                if len(callees) > 1 or j in answered:
+                    arrival = self._extra(j, "return", self.spans[j].process)
+                    self._before(2 * j + 1, arrival, "message")
+                    self._before(arrival, 2 * j, "span")
+                self._before(arrival, end, "return")
+                self.events[arrival].kind, self.events[arrival].message = "deliver", self.events[end].message
+
+    def _threads_of_control(self) -> list[list[tuple[int, int, int]]]:
+        """Spans (with start and end) that one clock tells the order of: of one parent, of one thread or
+        task.
+        """
+        groups: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+        for i, span in enumerate(self.spans):
+            times = interval(span)
+            if times is None:
+                continue
+            if self._lane_parent[i] >= 0:
+                groups.setdefault(("parent", str(self._lane_parent[i])), []).append((i, *times))
+            task = first_of(span.attributes, TASKS)
+            if task is not None:
+                groups.setdefault((f"task of {span.process}", task), []).append((i, *times))
+        return list(groups.values())
+
+    def _note_peers(self, requests: list[list[int]], incoming: list[list[int]]) -> None:
+        """Whom spans called, or were called by, where the other side recorded nothing."""
+        for i, span in enumerate(self.spans):
+            peer = peer_of(span.attributes)
+            if self._kind[i] in ("client", "producer") and not requests[i] and peer is not None:
+                self.events[2 * i].notes["callee"] = peer
+            called = self._kind[i] in ("server", "consumer") and not incoming[i] and not span.parents
+            if called and span.attributes.get("peer"):
+                self.events[2 * i].notes["caller"] = span.attributes["peer"]
+
+    def drop_contradictions(self) -> None:
+        """Leave out the orders by clock that close a cycle with what is recorded."""
+        # What was not told, since it follows, may follow no longer: tell every pair before some are left out.
+        for group in self._groups:
+            if len(group) <= MOST_PAIRED:
+                for (earlier, _, end), (later, start, _) in permutations(group, 2):
+                    if end < start:
+                        self._before(2 * later, 2 * earlier + 1, "sequence")
+        for circle in self._circles():
+            members = set(circle)
+            for at in circle:
+                event = self.events[at]
+                kept = [edge for edge in event.before if edge[0] not in members or edge[1] not in BY_CLOCK]
+                self.dropped += len(set(event.before)) - len(set(kept))
+                event.before = kept
+
+    def _circles(self) -> list[list[int]]:
+        return circles([[earlier for earlier, _ in event.before] for event in self.events])
+
+
+def interval(span: Draft) -> tuple[int, int] | None:
+    """When a span started and ended, if both are recorded and possible."""
+    if span.time is None or span.end is None or span.end < span.time:
+        return None
+    return span.time, span.end
+
+
+def sequences(spans: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """(earlier, later) of spans (name, start, end) that do not overlap, without what follows from others.
+
+    A span that ended before a third one started that itself ended before this one is not told again. Equal
+    times order nothing.
+    """
+    by_end = deque(sorted(spans, key=lambda span: span[2]))
+    ended: deque[tuple[int, int, int]] = deque()
+    latest_start = -(1 << 63)
+    for later, start, _ in sorted(spans, key=lambda span: span[1]):
+        while by_end and by_end[0][2] < start:
+            ended.append(by_end.popleft())
+            latest_start = max(latest_start, ended[-1][1])
+        while ended and ended[0][2] < latest_start:
+            ended.popleft()
+        for earlier, _, _ in ended:
+            yield earlier, later

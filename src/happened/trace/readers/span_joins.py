@@ -1,0 +1,79 @@
+"""Which request traces are one computation: those that name spans of one another or share a channel.
+
+A channel (see span_drafts.py) is in order across the traces whose messages it carries, so that these are
+judged together. One that carries more than MOST_JOINED traces would make a computation too wide to be
+stamped: its order is kept within each trace only, and the summary counts it. spark/linked_traces.py joins
+on Spark what `TraceJoins` collected there.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from .draft import Draft
+
+MOST_JOINED = 1000
+
+
+class TraceJoins:
+    """What is seen of drafts one by one.
+
+    named     by id of a span, the traces other than its own in which it is named
+    carried   by channel, the traces whose messages it carries, as far as there are MOST_JOINED
+    """
+
+    def __init__(self) -> None:
+        self.named: dict[str, set[str]] = {}
+        self.carried: dict[str, set[str]] = {}
+
+    def add(self, draft: Draft) -> None:
+        for id in (*draft.parents, *draft.links):
+            if id.rpartition(":")[0] != draft.computation:
+                self.named.setdefault(id, set()).add(draft.computation)
+        if draft.channel is not None:
+            traces = self.carried.setdefault(draft.channel, set())
+            if len(traces) <= MOST_JOINED:
+                traces.add(draft.computation)
+
+    @property
+    def too_wide(self) -> int:
+        return sum(len(traces) > MOST_JOINED for traces in self.carried.values())
+
+    def leaders(self, drafts: Iterable[Draft]) -> dict[str, str]:
+        """Of each trace that belongs to others, the smallest id among them. `drafts` are all that were added;
+        they are looked at only if some trace names another's spans."""
+        groups = [traces for traces in self.carried.values() if 1 < len(traces) <= MOST_JOINED]
+        if self.named:
+            groups += [
+                {*self.named[draft.id], draft.computation}
+                for draft in drafts
+                if not draft.absent and draft.id in self.named
+            ]
+        return _smallest(groups)
+
+
+def _smallest(groups: Sequence[set[str]]) -> dict[str, str]:
+    leader = {trace: trace for group in groups for trace in group}
+
+    def find(trace: str) -> str:
+        while leader[trace] != trace:
+            leader[trace] = leader[leader[trace]]
+            trace = leader[trace]
+        return trace
+
+    for group in groups:
+        first = min(group)
+        for trace in group:
+            a, b = find(first), find(trace)
+            leader[max(a, b)] = min(a, b)
+    return {trace: found for trace in leader if (found := find(trace)) != trace}
+
+
+def join_traces(drafts: Sequence[Draft]) -> Counter[str]:
+    """Join the traces of drafts that are all in memory."""
+    joins = TraceJoins()
+    for draft in drafts:
+        joins.add(draft)
+    leaders = joins.leaders(drafts)
+    for draft in drafts:
+        draft.computation = leaders.get(draft.computation, draft.computation)
+    return Counter(channels_not_joined=joins.too_wide)

@@ -1,0 +1,58 @@
+"""A mapping of fields reads events of any JSON lines or CSV."""
+
+import json
+
+import pytest
+
+from happened import causality
+from happened.core.errors import TraceFormatError
+
+CSV = "node,n,what,id,at,extra\na,1,sent,m1,1.5,x\nb,1,rx,m1,2.5,\na,2,step,,3,y\n"
+MAP = "process=node,seq=n,kind=what,message=id,time=at:ms"
+
+
+def test_a_table(read):
+    found = read("map", CSV, map=MAP)
+    assert found.quarantined == []
+    assert [(row["process"], row["seq"], row["kind"], row["message"], row["to"]) for row in found.rows] == [
+        ("a", 1, "send", "m1", ["b"]),
+        ("b", 1, "receive", "m1", None),
+        ("a", 2, "internal", None, None),
+    ]
+    assert [row["time"] for row in found.rows] == [1_500_000, 2_500_000, 3_000_000]
+    assert found.rows[0]["attributes"]["extra"] == "x"
+    assert causality.check_delivery(found.table).deliveries == 1
+
+
+def test_objects_and_what_is_within_them(read):
+    lines = [
+        {"event": {"nid": "1", "name": "begin"}, "id": "x"},
+        {"event": {"nid": "2", "name": "follow"}, "id": "y", "after": ["x"]},
+        {"event": {"name": "nobody"}},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines) + '{"cut'
+    found = read("map", text, map="process=event.nid,label=event.name,id=id,parents=after")
+    assert found.happened_before("begin", "follow")
+    assert [q.line for q in found.quarantined] == [3, 4]
+    assert "has no event.nid, which is the process" in found.reasons()[0]
+
+
+def test_a_row_of_another_width_or_a_number_that_is_none_is_quarantined(read):
+    found = read("map", CSV + "a,3\na,x,step,,1,\na,4,step,,soon,\n", map=MAP)
+    assert len(found.rows) == 3 and [q.line for q in found.quarantined] == [5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("process", "is no OURS=THEIRS"),
+        ("host=h", "is no OURS=THEIRS"),
+        ("seq=n", "maps neither process"),
+        ("process=p,start=s", "start is no field of events"),
+        ("span=s,seq=n", "seq is no field of spans"),
+        ("", "say which field is what"),
+    ],
+)
+def test_a_mapping_that_makes_no_sense_is_refused(read, text, said):
+    with pytest.raises(TraceFormatError, match=said):
+        read("map", CSV, map=text)
