@@ -55,6 +55,17 @@ COMMANDS = {
     ),
     "clean": Command("clean", "remove what runs left that did not finish"),
     "check": Command("check", "judge a recorded trace"),
+    "why": Command("why", "why an event happened, and why so late"),
+    "path": Command("path", "the causal chain between two events, or why they are concurrent"),
+    "past": Command("past", "all that happened before an event"),
+    "future": Command("past", "all that an event happened before"),
+    "influenced": Command(
+        "influenced", "which requests influenced a request, each with a chain that shows it"
+    ),
+    "critical-path": Command(
+        "critical_path", "where the time of requests went, by service, and what would be saved"
+    ),
+    "diff": Command("diff", "what is caused in one run and not in another"),
     "explore": Command("explore", "every interleaving of every small program"),
     "track": Command("track", "what timestamping relevant events costs"),
     "compare": Command("compare", "what each protocol costs on the same schedule"),
@@ -75,6 +86,7 @@ EPILOG = """\
 a first look:
   happened simulate --messages 1000 --units --out run    run a protocol, record what happened
   happened check run --necessary                         judge it from the trace alone
+  happened why run p3#20                                 why this happened, and why so late
   happened explore --processes 3 --messages 2            every interleaving of every small program
   happened compare --protocols ks,rst,sequencer          what each protocol costs on the same schedule
   happened advise run                                    what each would have cost on a recorded trace
