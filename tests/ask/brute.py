@@ -78,10 +78,5 @@ class Brute:
         time = self.rows[name].get("time")
         if by_clock and time is not None:
             for other, row in self.rows.items():
-                if (
-                    other[1] == name[1]
-                    and other[0] != name[0]
-                    and row.get("time") is not None
-                    and row["time"] < time
-                ):
+                if other[1] == name[1] and row.get("time") is not None and row["time"] < time:
                     yield other

@@ -5,8 +5,8 @@ links, or because one process dealt with both. Requests are the values of the at
 computations where no event has one.
 
 Nothing in one computation happened before anything in another. With `by_clock`, the events of a process of
-one name in several computations are taken in the order of that process's own clock: that one process dealt
-with both is recorded, in which order only its clock says.
+one name are taken in the order of that process's own clock as well, whatever computations they are of: that
+one process dealt with both is recorded, in which order only its clock says.
 """
 
 from collections import deque
@@ -57,12 +57,13 @@ def influenced(trace: Asked, request: str, *, direction: str = "past", by_clock:
     codes, names = history.requests
     asked = find_request(history, request)
     mine = np.flatnonzero(codes == asked)
-    nexts = _reached(history, mine, _Edges(history, direction, by_clock))
-    reached = np.array([*nexts], np.int64)
+    nexts = _reached(mine, _Edges(history, direction, by_clock))
+    reached = np.array([e for e in nexts if e < history.union.events], np.int64)
     begins = dict(zip(*np.unique(codes, return_index=True), strict=True))
     others = []
     for number, first, count in _first_reached(codes, reached, asked):
-        steps = _steps(history, [*_walk(nexts, first)], direction)
+        way = [e for e in _walk(nexts, first) if e < history.union.events]
+        steps = _steps(history, way, direction)
         root = history.occurrence(int(begins[number]))
         others.append(Influence(names[number], root, count, steps))
     root = history.occurrence(int(mine[0]))
@@ -70,49 +71,55 @@ def influenced(trace: Asked, request: str, *, direction: str = "past", by_clock:
 
 
 class _Edges:
-    """The neighbours of an event: its causes, or its effects."""
+    """The neighbours of an event: its causes, or its effects. Numbers beyond the events are instants."""
 
     def __init__(self, history: History, direction: str, by_clock: bool) -> None:
         c = history.union
-        timed = _clock_order(history) if by_clock else np.empty((0, 2), np.int64)
-        recorded = np.column_stack([np.repeat(np.arange(c.events), np.diff(c.cause_offsets)), c.causes])
-        own = np.flatnonzero(history.before >= 0)
-        sent = np.flatnonzero(c.source >= 0)
+        own, sent = np.flatnonzero(history.before >= 0), np.flatnonzero(c.source >= 0)
         edges = np.concatenate(
             [
                 np.column_stack([sent, c.source[sent]]),
-                recorded,
+                np.column_stack([np.repeat(np.arange(c.events), np.diff(c.cause_offsets)), c.causes]),
                 np.column_stack([own, history.before[own]]),
-                timed,
+                *(_clock_order(history) if by_clock else ()),
             ]
         ).astype(np.int64)
         if direction == "future":
             edges = edges[:, ::-1]
         order = np.argsort(edges[:, 0], kind="stable")
+        nodes = max(c.events, int(edges.max(initial=-1)) + 1)
         self.others: list[int] = edges[order, 1].tolist()
-        self.offsets: list[int] = np.searchsorted(edges[order, 0], np.arange(c.events + 1)).tolist()
+        self.offsets: list[int] = np.searchsorted(edges[order, 0], np.arange(nodes + 1)).tolist()
 
     def __call__(self, e: int) -> list[int]:
         return self.others[self.offsets[e] : self.offsets[e + 1]]
 
 
-def _clock_order(history: History) -> Ints:
-    """(effect, cause) of each two events that follow one another by the clock of a process of one name."""
+def _clock_order(history: History) -> list[Ints]:
+    """(effect, cause) by the clocks of processes, through instants: the times that a process's clock showed.
+
+    An instant follows its events and the instant before it, and an event follows the instant before its
+    own: so events at the same time stay concurrent, and edges are few.
+    """
     c, times = history.union, history.times
     if times is None:
-        return np.empty((0, 2), np.int64)
+        return []
     events = np.flatnonzero(times.timed)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(c.process_names))}
     process = np.array([numbers[name] for name in c.process_names])[c.process[events]]
-    order = np.lexsort((c.seq[events], times.time[events], process))
-    events, process = events[order], process[order]
-    followed = np.flatnonzero(
-        (process[1:] == process[:-1]) & (c.process[events[1:]] != c.process[events[:-1]])
-    )
-    return np.column_stack([events[followed + 1], events[followed]])
+    instants, of = np.unique(np.column_stack([process, times.time[events]]), axis=0, return_inverse=True)
+    of = of.reshape(-1)
+    follows = np.flatnonzero(np.diff(instants[:, 0], prepend=-1) == 0)  # an instant before it, on its process
+    later = np.flatnonzero(np.isin(of, follows))
+    first = c.events
+    return [
+        np.column_stack([first + of, events]),
+        np.column_stack([first + follows, first + follows - 1]),
+        np.column_stack([events[later], first + of[later] - 1]),
+    ]
 
 
-def _reached(history: History, mine: Ints, edges: _Edges) -> dict[int, int]:
+def _reached(mine: Ints, edges: _Edges) -> dict[int, int]:
     """Of every event that can be reached, the next one on a shortest way to the request; -1 in it."""
     nexts = dict.fromkeys(mine.tolist(), -1)
     queue = deque(nexts)
@@ -157,7 +164,8 @@ def _steps(history: History, events: list[int], direction: str) -> tuple[Step, .
 
 
 def _edge(history: History, u: int, v: int) -> str:
-    """As `History.edge`, and `clock` between computations."""
+    """As `History.edge`, and `clock` where only a clock says that one was before the other."""
     c = history.union
-    same = c.owner[c.process[u]] == c.owner[c.process[v]]
-    return history.edge(u, v) if same else "clock"
+    p, q = c.process[u], c.process[v]
+    by_clock = c.owner[p] != c.owner[q] or (p == q and c.seq[u] > c.seq[v])
+    return "clock" if by_clock else history.edge(u, v)
