@@ -15,9 +15,9 @@ UnknownName and AmbiguousName say what else there is.
 """
 
 from .causes import Cause, Why, why
-from .critical import CriticalPath, NoTimes, RequestPath, Segment, Share, critical_path
+from .critical import CriticalPath, RequestPath, Segment, Share, critical_path
 from .difference import Caused, Difference, diff
-from .finding import AmbiguousName, UnknownName
+from .errors import AmbiguousName, NoTimes, UnknownName
 from .history import History, Occurrence, load
 from .influence import Influence, Influences, influenced
 from .relation import Path, Step, future, past, path

@@ -10,7 +10,6 @@ and by messages here; a second delivery of a message at a process is an internal
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +19,13 @@ from ..causality.linearization import Ints
 from ..core.errors import CausalityError
 from ..trace.schema import SCHEMA
 from ..trace.store import AnyPath, arrow_dataset, matching
+from .errors import UnknownName
 
 Known = dict[str, dict[str, int] | None]
 """Of each computation that is wanted, how many events of each process; None: all."""
 
+NAME = ["computation", "process", "seq"]
+BY_P = ["computation", "p"]
 CAUSE = SCHEMA.field("causes").type.value_type
 
 
@@ -37,33 +39,27 @@ def answered_events(
 ) -> tuple[pa.Table, bool]:
     """The events of the computations in which these names occur, or their past; and whether that is not all.
 
-    Without names, all events. A name that does not occur brings nothing: whoever looks for it says so.
+    Without names, all events. UnknownName if one does not occur.
     """
-    processes = arrow_dataset(folder / "processes").to_table()
+    processes = arrow_dataset(folder / "processes").to_table().sort_by([(name, "ascending") for name in BY_P])
     wanted = _wanted(folder, about, processes, past_only) if about else None
-    stamps = _stamps(folder, wanted)
-    sent, received = _messages(folder, wanted)
-    order = stamps.sort_by([("computation", "ascending"), ("process", "ascending"), ("seq", "ascending")])
-    keys = order.select(["computation", "process", "seq"]).append_column("row", pa.array(range(len(order))))
-    kind = np.full(len(order), "internal", dtype=object)
-    message = np.full(len(order), None, dtype=object)
-    to = np.full(len(order), None, dtype=object)
-    for row, name, receivers in _joined(keys, sent):
-        kind[row], message[row], to[row] = "send", name, receivers
-    for row, name, _ in _joined(keys, received):
-        kind[row], message[row] = "deliver", name
+    stamps = _stamps(folder, wanted).sort_by([(name, "ascending") for name in NAME]).combine_chunks()
+    size = stamps.num_rows
+    keys = stamps.select(NAME).append_column("row", pa.array(np.arange(size)))
+    sends, deliveries = _messages(folder, wanted)
+    sent, received = _places(keys, sends), _places(keys, deliveries)
     columns = {
-        "computation": order["computation"],
-        "process": order["process"],
-        "seq": order["seq"],
-        "kind": pa.array(kind, pa.string()),
-        "message": pa.array(message, pa.string()),
-        "to": pa.array(to, SCHEMA.field("to").type),
+        **{name: stamps[name] for name in NAME},
+        "kind": pc.if_else(
+            pc.is_valid(sent), "send", pc.if_else(pc.is_valid(received), "deliver", "internal")
+        ),
+        "message": pc.coalesce(sends["message"].take(sent), deliveries["message"].take(received)),
+        "to": sends["to"].take(sent),
         "time": _times(folder, wanted, keys),
-        "causes": _causes(order, processes),
-        "relevant": pa.repeat(False, len(order)),
+        "causes": _causes(stamps, processes),
+        "relevant": pa.repeat(False, size),
     }
-    nothing = {field.name: pa.nulls(len(order), field.type) for field in SCHEMA}
+    nothing = {field.name: pa.nulls(size, field.type) for field in SCHEMA}
     return pa.table(nothing | columns, schema=SCHEMA), past_only and wanted is not None
 
 
@@ -84,6 +80,11 @@ def _wanted(folder: AnyPath, about: Sequence[str], processes: pa.Table, past_onl
         messages = arrow_dataset(folder / "messages").to_table(columns=["computation"], filter=of_message)
         for computation in pc.unique(messages["computation"]).to_pylist():
             _want(wanted, computation, None)
+        if not found.num_rows and not messages.num_rows:
+            raise UnknownName(
+                f"nothing in {folder} is called {text!r}: an analysis has no labels or spans, only "
+                "process#seq and messages; ask the trace itself for those"
+            )
     return wanted
 
 
@@ -112,10 +113,9 @@ def _stamps(folder: AnyPath, wanted: Known | None) -> pa.Table:
     kept = [data.schema.empty_table().select(columns)]
     for batch in data.to_batches(columns=columns, filter=_of(wanted)):
         rows = pa.Table.from_batches([batch])
-        kept.append(rows if wanted is None else rows.filter(pa.array(_within(rows, wanted))))
+        kept.append(rows if wanted is None else rows.filter(_within(rows, wanted)))
     table = pa.concat_tables(kept)
-    summary_form = table.num_rows and _is_predecessors(folder, table, wanted)
-    if summary_form:
+    if table.num_rows and _is_predecessors(folder, table, wanted):
         raise CausalityError(
             f"{folder}: its timestamps are immediate predecessors of the relevant events alone; analyse the "
             "trace again with --timestamps full or sparse, or ask the trace itself"
@@ -132,76 +132,88 @@ def _is_predecessors(folder: AnyPath, table: pa.Table, wanted: Known | None) -> 
     return every != table.num_rows or 0 in pc.list_value_length(first["entries"]).to_pylist()
 
 
-def _within(rows: pa.Table, wanted: Known) -> Ints:
+def _within(rows: pa.Table, wanted: Known) -> pa.Array:
     """Whether each row is among the events wanted of its process."""
-    named = zip(*(rows[name].to_pylist() for name in ("computation", "process", "seq")), strict=True)
-    limits = {computation: known for computation, known in wanted.items() if known is not None}
-    if not limits:
-        return np.ones(rows.num_rows, bool)
-    return np.array([c not in limits or seq <= limits[c].get(p, 0) for c, p, seq in named], bool)
+    kept = pc.is_valid(rows["seq"])
+    for computation, known in wanted.items():
+        if known is not None:
+            at = pc.index_in(rows["process"], value_set=pa.array([*known], pa.string()))
+            counts = pc.fill_null(pa.array(known.values(), pa.int64()).take(at), 0)
+            beyond = pc.and_(pc.equal(rows["computation"], computation), pc.greater(rows["seq"], counts))
+            kept = pc.and_(kept, pc.invert(beyond))
+    return kept
 
 
-class _Named(NamedTuple):
-    """Columns computation, process, seq, message and `to` of sends, or of deliveries."""
-
-    table: pa.Table
-
-
-def _messages(folder: AnyPath, wanted: Known | None) -> tuple[_Named, _Named]:
+def _messages(folder: AnyPath, wanted: Known | None) -> tuple[pa.Table, pa.Table]:
+    """Sends and first deliveries, by NAME, with their messages; sends with their destinations, `to`."""
     columns = ["computation", "message", "sender", "sent_seq", "receiver", "received_seq", "fate"]
     told = arrow_dataset(folder / "messages").to_table(columns=columns, filter=_of(wanted))
-    addressed = pc.not_equal(told["fate"], "misdelivered")
     sent = told.filter(pc.is_valid(told["sent_seq"]))
-    to = pc.if_else(addressed.filter(pc.is_valid(told["sent_seq"])), sent["receiver"], None)
-    sent = sent.append_column("to", to).group_by(["computation", "sender", "sent_seq", "message"])
-    sends = sent.aggregate([("to", "list")])
+    to = pc.if_else(pc.equal(sent["fate"], "misdelivered"), None, sent["receiver"])
+    by_send = sent.append_column("to", to).group_by(["computation", "sender", "sent_seq", "message"])
+    sends = by_send.aggregate([("to", "list")]).rename_columns([*NAME, "message", "to"])
     received = told.filter(pc.is_valid(told["received_seq"]))
     deliveries = received.select(["computation", "receiver", "received_seq", "message"])
-    return (
-        _Named(sends.rename_columns(["computation", "process", "seq", "message", "to"])),
-        _Named(deliveries.rename_columns(["computation", "process", "seq", "message"])),
-    )
+    return _addressed(sends.combine_chunks()), deliveries.rename_columns([*NAME, "message"]).combine_chunks()
 
 
-def _joined(keys: pa.Table, named: _Named) -> list[tuple[int, str, list[str]]]:
-    """(row, message, destinations) of what is named and among the keys."""
-    places = {}
-    rows = zip(*(keys[name].to_pylist() for name in ("computation", "process", "seq", "row")), strict=True)
-    for computation, process, seq, row in rows:
-        places[computation, process, seq] = row
-    found = []
-    for told in named.table.to_pylist():
-        row = places.get((told["computation"], told["process"], told["seq"]))
-        if row is not None:
-            found.append((row, told["message"], [name for name in told.get("to") or () if name is not None]))
-    return found
+def _addressed(sends: pa.Table) -> pa.Table:
+    """The same, without the nulls in `to`, which stand for processes that were not addressed."""
+    lists = sends["to"].combine_chunks() if sends.num_rows else pa.array([], SCHEMA.field("to").type)
+    flat, row = pc.list_flatten(lists), pc.list_parent_indices(lists).to_numpy()
+    named = pc.is_valid(flat)
+    offsets = _offsets(np.bincount(row[named.to_numpy(zero_copy_only=False)], minlength=len(lists)))
+    to = pa.ListArray.from_arrays(offsets, flat.filter(named), type=SCHEMA.field("to").type)
+    return sends.set_column(sends.schema.get_field_index("to"), "to", to)
+
+
+def _places(keys: pa.Table, named: pa.Table) -> pa.Array:
+    """Of each key, in their order, the row of `named` that has the same name; null if none has."""
+    numbered = named.select(NAME).append_column("at", pa.array(np.arange(named.num_rows)))
+    return keys.join(numbered, NAME, join_type="left outer").sort_by("row")["at"].combine_chunks()
 
 
 def _times(folder: AnyPath, wanted: Known | None, keys: pa.Table) -> pa.Array:
-    columns = ["computation", "process", "seq", "corrected"]
-    times = arrow_dataset(folder / "times").to_table(columns=columns, filter=_of(wanted))
-    joined = keys.join(times, ["computation", "process", "seq"], join_type="left outer").sort_by("row")
-    return joined["corrected"].combine_chunks()
+    times = arrow_dataset(folder / "times").to_table(columns=[*NAME, "corrected"], filter=_of(wanted))
+    return times["corrected"].take(_places(keys, times))
 
 
 def _causes(stamps: pa.Table, processes: pa.Table) -> pa.Array:
-    """Of each stamp, in the order of processes and seqs, the newest events that its process had not known."""
-    names: dict[tuple[str, int], str] = {}
-    for row in processes.select(["computation", "p", "process"]).to_pylist():
-        names[row["computation"], row["p"]] = row["process"]
-    causes: list[list[dict[str, object]]] = []
-    before: list[int] = []
-    at = ("", "")
-    columns = zip(
-        *(stamps[name].to_pylist() for name in ("computation", "process", "clock", "entries")), strict=True
+    """Of each stamp, by NAME, the newest event of each other process that its own had not known of."""
+    row, number, seq = _news(stamps)
+    computations = processes["computation"].combine_chunks()
+    first = pc.index_in(stamps["computation"], value_set=computations).to_numpy()  # by BY_P: of number 0
+    name = processes["process"].combine_chunks().take(pa.array(first[row] + number))
+    others = pc.not_equal(name, stamps["process"].take(pa.array(row))).to_numpy()
+    causes = pa.StructArray.from_arrays(
+        [name.filter(pa.array(others)), pa.array(seq[others].astype(np.int64))], fields=list(CAUSE)
     )
-    for computation, process, clock, entries in columns:
-        if clock is None:
-            news = [(entry["p"], entry["seq"]) for entry in entries]
-        else:
-            old = before if at == (computation, process) else [0] * len(clock)
-            news = [(p, count) for p, count in enumerate(clock) if count > old[p]]
-            before, at = clock, (computation, process)
-        others = ((names[computation, p], seq) for p, seq in news)
-        causes.append([{"process": name, "seq": seq} for name, seq in others if name != process])
-    return pa.array(causes, pa.list_(CAUSE))
+    offsets = _offsets(np.bincount(row[others], minlength=stamps.num_rows))
+    return pa.ListArray.from_arrays(offsets, causes, type=SCHEMA.field("causes").type)
+
+
+def _news(stamps: pa.Table) -> tuple[Ints, Ints, Ints]:
+    """(row, process by number, seq) of the entries in which a stamp is ahead of the one before it."""
+    if stamps["clock"].null_count:
+        lists = stamps["entries"].combine_chunks()
+        flat = pc.list_flatten(lists)
+        number, seq = (pc.struct_field(flat, name).to_numpy() for name in ("p", "seq"))
+        return pc.list_parent_indices(lists).to_numpy(), number, seq
+    lists = stamps["clock"].combine_chunks()
+    row, known = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists).to_numpy()
+    starts = _offsets(pc.list_value_length(lists).to_numpy())
+    number = np.arange(len(row)) - starts[row]
+    follows = np.zeros(stamps.num_rows, bool)
+    if stamps.num_rows > 1:
+        same = [
+            pc.equal(stamps[name].slice(1), stamps[name].slice(0, stamps.num_rows - 1)) for name in NAME[:2]
+        ]
+        follows[1:] = pc.and_(*same).to_numpy()
+    before = np.where(follows[row], known[starts[np.maximum(row - 1, 0)] + number], 0)
+    news = np.flatnonzero(known > before)
+    return row[news], number[news], known[news]
+
+
+def _offsets(counts: Ints) -> Ints:
+    offsets: Ints = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return offsets

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..causality.linearization import Ints
 from ..causality.reach import NEVER, replay
-from ..core.errors import CausalityError
+from .errors import NoTimes
 from .finding import find_request
 from .history import Asked, History, Occurrence, load_whole
 
@@ -29,10 +29,6 @@ By: TypeAlias = Literal["service", "process"]
 QUANTILES = (0.5, 0.9, 0.99)
 MOST_PLACES = 50
 """Places of which it is worked out what they would save; those with the most time on paths."""
-
-
-class NoTimes(CausalityError):
-    """A question about time was asked of a trace that has none: it cannot be decided."""
 
 
 class Segment(NamedTuple):

@@ -8,7 +8,6 @@ A span may be two events and a message always is. Such a name stands for the fir
 what followed from it, and for the last where we ask what led to it.
 """
 
-from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
 from typing import Literal, TypeAlias
@@ -19,29 +18,13 @@ import pyarrow.compute as pc
 
 from ..causality.computation import DELIVER, RECEIVE, SEND
 from ..causality.linearization import Ints
-from ..core.errors import CausalityError
+from .errors import AmbiguousName, UnknownName
 from .history import History, printable
 
 End: TypeAlias = Literal["first", "last"]
 
-MOST_CANDIDATES = 10
 MOST_COMPARED = 20_000
 """Names that a misspelt one is compared with; more would take seconds."""
-
-
-class UnknownName(CausalityError):
-    """Nothing in the trace goes by this name."""
-
-
-class AmbiguousName(CausalityError):
-    """Several things in the trace go by this name; `candidates` names each so that it is found."""
-
-    def __init__(self, text: str, candidates: Iterable[tuple[str, str]]) -> None:
-        every = [*candidates]
-        self.candidates = tuple(name for name, _ in every)
-        shown = "".join(f"\n  {name}  {about}".rstrip() for name, about in every[:MOST_CANDIDATES])
-        more = f"\n  … and {len(every) - MOST_CANDIDATES:,} more" if len(every) > MOST_CANDIDATES else ""
-        super().__init__(f"{text!r} names {len(every):,} things; say which:{shown}{more}")
 
 
 def find_event(history: History, text: str, end: End = "last") -> int:

@@ -13,6 +13,7 @@ from ..core.exit_codes import ExitCode
 from ..trace.importing import AUTO, Import, import_files
 from ..trace.readers import FORMATS, Options
 from ..trace.store import AnyPath, StorePath, any_path, size_of
+from .output import add_force, replacing
 from .terminal import note, print_json, progress
 
 SPARK_BYTES = 64 << 20  # of input: about 1 GB in one process
@@ -43,6 +44,7 @@ def add_parser(subparsers: Any) -> None:
     add = parser.add_argument
     add("files", nargs="+", type=any_path, metavar="FILE", help="logs, all in one format; .gz is fine")
     add("--out", type=any_path, required=True, metavar="OUT", help="a directory that is not there yet")
+    add_force(parser)
     add("--format", choices=(AUTO, *FORMATS), default=AUTO, help="see below; default: by content")
     add("--regex", help="shiviz: finds host, clock and event, as (?<host>…)")
     add("--delimiter", metavar="REGEX", help="shiviz: matches the line before each run; (?<trace>…) names it")
@@ -70,19 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
         together=arguments.together,
         lanes=arguments.lanes,
     )
-    size = sum(size_of(path) for path in arguments.files if path.is_file())
-    if arguments.master is not None or size >= SPARK_BYTES:
-        done = _import_on_spark(arguments, options)
-    else:
-        with progress("importing", total=len(arguments.files), unit="files") as bar:
-            done = import_files(
-                arguments.files,
-                arguments.out,
-                format=arguments.format,
-                options=options,
-                strict=arguments.strict,
-                progress=bar.update,
-            )
+    with replacing(arguments.out, force=arguments.force):
+        done = _import(arguments, options)
     for line in _leftovers(done):
         note(line)
     if arguments.json:
@@ -90,6 +81,21 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(_report(done.summary, arguments.out)))
     return ExitCode.HOLDS
+
+
+def _import(arguments: argparse.Namespace, options: Options) -> Import:
+    size = sum(size_of(path) for path in arguments.files if path.is_file())
+    if arguments.master is not None or size >= SPARK_BYTES:
+        return _import_on_spark(arguments, options)
+    with progress("importing", total=len(arguments.files), unit="files") as bar:
+        return import_files(
+            arguments.files,
+            arguments.out,
+            format=arguments.format,
+            options=options,
+            strict=arguments.strict,
+            progress=bar.update,
+        )
 
 
 def _import_on_spark(arguments: argparse.Namespace, options: Options) -> Import:
