@@ -36,6 +36,11 @@ class Brute:
         past = self.past(name)
         return {e for e in past if not any(e in self.past(other) for other in past)}
 
+    def relevant(self, name):
+        """Whether it is marked, unless all of its computation are."""
+        all_marked = all(row["relevant"] for other, row in self.rows.items() if other[0] == name[0])
+        return self.rows[name]["relevant"] and not all_marked
+
     def edge(self, cause, effect):
         """How a cause led to an effect, of which it is a direct one."""
         if cause[1] == effect[1]:

@@ -113,7 +113,7 @@ def expected_causes(brute, name):
     for cause in brute.immediate(name):
         edge, between = brute.edge(cause, name), 0
         before = (*cause[:2], cause[2] - 1)
-        while edge == "process" and not brute.rows[cause]["relevant"] and brute.immediate(cause) == {before}:
+        while edge == "process" and not brute.relevant(cause) and brute.immediate(cause) == {before}:
             cause, between = before, between + 1
             before = (*cause[:2], cause[2] - 1)
         found.add((cause, edge, between))
@@ -156,14 +156,14 @@ def check_tree(brute, name, causes, depth):
 
 
 def check_end(brute, root, cause, told, level, depth):
-    name, row = key(cause.event), brute.rows[key(cause.event)]
+    name = key(cause.event)
     if not brute.past(name):
         expected = FIRST
     elif name in told:
         expected = ABOVE
     elif level >= (depth or 5):
         expected = DEEP
-    elif depth is None and row["relevant"]:
+    elif depth is None and brute.relevant(name):
         expected = RELEVANT
     elif depth is None and place(brute, name) != place(brute, root):
         expected = ELSEWHERE

@@ -140,7 +140,7 @@ def rerun(brute, at, place, first):
     def when(name):
         if name not in then:
             causes = brute.edges_into(name)
-            waited = max(causes, key=lambda cause: (at[cause], cause[1] != name[1]), default=None)
+            waited = waited_for(brute, at, name)
             if waited is None or name == first:
                 then[name] = at[name]
             else:
@@ -150,3 +150,13 @@ def rerun(brute, at, place, first):
         return then[name]
 
     return {name: when(name) for name in at}
+
+
+def waited_for(brute, at, name):
+    """The last cause: of several at one time the one that waited longer itself, then one from elsewhere."""
+
+    def lateness(cause):
+        own = max((at[each] for each in brute.edges_into(cause)), default=-1)
+        return at[cause], own, cause[1:] != (name[1], name[2] - 1)
+
+    return max(brute.edges_into(name), key=lateness, default=None)

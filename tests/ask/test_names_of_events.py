@@ -59,7 +59,7 @@ def test_a_span_id_of_two_traces_is_ambiguous():
     with pytest.raises(ask.AmbiguousName) as error:
         found("s2")
     assert sorted(error.value.candidates) == ["bank#2", "bank#3"]
-    assert "bank#3  internal “Refund”" in str(error.value)
+    assert "bank#3  internal “Refund”, request t2" in str(error.value)
 
 
 def test_many_candidates_are_counted():

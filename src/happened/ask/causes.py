@@ -140,7 +140,7 @@ class _Tree:
     def _passed_over(self, u: int) -> tuple[int, int]:
         """Go back along a process while nothing came from elsewhere; where to, and past how many events."""
         history, passed = self._history, 0
-        while not history.union.relevant[u] and history.before[u] >= 0:
+        while not history.relevant[u] and history.before[u] >= 0:
             if immediate_causes(history, u) != [history.before[u]]:
                 break
             u = int(history.before[u])
@@ -157,7 +157,7 @@ class _Tree:
             return DEEP
         if self._depth is not None:
             return EXPANDED
-        if history.union.relevant[u]:
+        if history.relevant[u]:
             return RELEVANT
         places, _ = history.places
         return ELSEWHERE if places[u] != places[self._root] else EXPANDED

@@ -132,9 +132,10 @@ def _one_of(history: History, thing: Thing, end: End) -> list[int]:
 def _told(history: History, e: int) -> tuple[str, str]:
     """A name by which the event is found, and what it is."""
     occurrence = history.occurrence(e)
-    several = len(history.union.computation_names) > 1
+    several = (_counts(history, occurrence.process) >= occurrence.seq).sum() > 1
     name = f"{occurrence.computation}:{occurrence.id}" if several else occurrence.id
-    return printable(name), str(occurrence).removeprefix(printable(occurrence.id)).strip()
+    about = str(occurrence).removeprefix(printable(occurrence.id)).strip()
+    return printable(name), f"{about}, request {printable(occurrence.trace)}" if occurrence.trace else about
 
 
 def _unknown(history: History, text: str) -> str:

@@ -63,8 +63,8 @@ class Occurrence(NamedTuple):
         return self.service or self.process
 
     def __str__(self) -> str:
-        words = (self.id, self.kind, self.message, self.label and f"“{self.label}”")
-        return printable(" ".join(filter(None, words)))
+        about = f"“{self.label}”" if self.label else self.message
+        return printable(" ".join(filter(None, (self.id, self.kind, about))))
 
 
 def printable(text: str) -> str:
@@ -108,6 +108,17 @@ class History:
             nothing = np.zeros(c.events, np.int64)
             return last_causes(c, nothing, nothing.astype(bool))
         return last_causes(c, times.corrected, times.timed)
+
+    @cached_property
+    def relevant(self) -> Ints:
+        """Whether each event is marked as relevant; marks that every event of a computation has mark
+        nothing.
+        """
+        c = self.union
+        owner = c.owner[c.process]
+        tells: Ints = np.bincount(owner, c.relevant) < np.bincount(owner)
+        relevant: Ints = c.relevant & tells[owner]
+        return relevant
 
     @cached_property
     def known_columns(self) -> dict[int, Ints]:

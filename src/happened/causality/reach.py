@@ -58,7 +58,8 @@ def last_causes(c: Computation, time: Ints, timed: Ints) -> tuple[Ints, Ints]:
     direct causes was the last (-1: it has none).
 
     An event without a time is as late as the last of its causes, and NEVER if they have none either. Of
-    causes at the same time, one on another process counts as the last.
+    causes at the same time, the one that itself had to wait the longer counts as the last, then one on
+    another process.
     """
     since, waited = np.empty(c.events, np.int64), np.empty(c.events, np.int64)
     _last_causes(since, waited, time, timed, before_on_process(c), c.source, c.cause_offsets, c.causes)
@@ -111,19 +112,28 @@ def _known(known, of, process, seq, before, source, cause_offsets, causes):  # t
 
 
 @compiled
+def _is_later(u, than, since, waited, before):  # type: ignore[no-untyped-def]
+    """Whether cause u was waited for rather than another one, -1 if there is none; `before` is on the
+    process.
+    """
+    if than < 0 or since[u] != since[than]:
+        return than < 0 or since[u] > since[than]
+    ours = since[waited[u]] if waited[u] >= 0 else NEVER
+    theirs = since[waited[than]] if waited[than] >= 0 else NEVER
+    return ours > theirs or (ours == theirs and than == before)
+
+
+@compiled
 def _last_causes(since, waited, time, timed, before, source, cause_offsets, causes):  # type: ignore[no-untyped-def]
     for e in range(since.size):
-        last, at = before[e], NEVER
-        if last >= 0:
-            at = since[last]
-        if source[e] >= 0 and (last < 0 or since[source[e]] >= at):
-            last, at = source[e], since[source[e]]
+        last = before[e]
+        if source[e] >= 0 and _is_later(source[e], last, since, waited, before[e]):
+            last = source[e]
         for k in range(cause_offsets[e], cause_offsets[e + 1]):
-            u = causes[k]
-            if last < 0 or since[u] > at or (since[u] == at and last == before[e]):
-                last, at = u, since[u]
+            if _is_later(causes[k], last, since, waited, before[e]):
+                last = causes[k]
         waited[e] = last
-        since[e] = time[e] if timed[e] else at
+        since[e] = time[e] if timed[e] else since[last] if last >= 0 else NEVER
 
 
 @compiled

@@ -62,7 +62,7 @@ EDGES = {
     "begin": "",
     "process": "then",
     "message": "its message arrived",
-    "cause": "recorded as a cause",
+    "cause": "caused by that",
     "clock": "later by the clock of the process",
 }
 

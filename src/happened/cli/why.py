@@ -73,9 +73,7 @@ def _tree(causes: tuple[ask.Cause, ...], clock: Clock, indent: str) -> Iterator[
 
 
 def _cause(cause: ask.Cause, clock: Clock) -> str:
-    how = {"process": "before it there", "message": "sent its message", "cause": "recorded as a cause"}[
-        cause.edge
-    ]
+    how = {"process": "before it there", "message": "sent its message", "cause": "a cause of it"}[cause.edge]
     if cause.between:
         how += ", 1 event between" if cause.between == 1 else f", {cause.between:,} events between"
     if cause.waited is not None:
