@@ -10,7 +10,7 @@ that what is saved may be less than the time on the path. Durations that are neg
 zero. The first event of a request stays where it is.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,6 +25,9 @@ from .finding import find_request
 from .history import Asked, History, Occurrence, load_whole
 
 By: TypeAlias = Literal["service", "process"]
+
+Between: TypeAlias = tuple[int, int]
+"""The numbers of two places; twice the same one is at that place."""
 
 QUANTILES = (0.5, 0.9, 0.99)
 MOST_PLACES = 50
@@ -118,7 +121,9 @@ def critical_path(trace: Asked, request: str | None = None, *, by: By = "service
 def _places(history: History, by: By) -> tuple[Ints, Sequence[str]]:
     if by == "service":
         return history.places
-    return history.union.process.astype(np.int64), history.union.process_names
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(history.union.process_names))}
+    of = np.array([numbers[name] for name in history.union.process_names])
+    return of[history.union.process], [*numbers]
 
 
 def _ends(history: History, codes: Ints, requests: int) -> list[tuple[int, int] | None]:
@@ -158,36 +163,36 @@ class _Tally:
 
     def __init__(self, history: History, places: Ints, names: Sequence[str]) -> None:
         self.history, self.places, self.names = history, places, names
-        self.took: dict[str, int] = defaultdict(int)
-        self.requests: dict[str, int] = defaultdict(int)
+        self.paths: list[dict[Between, int]] = []  # of each request, ns at each place
         self.backwards = 0
         self._when = history.waits[0]
 
-    def place(self, u: int, v: int) -> str:
-        a, b = self.names[self.places[u]], self.names[self.places[v]]
+    def between(self, u: int, v: int) -> Between:
+        return int(self.places[u]), int(self.places[v])
+
+    def name(self, ends: Between) -> str:
+        a, b = (self.names[place] for place in ends)
         return a if a == b else f"{a} → {b}"
 
     def add(self, path: Sequence[int]) -> None:
-        mine: dict[str, int] = defaultdict(int)
+        mine: dict[Between, int] = defaultdict(int)
         for u, v in pairwise(path):
             took = int(self._when[v] - self._when[u])
             self.backwards += took < 0
-            mine[self.place(u, v)] += max(0, took)
-        for place, took in mine.items():
-            self.took[place] += took
-            self.requests[place] += 1
+            mine[self.between(u, v)] += max(0, took)
+        self.paths.append(mine)
 
     def segments(self, path: Sequence[int]) -> tuple[Segment, ...]:
         """The path, with the steps at one place joined."""
         stretches: list[list[int]] = []
         for u, v in pairwise(path):
-            if stretches and self.place(u, v) == self.place(*stretches[-1][-2:]):
+            if stretches and self.between(u, v) == self.between(*stretches[-1][-2:]):
                 stretches[-1].append(v)
             else:
                 stretches.append([u, v])
         return tuple(
             Segment(
-                self.place(*stretch[:2]),
+                self.name(self.between(*stretch[:2])),
                 self.history.occurrence(stretch[0]),
                 self.history.occurrence(stretch[-1]),
                 int(self._when[stretch[-1]] - self._when[stretch[0]]),
@@ -196,27 +201,32 @@ class _Tally:
         )
 
     def shares(self, begins: Ints, ends: Ints) -> tuple[Share, ...]:
-        ordered = sorted(self.took, key=lambda place: (-self.took[place], place))
+        took: Counter[Between] = Counter()
+        requests: Counter[Between] = Counter()
+        for path in self.paths:
+            took.update(path)
+            requests.update(path.keys())
+        ordered = sorted(took, key=lambda place: (-took[place], self.name(place)))
         saves = self._saves(ordered[:MOST_PLACES], begins, ends)
         return tuple(
-            Share(place, self.requests[place], self.took[place], saves.get(place)) for place in ordered
+            Share(self.name(place), requests[place], took[place], saves.get(place)) for place in ordered
         )
 
-    def _saves(self, places: Sequence[str], begins: Ints, ends: Ints) -> dict[str, int]:
+    def _saves(self, places: Sequence[Between], begins: Ints, ends: Ints) -> dict[Between, int]:
         c, when, waited = self.history.union, *self.history.waits
         after = np.flatnonzero((waited >= 0) & (when[waited] != NEVER))
         work = np.zeros(c.events, np.int64)
         work[after] = np.maximum(0, when[after] - when[waited[after]])
-        names = {name: number for number, name in enumerate(self.names)}
         source, target = self.places[waited[after]], self.places[after]
         pinned = np.zeros(c.events, bool)
         pinned[begins] = True
         as_it_was = replay(c, when, work, pinned)
         saves = {}
         for place in places:
-            a, _, b = place.partition(" → ") if place not in names else (place, "", place)
             less = work.copy()
-            less[after[(source == names[a]) & (target == names[b])]] = 0
+            less[after[(source == place[0]) & (target == place[1])]] = 0
             then = replay(c, when, less, pinned)
-            saves[place] = int((as_it_was[ends] - then[ends]).sum())
+            # What came before a request cannot be saved in it: no more than its path has there.
+            most = np.array([path.get(place, 0) for path in self.paths])
+            saves[place] = int(np.minimum(as_it_was[ends] - then[ends], most).sum())
         return saves

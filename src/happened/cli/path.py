@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from .. import ask
+from ..ask.history import printable
 from ..core.exit_codes import ExitCode
 from .asking import EVENT_HELP, add_question, chain_lines, plain, warn
 from .terminal import print_json
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(plain(answer))
     elif answer.relation == "concurrent":
-        print(f"concurrent: {answer.reason}")
+        print(f"concurrent: {printable(answer.reason)}")
     else:
-        print("\n".join([answer.reason, *(chain_lines(answer.steps) if answer.steps else ())]))
+        print("\n".join([printable(answer.reason), *(chain_lines(answer.steps) if answer.steps else ())]))
     return ExitCode.HOLDS

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import ask
 from ..ask.causes import ABOVE, DEEP, FIRST
+from ..ask.history import printable
 from ..core.exit_codes import ExitCode
 from ..report.drawings import duration
 from .asking import EVENT_HELP, Clock, add_question, chain_lines, plain, warn
@@ -55,7 +56,7 @@ def _lines(answer: ask.Why) -> Iterator[str]:
         yield "why so late: it has no time"
         return
     first, last = answer.late[0].event, answer.late[-1].event
-    yield f"why so late: {duration((last.time or 0) - (first.time or 0))} since {first.id}"
+    yield f"why so late: {duration((last.time or 0) - (first.time or 0))} since {printable(first.id)}"
     yield from chain_lines(answer.late)
 
 
