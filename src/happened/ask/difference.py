@@ -69,9 +69,8 @@ def diff(first: Asked, second: Asked) -> Difference:
             "the runs have no event in common: one is known by its place, its kind, and its label or message"
         )
     runs = [_Run(history, of) for history, of in zip((one, other), there, strict=True)]
-    return Difference(
-        common, *(run.alone() for run in runs), _caused(runs[0], runs[1]), _caused(runs[1], runs[0])
-    )
+    ours, theirs = runs
+    return Difference(common, ours.alone(), theirs.alone(), _caused(ours, theirs), _caused(theirs, ours))
 
 
 def _matched(first: tuple[str, ...], second: tuple[str, ...]) -> list[str]:

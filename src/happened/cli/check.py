@@ -128,7 +128,7 @@ def _answer_all(arguments: argparse.Namespace) -> int:
         bar.update()
         if arguments.report is not None:
             with whole_file(arguments.report) as unfinished:
-                unfinished.write_text((out / "report.html").read_text(encoding="utf-8"), encoding="utf-8")
+                unfinished.write_bytes((out / "report.html").read_bytes())
     places = [tables_at(arguments.out)] if arguments.out is not None else []
     places += [f"the report is {arguments.report}"] if arguments.report is not None else []
     return tell(summary, arguments, "; ".join(places))
