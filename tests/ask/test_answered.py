@@ -1,6 +1,7 @@
 """The tables of an analysis answer as the trace does, from the rows that are needed."""
 
 from random import Random
+from shutil import rmtree
 
 import pyarrow.parquet as pq
 import pytest
@@ -29,7 +30,7 @@ def names(found):
 @pytest.mark.sampled
 @pytest.mark.parametrize("timestamps", ["full", "sparse"])
 def test_the_tables_answer_as_the_trace_does(tmp_path, seed, timestamps):
-    for n in range(samples(80)):
+    for n in range(samples(56)):
         random = Random(seed * 31 + n)
         rows = [row | {"time": random.randrange(10**6)} for c in "ab" for row in wild(random, c, steps=25)]
         if not rows:
@@ -97,6 +98,13 @@ def test_a_question_that_needs_more_than_a_past_refuses_a_part_of_a_history(tmp_
 def test_stamps_that_are_predecessors_alone_are_refused(tmp_path):
     answers = analysed(number(SHOP, "shop"), tmp_path / "answers", "predecessors")
     with pytest.raises(CausalityError, match="analyse the trace again with --timestamps full or sparse"):
+        ask.past(answers, "web#3")
+
+
+def test_the_answer_to_one_question_is_not_enough(tmp_path):
+    answers = analysed(number(SHOP, "shop"), tmp_path / "answers")
+    rmtree(answers / "times")
+    with pytest.raises(CausalityError, match="has no table times: it is the answer to some questions only"):
         ask.past(answers, "web#3")
 
 

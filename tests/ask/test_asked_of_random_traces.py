@@ -14,8 +14,8 @@ from happened.ask.causes import ABOVE, DEEP, ELSEWHERE, FIRST, RELEVANT
 NAME = ["computation", "process", "seq"]
 pytestmark = pytest.mark.sampled
 
-WORLDS = samples(700)
-"""Each has several computations, each of which is a random trace of its own: some 4,000 in all."""
+WORLDS = samples(500)
+"""Each has several computations, each of which is a random trace of its own: some 3,000 in all."""
 
 
 def rows_of(random):

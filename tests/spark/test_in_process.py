@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from causality import traces
+from happened import ask
 from happened.causality.questions import TABLES
 from happened.cli import main
 from happened.report.page import write_report
@@ -63,6 +64,28 @@ def test_a_line_that_is_no_event_is_quarantined_as_on_spark(spark, tmp_path):
     there = analyze_path(spark, path, tmp_path / "there", finish=write_report)
     assert analyze_here(path, tmp_path / "here", finish=write_report) == there
     agree(tmp_path / "here", tmp_path / "there")
+
+
+@pytest.mark.parametrize("timestamps", ["full", "sparse"])
+def test_questions_are_answered_from_tables_of_a_computation_that_was_cut(spark, tmp_path, seed, timestamps):
+    """What Spark cut into epochs answers as the trace does."""
+    random = Random(seed)
+    rows = [row | {"time": random.randrange(10**6)} for row in traces.busy(random, "run")]
+    (tmp_path / "trace").mkdir()
+    pq.write_table(traces.table(rows), tmp_path / "trace" / "part.parquet")
+    sizes = {"whole_events": 3, "epoch_events": 4, "timestamps": timestamps}
+    analyze_path(spark, tmp_path / "trace", tmp_path / "answers", **sizes)
+    for row in random.sample(rows, 5):
+        event = f"{row['process']}#{row['seq']}"
+        for question in (ask.past, ask.future):
+            found = [names(question(tmp_path / place, event)) for place in ("trace", "answers")]
+            assert found[0] == found[1], event
+        trees = [ask.why(tmp_path / place, event, depth=2).causes for place in ("trace", "answers")]
+        assert len({str(sorted((c.event.id, len(c.causes)) for c in tree)) for tree in trees}) == 1
+
+
+def names(found):
+    return sorted(found["event"].to_pylist())
 
 
 TRACE = """\

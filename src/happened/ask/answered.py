@@ -29,9 +29,20 @@ BY_P = ["computation", "p"]
 CAUSE = SCHEMA.field("causes").type.value_type
 
 
+NEEDED = ("stamps", "processes", "messages", "times")
+
+
 def is_answered(path: AnyPath) -> bool:
-    """Whether a path is that of an analysis's tables."""
-    return path.is_dir() and bool(matching(path / "stamps", "*.parquet"))
+    """Whether a path is that of an analysis's tables. CausalityError if it has only some of those needed."""
+    if not path.is_dir() or not matching(path / "stamps", "*.parquet"):
+        return False
+    lacking = [name for name in NEEDED if not matching(path / name, "*.parquet")]
+    if lacking:
+        raise CausalityError(
+            f"{path} has no table {', '.join(lacking)}: it is the answer to some questions only; ask what "
+            "`happened analyze` or `happened check --out` leave, or the trace itself"
+        )
+    return True
 
 
 def answered_events(

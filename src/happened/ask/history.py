@@ -6,6 +6,7 @@ Cost  that of reading and encoding; columns of text are looked at when a questio
 """
 
 import os
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +34,9 @@ MOST_EVENTS = 5_000_000
 """Of a trace that is read whole. More take minutes, and the memory of a machine."""
 MOST_BYTES = 1 << 30
 """The same for JSON lines, whose events are not counted before they are read."""
+
+MOST_KNOWN = 64_000_000
+"""Numbers in columns of vectors that are kept: 256 MB."""
 
 ALL_AT_ONCE = np.iinfo(np.int64).max
 """Cells of vectors in a union; none are made here, so that all computations are one."""
@@ -121,14 +125,20 @@ class History:
         return relevant
 
     @cached_property
-    def known_columns(self) -> dict[int, Ints]:
-        return {}
+    def _columns(self) -> OrderedDict[int, Ints]:
+        return OrderedDict()
 
     def knows(self, process: int) -> Ints:
-        """Of each event, how many events of one process are in its past, itself included."""
-        if process not in self.known_columns:
-            self.known_columns[process] = known_of(self.union, process)
-        return self.known_columns[process]
+        """Of each event, how many events of one process are in its past, itself included.
+
+        The columns that were asked for last are kept, MOST_KNOWN numbers of them.
+        """
+        if process not in self._columns:
+            while self._columns and (len(self._columns) + 1) * self.union.events > MOST_KNOWN:
+                self._columns.popitem(last=False)
+            self._columns[process] = known_of(self.union, self.before, process)
+        self._columns.move_to_end(process)
+        return self._columns[process]
 
     def is_before(self, e: int, f: int) -> bool:
         return e != f and bool(self.knows(int(self.union.process[e]))[f] >= self.union.seq[e])

@@ -46,10 +46,10 @@ def future_of(c: Computation, events: Ints) -> Ints:
     return marked
 
 
-def known_of(c: Computation, process: int) -> Ints:
+def known_of(c: Computation, before: Ints, process: int) -> Ints:
     """Of each event, how many events of one process are in its past, itself included: a column of vectors."""
-    known = np.zeros(c.events, np.int64)
-    _known(known, process, c.process, c.seq, before_on_process(c), c.source, c.cause_offsets, c.causes)
+    known = np.zeros(c.events, np.int32)
+    _known(known, process, c.process, c.seq, before, c.source, c.cause_offsets, c.causes)
     return known
 
 
