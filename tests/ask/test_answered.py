@@ -42,6 +42,8 @@ def test_the_tables_answer_as_the_trace_does(tmp_path, seed, timestamps):
         assert names(ask.past(answers, texts[0])) == brute.past(one)
         assert names(ask.future(answers, texts[0])) == brute.future(one)
         assert ask.path(answers, *texts).relation == brute.relation(one, other)
+        history = ask.load(answers)
+        assert all(names(ask.past(history, f"{n[0]}:{n[1]}#{n[2]}")) == brute.past(n) for n in brute.rows)
         here, there = ask.why(table(rows), texts[0], depth=2), ask.why(answers, texts[0], depth=2)
         assert sources(here.causes) == sources(there.causes)
         assert here.event[:3] == there.event[:3]
@@ -73,6 +75,13 @@ def test_what_is_read_is_the_past_of_what_is_asked(tmp_path):
     read, partial = answered_events(answers, ["paid"])
     assert not partial and {name[0] for name in names(read)} == {"shop"} and read.num_rows == 6
     assert answered_events(answers, [])[0].num_rows == 11
+
+
+def test_a_recorded_cause_is_in_the_clocks(tmp_path):
+    rows = {"p": [{"kind": "internal"}], "q": [{"kind": "internal", "causes": [{"process": "p", "seq": 1}]}]}
+    answers = analysed(number(rows, "run"), tmp_path / "answers")
+    assert names(ask.past(answers, "q#1")) == {("run", "p", 1)}
+    assert [cause.edge for cause in ask.why(answers, "q#1").causes] == ["cause"]
 
 
 def test_messages_and_times_are_in_the_tables(tmp_path):

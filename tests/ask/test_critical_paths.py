@@ -105,6 +105,53 @@ def test_requests_without_times_are_counted():
     assert (answer.requests, answer.untimed) == (("a",), 1)
 
 
+def event(trace, time, causes=()):
+    """An internal event of a request, caused by events p#1, q#2, …"""
+    named = [cause.partition("#") for cause in causes]
+    causes = [{"process": process, "seq": int(seq)} for process, _, seq in named]
+    return {"kind": "internal", "time": time, "causes": causes, "attributes": [("trace", trace)]}
+
+
+def saved(chains, request, place):
+    answer = ask.critical_path(table(number(chains, "c")), request)
+    (share,) = [share for share in answer.shares if share.place == place]
+    return share.took, share.saved
+
+
+def test_a_request_does_not_begin_sooner_because_its_process_was_idle():
+    """p takes 20 of the path; without them q would wait for s; how long p had rested does not matter."""
+    chains = {
+        "p": [event("r1", 0), event("r2", 100), event("r2", 120)],
+        "s": [event("r2", 115, ["p#2"])],
+        "q": [event("r2", 119, ["s#1"]), event("r2", 125, ["p#3"])],
+    }
+    assert saved(chains, "r2", "p") == (20, 1)
+
+
+def test_what_came_before_a_request_is_not_saved_in_it():
+    """The request was at p, then at q, and why it came there is not recorded: q's own 30 are all there is."""
+    chains = {"p": [event("r2", 100)], "q": [event("r1", 50), event("r2", 120), event("r2", 150)]}
+    assert saved(chains, "r2", "q") == (30, 30)
+
+
+@pytest.mark.parametrize("late", ["a", "b"])
+def test_of_causes_at_one_time_the_one_that_waited_longer_was_waited_for(late):
+    chains = {name: [event("r", 90 if name == late else 10), event("r", 100)] for name in "ab"}
+    chains["z"] = [event("r", 100), event("r", 105, ["a#2", "b#2"])]
+    answer = ask.why(table(number(chains)), "z#2")
+    assert {cause.event.id: cause.last for cause in answer.causes} == {
+        "z#1": False,
+        "a#2": late == "a",
+        "b#2": late == "b",
+    }
+
+
+def test_of_causes_that_are_equal_in_time_one_from_elsewhere_was_waited_for():
+    chains = {"a": [event("r", 100)], "z": [event("r", 100), event("r", 105, ["a#1"])]}
+    answer = ask.why(table(number(chains)), "z#2")
+    assert {cause.event.id: cause.last for cause in answer.causes} == {"z#1": False, "a#1": True}
+
+
 @pytest.mark.sampled
 def test_paths_are_chains_that_last_as_long_as_the_request_and_savings_are_what_a_rerun_saves(seed):
     """A rerun by recursion over sets of causes, with the durations of one place taken out."""
