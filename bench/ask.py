@@ -4,7 +4,8 @@
 
 Runs each command in a process of its own, from start to end, after one that is not counted (it compiles the
 kernels). Prints the seconds of the fastest round, by the clock and of CPU, and the ratio of its CPU to that
-of a process that only reads the same trace. With --spark, `happened analyze` of the same spans as well.
+of a process that only reads the same trace. With --spark, `happened analyze` of the same spans as well: of
+that the seconds count, since the JVM is no child of ours and its CPU is not seen.
 """
 
 import argparse

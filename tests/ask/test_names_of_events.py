@@ -18,6 +18,7 @@ SHOP = {
         {"kind": "send", "message": "order", "to": ["bank", "stock"]},
         span("GET /cart", "s1"),
         span("render", "s4"),
+        span("render (end)", "s4"),
     ],
     "bank": [{"kind": "deliver", "message": "order"}, span("charge card", "s2"), span("Refund", "s2", "t2")],
     "stock": [{"kind": "deliver", "message": "order"}, {"kind": "send", "message": "done", "to": ["web"]}],
@@ -40,6 +41,7 @@ def found(text, end="last", history=HISTORY):
         ("GET /cart", "web#1", "web#3"),
         ("get /", "web#1", "web#3"),
         ("charge", "bank#2", "bank#2"),
+        ("render", "web#4", "web#5"),  # a label of its first event, that stands for the span
         ("done", "stock#2", "stock#2"),  # sent, and not delivered
     ],
 )
@@ -62,6 +64,16 @@ def test_a_span_id_of_two_traces_is_ambiguous():
     assert "bank#3  internal “Refund”, request t2" in str(error.value)
 
 
+def test_the_events_of_a_span_in_one_service_are_one_thing_and_its_halves_are_two():
+    def half(service, time):
+        return {"kind": "internal", "time": time, "attributes": [("span", "s"), ("service", service)]}
+
+    chains = {"web/1": [half("web", 1)], "web/2": [half("web", 2)]}
+    assert found("s", "first", ask.load(table(number(chains)))) == "web/1#1"
+    with pytest.raises(ask.AmbiguousName, match="'s' names 2 things"):
+        found("s", history=ask.load(table(number(chains | {"bank": [half("bank", 3)]}))))
+
+
 def test_many_candidates_are_counted():
     history = ask.load(table(number({"p": [{"kind": "internal", "label": "tick"}] * 30})))
     with pytest.raises(ask.AmbiguousName, match=r"names 30 things(.|\n)*… and 20 more$") as error:
@@ -72,7 +84,7 @@ def test_many_candidates_are_counted():
 @pytest.mark.parametrize(
     "text, sentence",
     [
-        ("web#9", "there is no event 'web#9': process 'web' has the events 1 to 4"),
+        ("web#9", "there is no event 'web#9': process 'web' has the events 1 to 5"),
         ("wed#2", "nearest: 'web#2'"),
         ("odrer", "nearest: 'order'"),
         ("chrge", "nearest: 'charge card'"),

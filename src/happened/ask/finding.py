@@ -105,15 +105,26 @@ def _by_label(history: History, text: str) -> list[Thing]:
 
 
 def _as_things(history: History, events: list[int]) -> list[Thing]:
-    """The events of one span, on one process, are one thing; other events are each by themselves."""
+    """The spans that these events are of, whole, and each event that is of none by itself.
+
+    The events of one span at one place are one thing. Client and server may share the id of a span: those are
+    two things. A service may have run one span on several processes: that is one.
+    """
     span, trace = history.attribute("span"), history.attribute("trace")
-    things: dict[tuple[object, ...], list[int]] = {}
-    for e in events:
-        row = int(history.union.row[e])
-        id = span[row].as_py()
-        key = (e,) if id is None else (id, trace[row].as_py(), int(history.union.process[e]))
-        things.setdefault(key, []).append(e)
-    return [("span" if len(key) > 1 else "event", events) for key, events in things.items()]
+    places, _ = history.places
+
+    def key(e: int) -> tuple[str | None, str | None, int]:
+        at = int(history.union.row[e])
+        return span[at].as_py(), trace[at].as_py(), int(places[e])
+
+    keys = [key(e) for e in events]
+    meant = {of for of in keys if of[0] is not None}
+    spans: dict[tuple[str | None, str | None, int], list[int]] = {}
+    for e in _events(history, pc.is_in(span, value_set=pa.array({id for id, _, _ in meant}, pa.string()))):
+        if key(e) in meant:
+            spans.setdefault(key(e), []).append(e)
+    alone = [e for e, of in zip(events, keys, strict=True) if of[0] is None]
+    return [("event", [e]) for e in alone] + [("span", of) for of in spans.values()]
 
 
 def _one_of(history: History, thing: Thing, end: End) -> list[int]:
