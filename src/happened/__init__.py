@@ -8,16 +8,18 @@ Causal and total message order with the least metadata, and exact causality of r
     Node(name, peers=…)     a process that sends over TCP or NATS, in order, and survives being killed
     read_trace(path)        a recorded trace as a table of events
     check(trace)            did the deliveries of a trace keep the order? With a witness if not.
+    ask                     questions to a trace: ask.why(trace, event), ask.path, ask.critical_path, …
 
 Importing this package imports nothing else: each name is looked up in its room when it is first used.
 `create`, `protocols`, `Tracker` and `Node` need the standard library alone, `read_trace` needs pyarrow, and
-`check` needs numpy and numba besides. docs/api.md has an example of each.
+`check` and `ask` need numpy and numba besides. docs/api.md has an example of each.
 """
 
 # A type checker takes this name for true and sees the types; importing `typing` for it would take longer
 # than the rest of this file.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from . import ask
     from .causality import check
     from .net import Node
     from .ordering import create, protocols
@@ -26,11 +28,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-__all__ = ["Node", "Tracker", "__version__", "check", "create", "protocols", "read_trace"]
+__all__ = ["Node", "Tracker", "__version__", "ask", "check", "create", "protocols", "read_trace"]
 
 _HOMES = {
     "Node": ("net", "Node"),
     "Tracker": ("tracking", "Tracker"),
+    "ask": ("ask", None),  # a room itself
     "check": ("causality", "check"),
     "create": ("ordering", "create"),
     "protocols": ("ordering", "protocols"),
@@ -49,12 +52,14 @@ def _look_up(name: str) -> object:
     from .core.extras import how_to_install
 
     try:
-        value: object = getattr(import_module(f".{room}", __name__), attribute)
+        value: object = import_module(f".{room}", __name__)
+        value = value if attribute is None else getattr(value, attribute)
     except ImportError as error:
         advice = how_to_install(error)
         if advice is None:
             raise
-        raise ImportError(f"happened.{name} cannot be used: {advice}", name=error.name) from error
+        reason = f"happened.{name} cannot be used: {advice}"
+        raise ModuleNotFoundError(reason, name=error.name) from error
     globals()[name] = value
     return value
 

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import re
 import resource
 import subprocess
@@ -115,6 +114,8 @@ def test_a_question_that_others_registered_is_a_command_too(monkeypatch):
         ("networkx", "happened[topology]", ["topology", "show", "GRAPH"]),
         ("yaml", "happened[topology]", ["topology", "show", "GRAPH"]),
         ("pyarrow", "happened", ["check", "TRACE"]),
+        ("numba", "happened", ["why", "TRACE", "a#1"]),
+        ("pyspark", "happened[spark]", ["order", "TRACE", "--out", "OUT"]),
     ],
 )
 def test_a_missing_package_is_one_line_and_exit_2(tmp_path, hidden, extra, argv):
@@ -148,10 +149,54 @@ def test_commands_return_exit_codes_by_name():
     assert not bare
 
 
-def test_an_interrupt_is_said_in_one_line(monkeypatch, capsys, tmp_path):
+@pytest.mark.parametrize(
+    "words",
+    ["check T", "check T --out O", "why T a#1", "path T a#1 a#1", "past T a#1", "future T a#1",
+     "influenced T a#1", "critical-path T", "diff T T", "advise T"],
+)  # fmt: skip
+def test_an_interrupt_is_said_in_one_line(monkeypatch, capsys, tmp_path, words):
     def interrupted(path, *rest):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("happened.trace.read", interrupted)
-    assert main(["check", os.fspath(tmp_path)]) == ExitCode.INTERRUPTED == 130
+    monkeypatch.chdir(tmp_path)
+    Path("T").mkdir()
+    monkeypatch.setattr("happened.trace.location._parts", interrupted)
+    assert main(words.split()) == ExitCode.INTERRUPTED == 130
     assert capsys.readouterr().err == "happened: interrupted\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["T"]
+
+
+@pytest.mark.parametrize("module", ["happened.cli", "happened.cli.why", "numba"])
+def test_an_interrupt_while_modules_are_imported_is_said_in_one_line(module, tmp_path):
+    code = (
+        "import runpy, sys\n"
+        "module, *sys.argv[1:] = sys.argv[1:]\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == module:\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "runpy.run_module('happened', run_name='__main__')"
+    )
+    words = [module, "why", str(tmp_path), "a#1"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "happened: interrupted\n")
+
+
+def parsers(parser):
+    """A parser and those of its subcommands, by what is typed."""
+    yield parser.prog, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for under in action.choices.values():
+                yield from parsers(under)
+
+
+@pytest.mark.parametrize("module", sorted({command.module for command in COMMANDS.values()}))
+def test_whatever_writes_to_out_takes_force(module):
+    parser = argparse.ArgumentParser(prog="happened")
+    import_module(f"happened.cli.{module}").add_parser(parser.add_subparsers())
+    for name, each in parsers(parser):
+        options = each._option_string_actions
+        keeps_keys = name == "happened topology deploy"  # never overwritten
+        assert keeps_keys or ("--out" in options) == ("--force" in options), name

@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "wire": {"core", "ordering"},
     "trace": {"core"},
     "causality": {"core", "trace"},
+    "ask": {"core", "trace", "causality"},
     "sim": {"core", "ordering", "tracking", "wire", "trace"},
     "net": {"core", "ordering", "tracking", "wire", "trace", "topology"},
     "testing": {"core", "net"},

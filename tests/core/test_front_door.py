@@ -11,7 +11,7 @@ import happened
 from happened.core.extras import EXTRA_OF, REQUIRED, how_to_install
 
 SOURCES = str(Path(happened.__file__).parents[1])
-OFFERED = {"Node", "Tracker", "__version__", "check", "create", "protocols", "read_trace"}
+OFFERED = {"Node", "Tracker", "__version__", "ask", "check", "create", "protocols", "read_trace"}
 
 
 def python(code, *options):
@@ -36,6 +36,7 @@ def test_the_names_people_come_for_are_offered_and_are_those_of_their_rooms():
     assert set(dir(happened)) >= OFFERED
     assert (happened.create, happened.protocols, happened.Tracker) == (create, protocols, Tracker)
     assert (happened.Node, happened.read_trace, happened.check) == (Node, read, check)
+    assert happened.ask is sys.modules["happened.ask"]
     assert "create" in vars(happened)  # looked up once
     with pytest.raises(AttributeError, match=r"module 'happened' has no attribute 'reate'"):
         happened.reate  # noqa: B018
@@ -68,7 +69,7 @@ print(json.dumps([len(protocols()), sorted(foreign)]))"""
     assert python(code, "-S") == [len(happened.protocols()), ["__main__", "happened"]]
 
 
-@pytest.mark.parametrize("name, package", [("read_trace", "pyarrow"), ("check", "numba")])
+@pytest.mark.parametrize("name, package", [("read_trace", "pyarrow"), ("check", "numba"), ("ask", "numba")])
 def test_a_missing_package_is_named_with_what_installs_it(name, package):
     code = f"""
 import json

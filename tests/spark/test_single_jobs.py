@@ -9,8 +9,9 @@ import pytest
 
 from causality import traces
 from happened.causality.analysis import QUESTIONS, TABLES
+from happened.causality.written import ALWAYS
 from happened.cli import jobs
-from happened.spark.pipeline import ALWAYS, analyze_path
+from happened.spark.pipeline import analyze_path
 from spark.test_analyze import wild_rows, write
 
 CUT = {"whole_events": 60, "epoch_events": 40}

@@ -83,6 +83,16 @@ ANSWERS = {
     "What is the latest event of each process that an event knows of?": [
         ("bank", "bank#3"), ("stock", "stock#2"), ("web", "web#1"),
     ],
+    "What is the causal future of an event?": [
+        ("bank#1",), ("bank#2",), ("bank#3",), ("bank#4",), ("web#4",), ("web#5",),
+    ],
+    "Why did an event happen, and which cause did it wait for last?": [
+        ("bank#3", 50, False), ("web#4", 60, True),
+    ],
+    "Why did it happen so late?": [
+        (0, "web#5", 70), (1, "web#4", 60), (2, "stock#2", 30), (3, "stock#1", 20), (4, "web#1", 0),
+    ],
+    "By how many steps does one event lead to another?": [(5,)],
 }  # fmt: skip
 
 

@@ -8,13 +8,13 @@ import pyarrow.parquet as pq
 from causality import traces
 from happened import trace
 from happened.causality.analysis import EVERYTHING, TABLES, analyse
+from happened.causality.written import MOST_CELLS, Whole
 from happened.spark import one_pass
 from happened.spark.log_import import run as import_on_spark
 from happened.spark.one_pass import pass_over
 from happened.spark.pipeline import analyze_path
-from happened.spark.sizes import MOST_CELLS, MOST_FILES, survey
+from happened.spark.sizes import MOST_FILES, survey
 from happened.spark.splits import splits_of
-from happened.spark.whole import Whole
 from happened.trace import locate
 from happened.trace.atomic import whole_directory
 from spark.test_analyze import wild_rows, write

@@ -63,6 +63,17 @@ COMMANDS = {
         "a trace, or a part of one, for other tools: ShiViz, Graphviz, Mermaid, Perfetto, CSV, SVG",
     ),
     "view": Command("view", "look at a trace: a space–time diagram in the browser"),
+    "why": Command("why", "why an event happened, and why so late"),
+    "path": Command("path", "the causal chain between two events, or why they are concurrent"),
+    "past": Command("past", "all that happened before an event"),
+    "future": Command("past", "all that an event happened before"),
+    "influenced": Command(
+        "influenced", "which requests influenced a request, each with a chain that shows it"
+    ),
+    "critical-path": Command(
+        "critical_path", "where the time of requests went, by service, and what would be saved"
+    ),
+    "diff": Command("diff", "what is caused in one run and not in another"),
     "explore": Command("explore", "every interleaving of every small program"),
     "play": Command("play", "play a small program step by step, with what each process knows"),
     "explain": Command("explain", "why messages had to carry a unit of information, and what ended that"),
@@ -86,6 +97,7 @@ a first look:
   happened simulate --messages 1000 --units --out run    run a protocol, record what happened
   happened check run --necessary                         judge it from the trace alone
   happened view run --out run.html                       look at it in the browser
+  happened why run p3#20                                 why this happened, and why so late
   happened explore --processes 3 --messages 2            every interleaving of every small program
   happened compare --protocols ks,rst,sequencer          what each protocol costs on the same schedule
   happened advise run                                    what each would have cost on a recorded trace

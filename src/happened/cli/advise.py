@@ -23,7 +23,8 @@ from ..ordering import protocols
 from ..trace.store import AnyPath, any_path
 from ..tracking import create
 from .compare import protocol_names
-from .terminal import local_path, note, print_json, progress, refuse_earlier
+from .output import add_force, refuse_earlier
+from .terminal import local_path, note, print_json, progress
 from .terrain_option import add_topology, read_terrain
 
 IN_PROCESS_EVENTS = 50_000
@@ -82,13 +83,14 @@ def add_parser(subparsers: Any) -> None:
     where.add_argument("--master", help="replay on this Spark master (default for large traces: local[*])")
     where.add_argument("--local", action="store_true", help="replay in this process, however large the trace")
     add("--out", type=local_path, metavar="DIR", help="write the table here")
+    add_force(parser)
     add("--json", action="store_true", help="print one JSON document instead of text")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     out: Path | None = arguments.out
-    refuse_earlier(out, "advice.parquet")
+    refuse_earlier(out, ["advice.parquet", "trackers.parquet"], force=arguments.force)
     terrain = read_terrain(arguments.topology)
     if arguments.master is None and (arguments.local or trace.count(arguments.trace) <= IN_PROCESS_EVENTS):
         count = len(arguments.protocols) + len(arguments.trackers)

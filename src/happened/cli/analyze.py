@@ -7,10 +7,11 @@ from typing import Any
 
 from ..causality.judgement import Outcome, judge_totals
 from ..causality.questions.stamp import TIMESTAMPS
-from ..core.errors import TraceFormatError
+from ..core.errors import LocalProtocolError, TraceFormatError
 from ..trace.atomic import refuse_unavailable
 from ..trace.store import AnyPath, any_path
 from .check import add_completeness
+from .output import add_force, replacing
 from .terminal import note, positive, print_json
 
 DESCRIPTION = """\
@@ -48,6 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=any_path, required=True, metavar="DIR", help="a directory that does not exist"
     )
+    add_force(parser)
     parser.add_argument(
         "--work",
         type=any_path,
@@ -86,6 +88,13 @@ def refuse_early(given: AnyPath, out: AnyPath, *, resume: bool = False) -> None:
 
 
 def run_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str, Any]:
+    if arguments.force and arguments.resume:
+        raise LocalProtocolError("--resume goes on with what is there, --force replaces it; give one of them")
+    with replacing(arguments.out, force=arguments.force):
+        return _answer_on_spark(arguments, **options)
+
+
+def _answer_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str, Any]:
     refuse_early(arguments.trace, arguments.out, resume=arguments.resume)
     from ..spark.pipeline import analyze_path
     from ..spark.session import session
@@ -116,7 +125,11 @@ def run(arguments: argparse.Namespace) -> int:
     from ..report.page import write_report
 
     summary = run_on_spark(arguments, finish=write_report)
-    return tell(summary, arguments, f"; look at {arguments.out / 'report.html'}")
+    return tell(summary, arguments, tables_at(arguments.out))
+
+
+def tables_at(out: AnyPath) -> str:
+    return f"tables and summary.json are in {out}; look at {out / 'report.html'}"
 
 
 def _say(what: str) -> None:
@@ -135,8 +148,8 @@ def show_totals(summary: dict[str, Any]) -> None:
         print(f"  {NAMED.get(name, name.replace('_', ' ')):34}{shown:>16}")
 
 
-def tell(summary: dict[str, Any], arguments: argparse.Namespace, more: str = "") -> int:
-    """Print the summary; the exit code, which is that of its judgement if it has one."""
+def tell(summary: dict[str, Any], arguments: argparse.Namespace, where: str | None = None) -> int:
+    """Print the summary, and where the answers are; the exit code, that of its judgement if it has one."""
     judgement = judge_totals(summary) if "causal_violations" in summary else None
     if arguments.json:
         print_json(summary)
@@ -144,7 +157,7 @@ def tell(summary: dict[str, Any], arguments: argparse.Namespace, more: str = "")
         if judgement is not None:
             print(judgement.sentence)
         show_totals(summary)
-        print(f"tables and summary.json are in {arguments.out}{more}")
+        print(where or f"tables and summary.json are in {arguments.out}")
     if judgement is not None:
         return judgement.exit_code
     if summary.get("tracker_faults"):

@@ -1,12 +1,15 @@
 """happened check: judge a recorded trace by itself, without knowing which protocol made it.
 
 Outcome, sentence and exit code are those of causality.judgement; besides, exit 1 if messages carried other
-than the necessary information, and 2 if the path holds no trace.
+than the necessary information, and 2 if the path holds no trace. With --out or --report, all that `happened
+analyze` answers, in this process.
 """
 
 import argparse
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,11 @@ import numpy as np
 from .. import causality
 from ..causality import Audit, Deliveries, Judgement, Necessary, Outcome
 from ..causality.judgement import check_path
-from .terminal import note, print_json, progress
+from ..core.errors import LocalProtocolError, TraceFormatError
+from ..trace.atomic import whole_file
+from ..trace.store import any_path
+from .output import add_force, refuse_earlier_file, replacing
+from .terminal import local_path, note, print_json, progress
 
 SHOWN = 5  # reasons for a quarantine that are told
 
@@ -42,6 +49,16 @@ def add_parser(subparsers: Any) -> None:
         help="work out the information every message had to carry, and compare it with what was carried "
         "where the trace recorded that",
     )
+    parser.add_argument(
+        "--out",
+        type=any_path,
+        metavar="DIR",
+        help="answer all that `happened analyze` does, in this process: tables, summary.json, report.html",
+    )
+    add_force(parser)
+    parser.add_argument(
+        "--report", type=local_path, metavar="FILE", help="write the report of that to an .html file"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     parser.set_defaults(run=run)
 
@@ -64,6 +81,8 @@ def add_completeness(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.out is not None or arguments.report is not None:
+        return _answer_all(arguments)
     needed: Necessary | None = None
     audit: Audit | None = None
     with progress("checking", total=3 if arguments.necessary else 1, unit="step") as bar:
@@ -84,6 +103,35 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(_report(checked.judgement, checked.deliveries, needed, audit)))
     return int(outcome)
+
+
+def _answer_all(arguments: argparse.Namespace) -> int:
+    """What `happened analyze` does, without Spark; says what it says."""
+    from ..report.page import write_report
+    from ..spark.in_process import analyze_here
+    from .analyze import tables_at, tell
+
+    if arguments.necessary or arguments.order != "causal":
+        raise LocalProtocolError(
+            "--out and --report tell of all orders; give no --order or --necessary with them"
+        )
+    if not (trace := any_path(arguments.path)).exists():
+        raise TraceFormatError("no such file or directory", file=str(trace))
+    refuse_earlier_file(arguments.report, force=arguments.force)
+    with (
+        tempfile.TemporaryDirectory(prefix="happened-") as folder,
+        replacing(arguments.out, force=arguments.force),
+        progress("analysing", total=1, unit="trace") as bar,
+    ):
+        out = arguments.out or Path(folder) / "answers"
+        summary = analyze_here(trace, out, complete=arguments.complete, finish=write_report)
+        bar.update()
+        if arguments.report is not None:
+            with whole_file(arguments.report) as unfinished:
+                unfinished.write_bytes((out / "report.html").read_bytes())
+    places = [tables_at(arguments.out)] if arguments.out is not None else []
+    places += [f"the report is {arguments.report}"] if arguments.report is not None else []
+    return tell(summary, arguments, "; ".join(places))
 
 
 def _report(

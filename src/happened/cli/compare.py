@@ -12,7 +12,8 @@ from ..experiments.compare import MEASURES, Comparison, Estimate, Summary, compa
 from ..ordering import protocols
 from ..sim.network import DELAYS, Network, parse_delay
 from ..sim.workload import PATTERNS, Workload
-from .terminal import local_path, note, print_json, progress, refuse_earlier
+from .output import add_force, refuse_earlier
+from .terminal import local_path, note, print_json, progress
 from .terrain_option import add_topology, read_terrain
 
 DESCRIPTION = """\
@@ -72,6 +73,7 @@ def add_parser(subparsers: Any) -> None:
     add("--delay", default="exp:0.1", help="of a packet (below); default: %(default)s")
     add("--fifo", action="store_true", help="packets of one channel arrive in the order sent")
     add("--out", type=local_path, metavar="DIR", help="write the table and the plots here")
+    add_force(parser)
     add("--json", action="store_true", help="the summary as JSON")
     parser.set_defaults(run=run)
 
@@ -91,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     except ValueError as error:
         raise LocalProtocolError(str(error)) from error
-    refuse_earlier(arguments.out, "compare.parquet")
+    refuse_earlier(arguments.out, ["compare.parquet"], force=arguments.force)
     with progress("comparing", comparison.runs * comparison.messages, "messages") as bar:
         rows = list(compare(comparison, progress=bar.update))
     summaries = summarise(rows)

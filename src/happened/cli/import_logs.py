@@ -21,6 +21,7 @@ from ..trace.location import inside
 from ..trace.readers import FORMATS, Options
 from ..trace.readers.source import uncompressed_size
 from ..trace.store import AnyPath, StorePath, any_path
+from .output import add_force, replacing
 from .terminal import note, print_json, progress
 
 SPARK_BYTES = 256 << 20  # of input, uncompressed: minutes in one process
@@ -58,6 +59,7 @@ def add_parser(subparsers: Any) -> None:
         "input; compressed by gzip or zstd or not",
     )
     add("--out", type=any_path, required=True, metavar="OUT", help="a directory that is not there yet")
+    add_force(parser)
     add("--format", choices=(AUTO, *FORMATS), default=AUTO, help="see below; default: by content")
     add("--regex", help="shiviz: finds host, clock and event, as (?<host>…)")
     add("--delimiter", metavar="REGEX", help="shiviz: matches the line before each run; (?<trace>…) names it")
@@ -104,19 +106,8 @@ def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> int:
         together=arguments.together,
         clock_order=arguments.clock_order,
     )
-    size = sum(uncompressed_size(path) for path in files)
-    if arguments.master is not None or (size >= SPARK_BYTES and not arguments.local):
-        done = _import_on_spark(arguments, files, options)
-    else:
-        with progress("importing", total=len(files), unit="files") as bar:
-            done = import_files(
-                files,
-                arguments.out,
-                format=arguments.format,
-                options=options,
-                strict=arguments.strict,
-                progress=bar.update,
-            )
+    with replacing(arguments.out, force=arguments.force):
+        done = _import(arguments, files, options)
     for line in _leftovers(done):
         note(line)
     if arguments.json:
@@ -124,6 +115,21 @@ def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> int:
     else:
         print("\n".join(_report(done.summary, arguments.out)))
     return ExitCode.HOLDS
+
+
+def _import(arguments: argparse.Namespace, files: list[AnyPath], options: Options) -> Import:
+    size = sum(uncompressed_size(path) for path in files)
+    if arguments.master is not None or (size >= SPARK_BYTES and not arguments.local):
+        return _import_on_spark(arguments, files, options)
+    with progress("importing", total=len(files), unit="files") as bar:
+        return import_files(
+            files,
+            arguments.out,
+            format=arguments.format,
+            options=options,
+            strict=arguments.strict,
+            progress=bar.update,
+        )
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 from ..causality.questions import QUESTIONS
 from ..trace.store import any_path
 from .analyze import add_options, refuse_early, run_on_spark, tell
+from .output import add_force, replacing
 
 
 def add_parser(subparsers: Any) -> None:
@@ -33,21 +34,24 @@ def add_parser(subparsers: Any) -> None:
         "stamps", type=any_path, metavar="STAMPS", help="a table of stamps, its directory, or a trace"
     )
     rebuild.add_argument("--out", type=any_path, required=True, metavar="DIR", help="must not exist")
+    add_force(rebuild)
     rebuild.add_argument("--master", help="Spark master (default: local[*])")
     rebuild.add_argument("--json", action="store_true", help="print the summary as JSON")
     rebuild.set_defaults(run=_rebuild)
 
 
 def _rebuild(arguments: argparse.Namespace) -> int:
-    refuse_early(arguments.stamps, arguments.out)
-    from ..spark.rebuild import rebuild
-    from ..spark.session import session
+    with replacing(arguments.out, force=arguments.force):
+        refuse_early(arguments.stamps, arguments.out)
+        from ..spark.rebuild import rebuild
+        from ..spark.session import session
 
-    spark = session(arguments.master)
-    try:
-        return tell(rebuild(spark, arguments.stamps, arguments.out), arguments)
-    finally:
-        spark.stop()
+        spark = session(arguments.master)
+        try:
+            summary = rebuild(spark, arguments.stamps, arguments.out)
+        finally:
+            spark.stop()
+    return tell(summary, arguments)
 
 
 def _run(name: str, arguments: argparse.Namespace) -> int:

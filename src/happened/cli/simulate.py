@@ -12,6 +12,7 @@ from ..ordering import DEFAULT, protocols
 from ..sim.network import DELAYS, Network, parse_delay, parse_partition
 from ..sim.run import Parameters, simulate
 from ..sim.workload import PATTERNS, Workload, parse_pattern
+from .output import add_force
 from .terminal import local_path, print_json, progress
 from .terrain_option import add_topology, read_terrain
 
@@ -83,7 +84,7 @@ def add_parser(subparsers: Any) -> None:
     )
     add("--seed", type=int, help="default: drawn, and printed")
     add("--out", type=local_path, metavar="DIR", help="record trace, ledger and summary here")
-    add("--force", action="store_true", help="replace an earlier run in DIR; other files in it stay")
+    add_force(parser)
     add("--units", action="store_true", help="record the units each message carries, for `check --necessary`")
     add("--json", action="store_true", help="the summary as JSON")
     parser.set_defaults(run=run)

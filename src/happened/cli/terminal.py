@@ -67,14 +67,6 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def refuse_earlier(out: Path | None, name: str) -> None:
-    """Results go to a directory that has none of this name yet."""
-    if out is not None and out.is_file():
-        raise LocalProtocolError(f"{out} is a file; name a directory to write to")
-    if out is not None and (out / name).exists():
-        raise LocalProtocolError(f"{out} has {name} already; name another directory, or remove it first")
-
-
 def stdin_lines() -> "asyncio.Queue[str | None]":
     """The lines of stdin, and None at its end; a thread reads them, no faster than they are taken.
 

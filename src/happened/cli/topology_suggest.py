@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
+from .output import add_force, replacing
 from .terminal import local_path, print_json
 from .terrain_option import read_terrain
 from .topology_cost import as_json, replayed_costs, report
@@ -26,6 +27,7 @@ def add_suggest(commands: Any) -> None:
     parser.add_argument(
         "--out", type=local_path, metavar="FILE", required=True, help="a new file (.yaml) to write"
     )
+    add_force(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     parser.set_defaults(run=run)
 
@@ -45,7 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.trace}: no zones to propose: its processes send to each other too evenly; ks, which "
             "sends directly, needs none"
         )
-    _write(arguments.out, document, arguments.trace)
+    with replacing(arguments.out, force=arguments.force):
+        _write(arguments.out, document, arguments.trace)
     terrain = read_terrain(arguments.out)
     assert terrain is not None
     costs = replayed_costs(terrain, arguments.trace)
@@ -71,7 +74,7 @@ def _write(out: Path, document: Mapping[str, Any], source: Path) -> None:
             file.write(f"# Zones and gateways that `happened topology suggest` proposes for {source.name}.\n")
             file.write(written(document))
     except FileExistsError as error:
-        raise CausalityError(f"{out}: is there already; give the name of a new file") from error
+        raise CausalityError(f"{out}: is there already; give the name of a new file, or --force") from error
     except OSError as error:
         raise CausalityError(f"{out}: cannot be written: {error.strerror or error}") from error
 

@@ -11,6 +11,7 @@ from ..experiments.chart import Line, Point, draw
 from ..sim.tracking_study import MEASURES, Row, Study, is_fifo, study
 from ..sim.workload import PATTERNS, parse_pattern
 from ..tracking import protocols
+from .output import add_force, refuse_earlier
 from .terminal import local_path, print_json, progress
 
 DESCRIPTION = """\
@@ -67,6 +68,7 @@ def add_parser(subparsers: Any) -> None:
     add("--seeds", type=int, default=5, metavar="K", help="computations per point; default: %(default)s")
     add("--seed", type=int, default=1, metavar="S", help="of the first computation; default: %(default)s")
     add("--out", type=local_path, metavar="DIR", help="draw the curves here, as SVG")
+    add_force(parser)
     add("--json", action="store_true", help="the result as JSON")
     parser.set_defaults(run=run)
 
@@ -85,8 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     except ValueError as error:
         raise LocalProtocolError(str(error)) from error
-    if arguments.out is not None and arguments.out.is_file():
-        raise LocalProtocolError(f"{arguments.out} is a file; name a directory to draw in")
+    drawings = [_drawing(settings, measure) for measure in PLOTTED]
+    refuse_earlier(arguments.out, drawings, force=arguments.force)
     runs = len(names) * len(arguments.processes) * settings.seeds
     with progress("tracking", runs, "computations") as bar:
         rows = study(settings, names, arguments.processes, bar.update)
@@ -154,8 +156,11 @@ def _draw(settings: Study, rows: list[Row], out: Path) -> None:
             series.setdefault(row.protocol, []).append(Point(row.processes, mean, half_width))
         title = f"{UNITS[measure]}: {settings.pattern}, {settings.relevant:g} relevant"
         picture = draw(title, "processes", [Line(*each) for each in series.items()])
-        name = f"{settings.pattern.replace(':', '-')}-{measure.replace('_', '-')}.svg"
-        (out / name).write_text(picture)
+        (out / _drawing(settings, measure)).write_text(picture)
+
+
+def _drawing(settings: Study, measure: str) -> str:
+    return f"{settings.pattern.replace(':', '-')}-{measure.replace('_', '-')}.svg"
 
 
 def _range(text: str) -> list[int]:

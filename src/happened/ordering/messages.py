@@ -38,7 +38,7 @@ class Application:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.__repr__ = _printed  # type: ignore[assignment]  # that of the named tuple would come first
+        cls.__repr__ = _printed  # type: ignore[method-assign]  # that of the named tuple would come first
 
     @property
     def sender(self) -> int:

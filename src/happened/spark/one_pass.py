@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from ..causality.linearization import Ints
 from ..causality.names import encode_names, hashes
+from ..causality.written import Whole
 from ..core.errors import TraceFormatError
 from ..trace import SCHEMA
 from ..trace.store import AnyPath, matching
@@ -32,7 +33,6 @@ from .sizes import Large, Survey
 from .splits import Split
 from .storage import read_parts, write_arrays, write_part
 from .tasks import Emitted, Fault, exchange, raise_faults
-from .whole import Whole
 
 EVENTS_PER_BUCKET = 500_000
 

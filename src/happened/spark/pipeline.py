@@ -15,8 +15,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ..causality.questions import QUARANTINE, Question, asked
+from ..causality.questions import Question, asked
 from ..causality.questions.stamp import TIMESTAMPS
+from ..causality.written import Whole, conclude
 from ..core.errors import CausalityError
 from ..trace import locate
 from ..trace.atomic import WORK, resumable_directory
@@ -31,17 +32,12 @@ from .phases import Phases, are_of, begin, fingerprint
 from .preflight import preflight
 from .sizes import survey
 from .splits import ROWS_AT_ONCE, Split, splits_of
-from .storage import write_part
-from .whole import Whole, analyse_alone
+from .whole import analyse_alone
 
 log = logging.getLogger(__name__)
 
 WHOLE_EVENTS = 200_000
 """A computation with more events is cut into epochs."""
-
-COUNTED = ("events", "processes", "computations", "quarantined")
-ALWAYS = (*COUNTED, "complete")
-"""What every summary has, whatever was asked."""
 
 
 def analyze_path(
@@ -127,7 +123,7 @@ def analyze_splits(
         totals = _answer(
             spark, splits, folder, wanted, timestamps, whole_events, epoch_events, tell, work, phases
         )
-    return _finish(folder, totals, wanted)
+    return conclude(folder, totals, wanted)
 
 
 def _answer(
@@ -186,16 +182,3 @@ def _answer(
 
 def _kind(question: Question) -> str:
     return f"{question.name} {type(question).__module__}.{type(question).__qualname__}"
-
-
-def _finish(folder: AnyPath, totals: Counter[str], questions: Sequence[Question]) -> dict[str, Any]:
-    """Write an empty table wherever no task wrote a part, and return the summary."""
-    tables = {"quarantine": QUARANTINE}
-    summary: dict[str, Any] = {name: totals[name] for name in COUNTED}
-    for question in questions:
-        tables |= question.tables
-        summary |= question.summarise(totals)
-    for name, schema in tables.items():
-        if not (folder / name).exists():
-            write_part(folder / name, "empty", schema.empty_table())
-    return summary

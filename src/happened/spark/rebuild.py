@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType
 
+from ..causality.written import MOST_CELLS
 from ..core.errors import CausalityError, TraceFormatError
 from ..trace import locate
 from ..trace.atomic import WORK, whole_directory
@@ -32,7 +33,6 @@ from .by_epoch.epoch_layout import WIDE
 from .pipeline import WHOLE_EVENTS, analyze_splits
 from .rebuild_tracked import take_out, without_null_events
 from .schemas import TRACE
-from .sizes import MOST_CELLS
 from .splits import splits_of
 from .storage import read_rows, write_rows
 

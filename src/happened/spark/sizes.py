@@ -18,14 +18,12 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from ..causality.names import hashes
+from ..causality.written import MOST_CELLS, sizes_of
 from ..trace import SCHEMA
 from ..trace.store import AnyPath
 from .splits import TELLING, Groups, Split
 from .storage import read_parts, write_part
 from .tasks import on_tasks
-
-MOST_CELLS = 50_000_000
-"""Events x processes of a computation that is taken whole: at 10 bytes each, the kernel's peak, 500 MB."""
 
 NAMES_PER_BUCKET = 500_000
 
@@ -126,14 +124,3 @@ def survey(
         store / "elsewhere",
         sum(rows for _, rows in counts),
     )
-
-
-def sizes_of(events: pa.Table) -> pa.Table:
-    """Of each computation: its events, the processes that act in it, and its rows of kind `deliver`."""
-    flagged = events.select(["computation", "process"]).append_column(
-        "delivers", pc.equal(events["kind"], "deliver").cast(pa.int64())
-    )
-    added = [("process", "count"), ("process", "count_distinct"), ("delivers", "sum")]
-    table = flagged.group_by("computation").aggregate(added)
-    names = ["computation", "process_count", "process_count_distinct", "delivers_sum"]
-    return table.select(names).rename_columns(["computation", "events", "processes", "delivers"])

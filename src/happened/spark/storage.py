@@ -18,6 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from ..trace.atomic import whole_file
+from ..trace.parts import parquet_settings as parquet_settings
+from ..trace.parts import write_part as write_part
 from ..trace.store import AnyPath, StorePath, arrow_dataset, arrow_source, matching
 from .tasks import frame_by_tasks
 
@@ -25,23 +27,6 @@ from .tasks import frame_by_tasks
 def spark_path(path: AnyPath) -> str:
     """What Spark's own readers and writers take; of a store they need its connector (docs/pipeline.md)."""
     return path.hadoop_url if isinstance(path, StorePath) else str(path)
-
-
-def write_part(directory: AnyPath, name: str, table: pa.Table, **options: Any) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    with whole_file(directory / f"{name}.parquet") as unfinished:
-        pq.write_table(table, unfinished, **parquet_settings(table.schema) | options)
-
-
-def parquet_settings(schema: pa.Schema) -> dict[str, Any]:
-    """How a table is stored: small; no dictionary is tried for clocks, seqs, times and ids, which hardly
-    recur."""
-    recurring = [
-        field.name
-        for field in schema
-        if not (pa.types.is_list(field.type) or pa.types.is_int64(field.type) or field.name.endswith("event"))
-    ]
-    return {"compression": "zstd", "use_dictionary": recurring}
 
 
 def write_rows(rows: DataFrame, directory: AnyPath, part: str, work: AnyPath) -> None:

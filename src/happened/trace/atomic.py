@@ -133,7 +133,7 @@ def refuse_existing(out: AnyPath) -> None:
     else:
         exists = out.exists()
     if exists:
-        raise CausalityError(f"{out} exists already; name another directory, or remove it first")
+        raise CausalityError(f"{out} exists already; name another directory, or replace it with --force")
 
 
 def refuse_unavailable(out: AnyPath, *, resume: bool) -> None:

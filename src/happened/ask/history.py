@@ -1,0 +1,280 @@
+"""A trace made ready for questions: read, encoded and timed once, however many are asked.
+
+In    a path, a table of `trace.read`, or the tables that an analysis left (see `answered`)
+Out   History: the computations as one union, with what people call its events
+Cost  that of reading and encoding; columns of text are looked at when a question needs them
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import trace as traces
+from ..causality.computation import Computation, unite
+from ..causality.linearization import Ints
+from ..causality.quarantine import sound
+from ..causality.questions import Answers
+from ..causality.reach import before_on_process, direct_causes, known_of, last_causes
+from ..causality.skew import Times, times_of
+from ..core.errors import CausalityError, TraceFormatError
+from ..trace.location import Location, is_json
+from ..trace.reader import open_part
+from ..trace.store import AnyPath, any_path, size_of
+from ..trace.validation import validate, validate_rows
+from .answered import answered_events, is_answered
+
+MOST_EVENTS = 5_000_000
+"""Of a trace that is read whole. More take minutes, and the memory of a machine."""
+MOST_BYTES = 1 << 30
+"""The same for JSON lines, whose events are not counted before they are read."""
+
+MOST_KNOWN = 64_000_000
+"""Numbers in columns of vectors that are kept: 256 MB."""
+
+ALL_AT_ONCE = np.iinfo(np.int64).max
+"""Cells of vectors in a union; none are made here, so that all computations are one."""
+
+
+class Occurrence(NamedTuple):
+    """An event as an answer shows it; `time` is in ns and corrected for skew where messages show one."""
+
+    computation: str
+    process: str
+    seq: int
+    kind: str
+    message: str | None = None
+    label: str | None = None
+    time: int | None = None
+    service: str | None = None
+    span: str | None = None
+    trace: str | None = None
+
+    @property
+    def id(self) -> str:
+        """`process#seq`, unique within its computation."""
+        return f"{self.process}#{self.seq}"
+
+    @property
+    def place(self) -> str:
+        """The service that it belongs to, or its process where no service is recorded."""
+        return self.service or self.process
+
+    def __str__(self) -> str:
+        about = f"“{self.label}”" if self.label else self.message
+        return printable(" ".join(filter(None, (self.id, self.kind, about))))
+
+
+def printable(text: str) -> str:
+    """A name that a trace gives, for a terminal: what is no letter, mark or space comes as an escape."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+@dataclass(frozen=True)
+class History:
+    """The sound computations of a trace. Events are numbered as in `union`, causes before effects.
+
+    table        the rows that the union was encoded from
+    quarantined  how many rows, or causes, are left out
+    partial      whether it may lack events that no question about the past needs
+    """
+
+    table: pa.Table
+    union: Computation
+    quarantined: int = 0
+    partial: bool = False
+
+    @cached_property
+    def before(self) -> Ints:
+        return before_on_process(self.union)
+
+    @cached_property
+    def event_of_row(self) -> Ints:
+        events = np.empty(self.union.events, np.int64)
+        events[self.union.row] = np.arange(self.union.events)
+        return events
+
+    @cached_property
+    def times(self) -> Times | None:
+        return times_of(self.union, self.table["time"])
+
+    @cached_property
+    def waits(self) -> tuple[Ints, Ints]:
+        """(since, waited) of `reach.last_causes`, by corrected times."""
+        c, times = self.union, self.times
+        if times is None:
+            nothing = np.zeros(c.events, np.int64)
+            return last_causes(c, nothing, nothing.astype(bool))
+        return last_causes(c, times.corrected, times.timed)
+
+    @cached_property
+    def relevant(self) -> Ints:
+        """Whether each event is marked as relevant; marks that every event of a computation has mark
+        nothing.
+        """
+        c = self.union
+        owner = c.owner[c.process]
+        tells: Ints = np.bincount(owner, c.relevant) < np.bincount(owner)
+        relevant: Ints = c.relevant & tells[owner]
+        return relevant
+
+    @cached_property
+    def _columns(self) -> OrderedDict[int, Ints]:
+        return OrderedDict()
+
+    def knows(self, process: int) -> Ints:
+        """Of each event, how many events of one process are in its past, itself included.
+
+        The columns that were asked for last are kept, MOST_KNOWN numbers of them.
+        """
+        if process not in self._columns:
+            while self._columns and (len(self._columns) + 1) * self.union.events > MOST_KNOWN:
+                self._columns.popitem(last=False)
+            self._columns[process] = known_of(self.union, self.before, process)
+        self._columns.move_to_end(process)
+        return self._columns[process]
+
+    def is_before(self, e: int, f: int) -> bool:
+        return e != f and bool(self.knows(int(self.union.process[e]))[f] >= self.union.seq[e])
+
+    def attribute(self, name: str) -> pa.Array:
+        """An attribute of each row of the table, null where it has none."""
+        cache = self._attributes
+        if name not in cache:
+            cache[name] = _column(pc.map_lookup(self.table["attributes"], name, "first"))
+        return cache[name]
+
+    @cached_property
+    def _attributes(self) -> dict[str, pa.Array]:
+        return {}
+
+    @cached_property
+    def places(self) -> tuple[Ints, list[str]]:
+        """The place of each event, by number, and the names of all: services, or else processes."""
+        named = pc.coalesce(self.attribute("service"), _column(self.table["process"]))
+        encoded = named.dictionary_encode()
+        return encoded.indices.to_numpy()[self.union.row].astype(np.int64), encoded.dictionary.to_pylist()
+
+    @cached_property
+    def requests(self) -> tuple[Ints, list[str]]:
+        """The request of each event, by number (-1: none), and their names.
+
+        Requests are the values of the attribute `trace`. A computation in which no event has one is itself
+        a request.
+        """
+        ids, computation = self.attribute("trace"), _column(self.table["computation"])
+        traced = pc.unique(computation.filter(pc.is_valid(ids)))
+        alone = pc.invert(pc.is_in(computation, value_set=traced))
+        encoded = pc.if_else(alone, computation, ids).dictionary_encode()
+        codes = pc.fill_null(encoded.indices, -1).to_numpy()[self.union.row].astype(np.int64)
+        return codes, encoded.dictionary.to_pylist()
+
+    def causes(self, e: int) -> list[int]:
+        """The direct causes of an event."""
+        return direct_causes(self.union, self.before, e)
+
+    def edge(self, cause: int, effect: int) -> str:
+        """How a cause acted upon an effect: `process`, `message` or `cause`."""
+        c = self.union
+        if c.process[cause] == c.process[effect]:
+            return "process"
+        return "message" if c.source[effect] == cause else "cause"
+
+    def occurrence(self, e: int) -> Occurrence:
+        event, row = self.union.event(e), int(self.union.row[e])
+        times = self.times
+        return Occurrence(
+            *event,
+            label=self.table["label"][row].as_py(),
+            time=int(times.corrected[e]) if times is not None and times.timed[e] else None,
+            **{name: self.attribute(name)[row].as_py() for name in ("service", "span", "trace")},
+        )
+
+    def occurrences(self, events: Iterable[int]) -> list[Occurrence]:
+        return [self.occurrence(int(e)) for e in events]
+
+    def events_table(self, events: Ints) -> pa.Table:
+        """These events as a table: their names, what they were, and their corrected times."""
+        rows = pa.array(self.union.row[events])
+        times = self.times
+        corrected = pa.nulls(len(events), pa.int64())
+        if times is not None:
+            corrected = pa.array(times.corrected[events], mask=~times.timed[events])
+        names = dict(
+            zip(
+                ("computation", "process", "seq", "event"),
+                self.union.event_columns(events),
+                strict=True,
+            )
+        )
+        texts = {name: _column(self.table[name]).take(rows) for name in ("kind", "message", "label")}
+        return pa.table(names | texts | {"time": corrected, "service": self.attribute("service").take(rows)})
+
+
+Asked: TypeAlias = History | pa.Table | str | os.PathLike[str]
+"""What questions are asked of: a history, or anything that `load` makes one of."""
+
+
+def load(trace: Asked, about: Iterable[str] = (), *, past_only: bool = False) -> History:
+    """A history to ask questions of, from a table or the path of a trace or of an analysis's tables.
+
+    about      names of the events that will be asked for; of an analysis, only their computations are read
+    past_only  whether only the past of those matters, so that of an analysis only that is read
+    """
+    if isinstance(trace, History):
+        return trace
+    if isinstance(trace, pa.Table):
+        return _history(trace)
+    path = any_path(trace)
+    if is_answered(path):
+        table, partial = answered_events(path, [*about], past_only=past_only)
+        return _history(table, partial=partial)
+    _refuse_large(path)
+    return _history(traces.read(path, validate_rows))
+
+
+def load_whole(trace: Asked, about: Iterable[str] = ()) -> History:
+    """As `load`, for questions that need more than the past of some events."""
+    history = load(trace, about)
+    if history.partial:
+        raise CausalityError("this history has the past of some events alone; load it without past_only")
+    return history
+
+
+def _history(table: pa.Table, *, partial: bool = False) -> History:
+    answers = Answers()
+    try:
+        validate(table)
+        unions = unite(table, ALL_AT_ONCE)
+    except TraceFormatError:
+        parts = [part for part, _ in sound(table, answers)]
+        table = pa.concat_tables([table.slice(0, 0), *parts])
+        unions = unite(table, ALL_AT_ONCE)
+    quarantined = answers.totals["quarantined"]
+    if not unions:
+        left = f": all {quarantined:,} rows are quarantined; `happened check` says why" if quarantined else ""
+        raise CausalityError(f"the trace has no events to ask about{left}")
+    (union,) = unions
+    return History(table, union, quarantined, partial)
+
+
+def _refuse_large(path: AnyPath) -> None:
+    at: Location = traces.locate(path)
+    advice = f"analyse it first, `happened analyze {path} --out ANSWERS`, and ask ANSWERS"
+    if at.is_json:
+        if is_json(at.root) and at.root.suffix != ".gz" and size_of(at.root) > MOST_BYTES:
+            raise CausalityError(f"{path}: {size_of(at.root):,} bytes of JSON lines are too many; {advice}")
+        return
+    events = sum(open_part(part).metadata.num_rows for part in at.parts)
+    if events > MOST_EVENTS:
+        raise CausalityError(f"{path}: {events:,} events are too many to be read whole; {advice}")
+
+
+def _column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,90 @@
+"""`happened critical-path`: where the time of requests went, and what would be saved."""
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from .. import ask
+from ..ask.critical import QUANTILES
+from ..ask.history import printable
+from ..core.exit_codes import ExitCode
+from ..report.drawings import duration
+from .asking import add_question, plain, warn
+from .terminal import note, print_json
+
+SHOWN = 20
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = add_question(
+        subparsers,
+        "critical-path",
+        "where the time of requests went, by service, and what would be saved",
+        "The chain of causes that the last event of a request waited for, with the time at each service and "
+        "between them; for many requests the distribution. What would be saved is how much sooner the "
+        "requests would end if a service took no time and everything else as long as it did.",
+    )
+    parser.add_argument("--request", metavar="REQUEST", help="only this one: its id, or an event of it")
+    parser.add_argument(
+        "--by",
+        choices=("service", "process"),
+        default="service",
+        help="whose time is told: services' (processes' where none are recorded; default), or processes'",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    history = ask.load(arguments.trace)
+    warn(history)
+    try:
+        answer = ask.critical_path(history, arguments.request, by=arguments.by)
+    except ask.NoTimes as error:
+        note(f"happened: undecided: {error}")
+        return ExitCode.UNDECIDED
+    if arguments.json:
+        quantiles = {f"p{share * 100:g}": answer.quantile(share) for share in QUANTILES}
+        print_json(plain(answer) | {"quantiles": quantiles})
+    else:
+        print("\n".join(_lines(answer)))
+    return ExitCode.HOLDS
+
+
+def _lines(answer: ask.CriticalPath) -> Iterator[str]:
+    slowest, requests = answer.slowest, len(answer.took)
+    name = printable(slowest.request) or "the computation"
+    if requests > 1:
+        told = ", ".join(f"p{share * 100:g} {duration(answer.quantile(share))}" for share in QUANTILES)
+        yield f"{requests:,} requests: {told}, slowest {duration(slowest.took)}"
+        yield f"the slowest is {name}:"
+    else:
+        yield f"{name} took {duration(slowest.took)}:"
+    yield from _segments(slowest.segments)
+    yield ""
+    yield from _shares(answer.shares, sum(answer.took), requests)
+    if answer.untimed:
+        yield f"{answer.untimed:,} requests have no two events with a time, and are left out"
+    if answer.backwards:
+        yield f"{answer.backwards:,} steps run backwards by the clocks, and count as nothing"
+
+
+def _segments(segments: tuple[ask.Segment, ...]) -> Iterator[str]:
+    wide = max(len(printable(segment.place)) for segment in segments)
+    for segment in segments:
+        ends = f"{segment.begin.id} … {segment.end.id}"
+        labels = dict.fromkeys(filter(None, (segment.begin.label, segment.end.label)))
+        about = f"  “{' … '.join(labels)}”" if labels else ""
+        yield printable(f"  {duration(segment.took):>9}  {segment.place:<{wide}}  {ends}{about}")
+
+
+def _shares(shares: tuple[ask.Share, ...], total: int, requests: int) -> Iterator[str]:
+    wide = max(len(printable(share.place)) for share in shares[:SHOWN])
+    on = f"{'requests':>10}" if requests > 1 else ""
+    yield f"  {'where':<{wide}}{on}{'time':>12}{'share':>8}{'saved':>12}"
+    for share in shares[:SHOWN]:
+        part = f"{100 * share.took / total:.0f}%" if total else "–"
+        saved = "–" if share.saved is None else duration(share.saved)
+        count = f"{share.requests:>10,}" if requests > 1 else ""
+        yield f"  {printable(share.place):<{wide}}{count}{duration(share.took):>12}{part:>8}{saved:>12}"
+    if len(shares) > SHOWN:
+        yield f"  … and {len(shares) - SHOWN:,} more; --json has them"

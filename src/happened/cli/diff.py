@@ -1,0 +1,62 @@
+"""`happened diff`: what is caused in one run and not in another."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .. import ask
+from ..core.exit_codes import ExitCode
+from ..trace.store import any_path
+from .asking import plain, warn
+from .terminal import print_json
+
+SHOWN = 20
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "diff",
+        help="what is caused in one run and not in another",
+        description="What two runs do not have in common: events, and causes between events that both have. "
+        "An event is known by its service or process, its kind, its label or message, and how many like it "
+        "came before.",
+        epilog="exit codes: 0 answered, 2 bad input, or nothing in common",
+    )
+    parser.add_argument("first", type=any_path, metavar="RUN1", help="a trace")
+    parser.add_argument("second", type=any_path, metavar="RUN2", help="another one")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    first, second = ask.load(arguments.first), ask.load(arguments.second)
+    warn(first)
+    warn(second)
+    answer = ask.diff(first, second)
+    if arguments.json:
+        print_json(plain(answer))
+    else:
+        print("\n".join(_lines(answer)))
+    return ExitCode.HOLDS
+
+
+def _lines(answer: ask.Difference) -> Iterator[str]:
+    common = f"{answer.common:,} events in common"
+    if answer.is_empty:
+        yield f"no difference: {common}, with the same causes"
+        return
+    yield common
+    for run, events in ((1, answer.only_first), (2, answer.only_second)):
+        yield from _some(f"{len(events):,} only in run {run}", [str(event) for event in events])
+    for run, caused in ((1, answer.caused_first), (2, answer.caused_second)):
+        told = [f"{each.cause}  →  {each.effect}  (in run {3 - run}: {each.instead})" for each in caused]
+        yield from _some(f"{len(caused):,} causes only in run {run}", told)
+
+
+def _some(heading: str, lines: Sequence[str]) -> Iterator[str]:
+    if not lines:
+        return
+    yield f"{heading}:"
+    yield from (f"  {line}" for line in lines[:SHOWN])
+    if len(lines) > SHOWN:
+        yield f"  … and {len(lines) - SHOWN:,} more; --json has them"

@@ -1,0 +1,83 @@
+"""`--out` and `--force`: what a command writes, and what of an earlier one it may replace.
+
+Without --force nothing is replaced. With it, results of ours are: a directory that holds anything else is
+refused. What is replaced is set aside until the new results are whole, and put back if they never are; in a
+store, where nothing can be renamed, it is removed first.
+"""
+
+import argparse
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..core.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from ..trace.store import AnyPath
+
+RESULTS = frozenset({"summary.json", "import.json", "report.html"})
+"""Files that stand beside tables."""
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """The option of every command that has --out."""
+    parser.add_argument("--force", action="store_true", help="replace earlier results at --out, nothing else")
+
+
+def refuse_earlier(out: Path | None, names: Iterable[str], *, force: bool) -> None:
+    """Refuse a directory that has results of one of these names, unless they may be replaced."""
+    if out is not None and out.is_file():
+        raise LocalProtocolError(f"{out} is a file; name a directory to write to")
+    for name in names:
+        if out is not None and not force and (out / name).exists():
+            raise LocalProtocolError(
+                f"{out} has {name} already; name another directory, or replace it with --force"
+            )
+
+
+def refuse_earlier_file(path: Path | None, *, force: bool) -> None:
+    """Refuse a file that is there already, unless it may be replaced; and a directory, whatever is asked."""
+    if path is not None and path.is_dir():
+        raise LocalProtocolError(f"{path} is a directory; name a file to write")
+    if path is not None and path.exists() and not force:
+        raise LocalProtocolError(f"{path} exists already; name another file, or replace it with --force")
+
+
+@contextmanager
+def replacing(out: "AnyPath | None", *, force: bool) -> Iterator[None]:
+    """Make way for a file or directory that the body makes; without `force`, the body is to refuse it."""
+    if out is None or not force or not out.exists():
+        yield
+        return
+    from ..trace.store import remove_tree  # with pyarrow, which most commands do without
+
+    if out.is_dir():
+        foreign = sorted(entry.name for entry in out.iterdir() if not _is_result(entry))
+        if foreign:
+            raise LocalProtocolError(
+                f"{out} holds what is no result of happened ({', '.join(foreign[:3])}); --force replaces "
+                "results only: name another directory"
+            )
+    if not isinstance(out, Path):
+        remove_tree(out)
+        yield
+        return
+    aside = out.absolute().with_name(f".{out.absolute().name}.replaced")
+    if aside.exists():
+        raise LocalProtocolError(f"{aside} was left by a run that died; move it back to {out}, or remove it")
+    out.rename(aside)
+    try:
+        yield
+    except BaseException:
+        if not out.exists():
+            aside.rename(out)
+        raise
+    remove_tree(aside) if aside.is_dir() else aside.unlink()
+
+
+def _is_result(entry: "AnyPath") -> bool:
+    """A file of RESULTS, or a directory with nothing but Parquet in it."""
+    if entry.is_file():
+        return entry.name in RESULTS
+    return all(file.name.endswith(".parquet") for file in entry.rglob("*") if file.is_file())

@@ -1,0 +1,83 @@
+"""`happened why`: the causes of an event, and which it waited for last."""
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from .. import ask
+from ..ask.causes import ABOVE, DEEP, FIRST
+from ..ask.history import printable
+from ..core.exit_codes import ExitCode
+from ..report.drawings import duration
+from .asking import EVENT_HELP, Clock, add_question, chain_lines, plain, warn
+from .terminal import positive, print_json
+
+ENDS = {ABOVE: "told above", FIRST: "the first event there", DEEP: "--depth shows more"}
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = add_question(
+        subparsers,
+        "why",
+        "why an event happened, and why so late",
+        "The causes of an event as a tree, back to relevant events and to other services, and the chain of "
+        "causes that it waited for. In the tree, * marks the cause that was waited for last.",
+    )
+    parser.add_argument("event", metavar="EVENT", help=EVENT_HELP)
+    parser.add_argument(
+        "--depth", type=positive, metavar="N", help="tell N levels of causes, wherever they are"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    history = ask.load(arguments.trace, [arguments.event], past_only=True)
+    warn(history)
+    answer = ask.why(history, arguments.event, depth=arguments.depth)
+    if arguments.json:
+        print_json(plain(answer))
+    else:
+        print("\n".join(_lines(answer)))
+    return ExitCode.HOLDS
+
+
+def _lines(answer: ask.Why) -> Iterator[str]:
+    told = [answer.event, *(cause.event for cause in _every(answer.causes)), *(s.event for s in answer.late)]
+    clock = Clock(told)
+    yield f"{answer.event}  {clock.at(answer.event)}".rstrip()
+    if not answer.causes:
+        yield "nothing happened before it"
+        return
+    yield from _tree(answer.causes, clock, "")
+    if answer.cut:
+        yield "… and more, which are left out"
+    yield ""
+    if not answer.late:
+        yield "why so late: it has no time"
+        return
+    first, last = answer.late[0].event, answer.late[-1].event
+    yield f"why so late: {duration((last.time or 0) - (first.time or 0))} since {printable(first.id)}"
+    yield from chain_lines(answer.late)
+
+
+def _every(causes: tuple[ask.Cause, ...]) -> Iterator[ask.Cause]:
+    for cause in causes:
+        yield cause
+        yield from _every(cause.causes)
+
+
+def _tree(causes: tuple[ask.Cause, ...], clock: Clock, indent: str) -> Iterator[str]:
+    for cause in causes:
+        is_last = cause is causes[-1]
+        yield f"{indent}{'└─' if is_last else '├─'}{'*' if cause.last else ' '}{_cause(cause, clock)}"
+        yield from _tree(cause.causes, clock, indent + ("   " if is_last else "│  "))
+
+
+def _cause(cause: ask.Cause, clock: Clock) -> str:
+    how = {"process": "before it there", "message": "sent its message", "cause": "a cause of it"}[cause.edge]
+    if cause.between:
+        how += ", 1 event between" if cause.between == 1 else f", {cause.between:,} events between"
+    if cause.waited is not None:
+        how += f", {duration(cause.waited)} earlier"
+    ends = f" ({ENDS[cause.end]})" if cause.end in ENDS else ""
+    return "  ".join(filter(None, (str(cause.event), clock.at(cause.event), how))) + ends

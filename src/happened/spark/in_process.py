@@ -1,0 +1,71 @@
+"""Everything that `happened analyze` answers, in this process: for traces that fit its memory.
+
+In    a trace at a path or URL
+Out   the tables, summary.json and whatever `finish` adds, as `pipeline` leaves them
+Cost  one reading of the trace and the questions' own; nothing of Spark is imported, and no Java is needed
+
+Computations are taken whole, so that each has one epoch.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from ..causality.questions import asked
+from ..causality.written import MOST_CELLS, Whole, conclude, is_wide
+from ..core.errors import CausalityError
+from ..trace import SCHEMA, locate
+from ..trace.atomic import whole_directory
+from ..trace.parts import write_part
+from ..trace.store import AnyPath, any_path
+from .splits import splits_of
+
+MOST_EVENTS = 5_000_000
+"""That are held at once."""
+
+
+def analyze_here(
+    trace: AnyPath,
+    out: AnyPath,
+    *,
+    complete: bool | None = None,
+    finish: Callable[[AnyPath, dict[str, Any]], object] = lambda folder, summary: None,
+) -> dict[str, Any]:
+    """Answer all questions about the trace at a path in `out`, which must not exist; the summary.
+
+    complete   whether the trace has everything that happened; None: what the run that left it said, else no
+    finish     may add to the directory before it appears: a report, say
+    """
+    at = locate(any_path(trace).absolute())
+    events, quarantined = SCHEMA.empty_table(), []
+    with whole_directory(out) as folder:
+        for split in splits_of(at):
+            rows = split.read()
+            events = pa.concat_tables([events, rows.events])
+            quarantined.append(rows.quarantined)
+            _refuse_large(trace, events)
+        left_out = pa.concat_tables(quarantined) if quarantined else None
+        totals = Counter(quarantined=0 if left_out is None else left_out.num_rows)
+        if left_out is not None and left_out.num_rows:
+            write_part(folder / "quarantine", "rows", left_out)
+        questions = asked(None)
+        totals += Whole(folder, "full", questions).analyse_in_batches(events, "alone")
+        summary = conclude(folder, totals, questions)
+        summary["complete"] = at.is_complete if complete is None else complete
+        (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
+        finish(folder, summary)
+    return summary
+
+
+def _refuse_large(trace: AnyPath, events: pa.Table) -> None:
+    advice = f"analyse it on Spark: `happened analyze {trace} --out DIR`"
+    if events.num_rows > MOST_EVENTS:
+        raise CausalityError(f"{trace}: {events.num_rows:,} events are too many for one process; {advice}")
+    if is_wide(events):
+        raise CausalityError(
+            f"{trace}: a computation of more than {MOST_CELLS:,} events x processes is too large for one "
+            f"process; {advice}"
+        )

@@ -1,0 +1,123 @@
+"""happened.ask.diff: by hand, and against all pairs of events that two random runs have in common."""
+
+from graphlib import CycleError
+from random import Random
+
+import pytest
+from brute import Brute
+
+from causality.traces import number, table, wild
+from effort import samples
+from happened import ask
+from happened.core.errors import CausalityError
+
+
+def internal(label):
+    return {"kind": "internal", "label": label}
+
+
+def send(message, *to):
+    return {"kind": "send", "message": message, "to": list(to)}
+
+
+def deliver(message, label=None):
+    return {"kind": "deliver", "message": message, "label": label}
+
+
+def told(caused):
+    return [(each.cause.id, each.effect.id, each.instead) for each in caused]
+
+
+def test_a_run_does_not_differ_from_itself():
+    rows = number({"p": [send("m", "q"), internal("x")], "q": [deliver("m")]})
+    answer = ask.diff(table(rows), table(rows))
+    assert answer.is_empty and answer.common == 3
+
+
+def test_a_cause_that_the_other_run_lacks():
+    first = {"web": [send("go", "bank")], "bank": [deliver("go"), internal("charge")]}
+    second = {"web": [send("go", "bank")], "bank": [internal("charge"), deliver("go"), internal("log")]}
+    answer = ask.diff(table(number(first)), table(number(second)))
+    assert told(answer.caused_first) == [("bank#1", "bank#2", "after")]
+    assert told(answer.caused_second) == [("bank#1", "bank#2", "after")]
+    assert (answer.only_first, [event.label for event in answer.only_second]) == ((), ["log"])
+
+
+def test_instances_and_ids_differ_from_run_to_run():
+    """Services are compared, not the pods that they ran in; labels, not the ids of messages."""
+
+    def run(pod, id):
+        rows = number(
+            {
+                f"web-{pod}": [send(id, f"bank-{pod}") | {"label": "POST"}],
+                f"bank-{pod}": [deliver(id, "charge"), internal("done")],
+            },
+            f"trace-{id}",
+        )
+        return table([row | {"attributes": [("service", row["process"].partition("-")[0])]} for row in rows])
+
+    assert ask.diff(run("a1", "17"), run("b2", "99")).is_empty
+
+
+def test_runs_that_have_nothing_in_common():
+    with pytest.raises(CausalityError, match="no event in common"):
+        ask.diff(table(number({"p": [internal("x")]})), table(number({"q": [internal("x")]})))
+
+
+@pytest.mark.sampled
+def test_differences_are_those_of_all_pairs(seed):
+    """There is none iff the common events are ordered alike; each that is told is an immediate cause."""
+    different = 0
+    for n in range(samples(800)):
+        random = Random(seed * 6151 + n)
+        one = wild(random, "run", steps=14)
+        other = changed(random, one)
+        try:
+            worlds = [Brute(rows) for rows in (one, other)]
+        except CycleError:
+            continue
+        names = [keys(world) for world in worlds]
+        common = names[0].keys() & names[1].keys()
+        if not common:
+            continue
+        answer = ask.diff(table(one), table(other))
+        assert answer.common == len(common)
+        for (mine, of), (yours, there), caused, only in (
+            ((worlds[0], names[0]), (worlds[1], names[1]), answer.caused_first, answer.only_first),
+            ((worlds[1], names[1]), (worlds[0], names[0]), answer.caused_second, answer.only_second),
+        ):
+            assert {(e.process, e.seq) for e in only} == {n[1:] for k, n in of.items() if k not in common}
+            expected = set()
+            for cause in common:
+                for effect in common:
+                    before = mine.past(of[effect])
+                    if of[cause] not in before or there[cause] in yours.past(there[effect]):
+                        continue
+                    between = (of[k] for k in common if of[k] in before)
+                    if not any(of[cause] in mine.past(k) for k in between):
+                        expected.add((of[cause][1:], of[effect][1:]))
+            assert {(each.cause[1:3], each.effect[1:3]) for each in caused} == expected
+            different += len(expected)
+    assert different > samples(800)
+
+
+def changed(random, rows):
+    """Another run of the same program: some events are missing, and some came in another order."""
+    chains = {}
+    for row in rows:
+        if random.random() < 0.9:
+            event = {key: row.get(key) for key in ("kind", "message", "to")}
+            chain = chains.setdefault(row["process"], [])
+            chain.insert(len(chain) - (random.random() < 0.2), event)
+    return number(chains, "run")
+
+
+def keys(world):
+    """Events by process, kind, message and how many like it came before."""
+    found, seen = {}, {}
+    for name in sorted(world.rows):
+        row = world.rows[name]
+        sort = (row["process"], row["kind"], row.get("message") or "")
+        seen[sort] = seen.get(sort, -1) + 1
+        found[*sort, seen[sort]] = name
+    return found
