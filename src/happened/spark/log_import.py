@@ -89,7 +89,7 @@ def run(
         whole = _Whole(files, FORMATS[name], told)
         _refuse_other_format(files, name, whole)
         drafts = spark.read.schema(spark_schema(PACKED)).parquet(str(work / "drafts"))
-        if FORMATS[name].joins_computations:
+        if any(of_piece["linked"] for of_piece in told):
             references, channels = (
                 spark.read.schema(spark_schema(schema)).parquet(str(work / kind))
                 for kind, schema in (("references", REFERENCES), ("channels", CHANNELS))
@@ -248,7 +248,9 @@ def _parse(name: str, options: Options, work: Path, quarantine: Path, piece: Pie
         left_out.append(Quarantined(str(piece.path), None, None, NO_EVENTS))
     with _parquet(quarantine / part, QUARANTINE) as write:
         write(table_of(left_out))
-    return {"file": str(piece.path), "records": records, "processes": processes, **_told(left_out)}
+    linked = bool(joins.named or joins.carried)
+    of_piece = {"file": str(piece.path), "records": records, "processes": processes, "linked": linked}
+    return {**of_piece, **_told(left_out)}
 
 
 def _told(left_out: list[Quarantined]) -> dict[str, Any]:
