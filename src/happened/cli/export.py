@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
+from .output import add_force, refuse_earlier_file, replacing
 from .slice_options import add_slice_options, slice_of
 from .terminal import local_path, note
 
@@ -29,6 +30,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("path", metavar="TRACE", help="a trace, or a directory that has one inside")
     parser.add_argument("--to", choices=formats, required=True, metavar="FORMAT", help="one of those below")
     parser.add_argument("--out", type=local_path, metavar="PATH", help="where to (default: stdout)")
+    add_force(parser)
     add_slice_options(parser)
     parser.add_argument("--processes", metavar="NAMES", help="these processes alone, separated by commas")
     parser.set_defaults(run=run)
@@ -42,6 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.to == TRACE and arguments.out is None:
         raise LocalProtocolError("a trace is a directory: say where with --out")
+    if arguments.to != TRACE:
+        refuse_earlier_file(arguments.out, force=arguments.force)
     of = viewed(arguments.path)
     for reason in of.checked.quarantine:
         note(f"left out: {reason}")
@@ -52,7 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise LocalProtocolError("no event fits; nothing is written")
     events = sum(each.c.events for each in parts)
     if arguments.to == TRACE:
-        _write_trace(parts, arguments.out)
+        with replacing(arguments.out, force=arguments.force):
+            _write_trace(parts, arguments.out)
     elif arguments.out is None:
         for text in FORMATS[arguments.to].write(parts):
             sys.stdout.write(text)

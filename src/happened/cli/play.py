@@ -11,6 +11,7 @@ from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..ordering import DEFAULT, protocols
 from ..sim.story import Story, read_program
+from .output import add_force, refuse_earlier_file
 from .terminal import local_path, note, print_json
 
 EPILOG = """\
@@ -60,11 +61,13 @@ def add_parser(subparsers: Any) -> None:
         help="play the first counterexample of `happened explore --json`",
     )
     parser.add_argument("--out", metavar="PAGE", type=local_path, help="write a page to step through")
+    add_force(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    refuse_earlier_file(arguments.out, force=arguments.force)
     story = _story(arguments)
     if arguments.out is not None:
         from ..report.story_page import story_page

@@ -9,6 +9,7 @@ from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..trace.atomic import whole_file
 from .check import add_completeness
+from .output import add_force, refuse_earlier_file
 from .slice_options import add_slice_options, slice_of
 from .terminal import local_path, note, progress
 
@@ -24,6 +25,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--out", type=local_path, metavar="PAGE", help="the page to write (default: NAME.html here)"
     )
+    add_force(parser)
     parser.add_argument(
         "--order", choices=ORDERS, default="causal", help="whose violations to mark (default: causal)"
     )
@@ -46,6 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _serve(arguments)
     from ..view import page, viewed
 
+    out = arguments.out or Path(f"{Path(arguments.path).name.split('.')[0] or 'trace'}.html")
+    refuse_earlier_file(out, force=arguments.force)
     part = slice_of(arguments)
     with progress("reading", total=2, unit="step") as bar:
         of = viewed(arguments.path, order=arguments.order, complete=arguments.complete)
@@ -53,7 +57,6 @@ def run(arguments: argparse.Namespace) -> int:
         of.computations[:] = of.chosen(arguments.computation)
         text = page(of, None if part.is_whole else part)
         bar.update()
-    out = arguments.out or Path(f"{Path(arguments.path).name.split('.')[0] or 'trace'}.html")
     with whole_file(out) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
     note(of.checked.judgement.sentence)
