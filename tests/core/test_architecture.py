@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "net": {"core", "ordering", "tracking", "wire", "trace", "topology"},
     "spark": {"core", "trace", "causality", "report"},
     "report": {"core", "trace", "causality"},
+    "streaming": {"core", "ordering", "wire", "spark"},
     "experiments": {"core", "ordering", "wire", "trace", "sim", "tracking", "causality", "spark", "topology"},
 }
 PURE = {"core", "ordering", "tracking", "wire"}
