@@ -20,6 +20,7 @@ its own, and a batch that is run again after a crash must give the same rows.
 """
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -166,7 +167,8 @@ class Deliveries(StatefulProcessor):
             yield from self._table(frame, out)
             return
         destination = self._destination()
-        out += destination.arrive(arrivals, timerValues.getCurrentProcessingTimeInMs())
+        now = timerValues.getCurrentProcessingTimeInMs()  # below 0 where there are no timers
+        out += destination.arrive(arrivals, now if now >= 0 else time.time_ns() // 1_000_000)
         yield from self._finish(destination, frame, out)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:

@@ -113,7 +113,7 @@ class Order(Question):
             }
         delivered = delivered[np.argsort(stamped.rows(frontier, delivered[:, 2], delivered[:, 3]))]
         return {
-            "early": _early(stamped, frontier, delivered, view.slots[~here]),
+            "early": early_in_epoch(stamped, frontier, delivered, view.slots[~here]),
             "shown": _shown(stamped, frontier, delivered, view.lost),
         }
 
@@ -134,7 +134,7 @@ def _first_of_each(early: Ints) -> Ints:
     return first
 
 
-def _early(stamped: Stamped, frontier: Frontier, delivered: Ints, later: Ints) -> Ints:
+def early_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, later: Ints) -> Ints:
     """The early deliveries of the epoch, one row of EARLY each; `later` slots are delivered after it.
 
     Only overtaken messages whose senders are among the columns are seen. A sender has a column in one block
