@@ -104,7 +104,9 @@ def test_batches_tell_what_the_whole_tells(relevant_only, seed):
         whole = analyse(table(rows), questions=QUESTIONS)
         live, told = in_batches(rows, dice, Rules(retire=10**6, relevant_only=relevant_only))
         names = {row["p"]: row["process"] for row in whole.table("processes").to_pylist()}
-        assert stamps(all_rows(told, "stamps"), live.names) == stamps(whole.table("stamps").to_pylist(), names)
+        assert stamps(all_rows(told, "stamps"), live.names) == stamps(
+            whole.table("stamps").to_pylist(), names
+        )
         assert len(all_rows(told, "stamps")) == len(rows) == live.events
         assert pairs(all_rows(told, "predecessors")) == pairs(whole.table("predecessors").to_pylist())
         violations = all_rows(told, "violations")

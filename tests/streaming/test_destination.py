@@ -69,7 +69,7 @@ def listed(draw):
 @settings(max_examples=300, deadline=None)
 def test_whatever_the_batches_every_message_comes_once_after_its_causes_in_the_order_of_one_batch(case):
     messages, arriving, ends = case
-    outcomes, head, store = in_batches("ids", cut(arriving, ends))
+    outcomes, head, _ = in_batches("ids", cut(arriving, ends))
     order = [outcome.row for outcome in itertools.chain(*outcomes)]
     assert sorted(order) == sorted(message.name for message in messages)
     for message in messages:
@@ -190,7 +190,7 @@ def test_a_sender_that_goes_on_without_a_lost_message_may_still_bring_it_late_an
 
 def test_ids_are_forgotten_as_stated_and_no_sooner():
     messages = [Arrival(f"m{k}", (), ()) for k in range(40)]
-    outcomes, head, store = in_batches("ids", cut(messages, range(0, 40, 3)), remember=8)
+    _, head, store = in_batches("ids", cut(messages, range(0, 40, 3)), remember=8)
     assert len(store) <= 4
     destination = Destination("ids", store, head, remember=8)
     for arrival in messages[-8:]:

@@ -201,11 +201,10 @@ class LiveComputation:
 
     def _know(self, *columns: pa.Array | pa.ChunkedArray) -> None:
         """Number the processes that are new, and make room for them in the vectors."""
-        for column in columns:
-            for name in pc.unique(column).to_pylist():
-                if name is not None and name not in self._number:
-                    self._number[name] = len(self.names)
-                    self.names.append(name)
+        found = {name for column in columns for name in pc.unique(column).to_pylist()} - {None}
+        for name in sorted(found - self._number.keys()):
+            self._number[name] = len(self.names)
+            self.names.append(name)
         more = len(self.names) - self._frontier.last.size
         if more:
             self._frontier = _widened(self._frontier, more, self._frontier.vectors.shape[1])
@@ -363,9 +362,7 @@ class LiveComputation:
         done = flying.names.filter(pa.array(sent & (left == 0) & (slots > 0)))
         if admitted.any():
             view, stamped, before = self._stamp(rows, edges, admitted, after, answers)
-            rows_told = self._overtaking.step(
-                stamped, before, delivered, _undelivered(after), _names(flying)
-            )
+            rows_told = self._overtaking.step(stamped, before, delivered, _undelivered(after), _names(flying))
             self._overtaking.forget_told()
             answers.add("violations", violations_table(rows_told, self.name, self.names))
             for row in rows_told:
@@ -383,14 +380,14 @@ class LiveComputation:
         here = admitted[edges.effect]
         count = np.bincount(edges.effect[here], minlength=rows.seq.size)[admitted]
         offsets = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
-        process, seq = rows.process[admitted], rows.seq[admitted]
+        at, number = rows.process[admitted], rows.seq[admitted]
         names = tuple(self.names)
-        epoch = Epoch(len(names), process, seq, offsets, edges.process[here], edges.seq[here], names)
+        epoch = Epoch(len(names), at, number, offsets, edges.process[here], edges.seq[here], names)
         kept = self._kept(epoch, flying)
         chosen = None
         if self.rules.relevant_only:
             relevant = rows.table["relevant"].to_numpy()[admitted]
-            chosen = np.column_stack([process[relevant], seq[relevant]])
+            chosen = np.column_stack([at[relevant], number[relevant]])
         none = np.empty((0, 4), np.int64)
         view = EpochView(self.name, names, self.epochs, epoch, none[:, 0], kept, chosen, none, none, none)
         before = self._frontier
@@ -398,7 +395,8 @@ class LiveComputation:
         STAMP.stamped(view, stamped, before, answers)
         found, self._marks = mark_epoch(epoch, view.relevant, self._marks, *kept, stamped.arranged)
         order = np.argsort(found[0], kind="stable")
-        tell_edges(view, *(each[order] for each in found), answers)
+        effects, process, seq = (each[order] for each in found)
+        tell_edges(view, effects, process, seq, answers)
         return view, stamped, before
 
     def _kept(self, epoch: Epoch, flying: _Flying) -> tuple[Ints, Ints]:

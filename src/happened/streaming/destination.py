@@ -57,8 +57,11 @@ class Head(NamedTuple):
     directories: bytes = b""
 
 
+EMPTY = Head()
+
+
 class Destination:
-    def __init__(self, kind: str, store: PageStore, head: Head = Head(), *, remember: int) -> None:
+    def __init__(self, kind: str, store: PageStore, head: Head = EMPTY, *, remember: int) -> None:
         last, reached, parked = pickle.loads(head.directories) if head.directories else (0, None, [])
         self.delivered, self.held, self.oldest, self.timer = head[:4]
         self.duplicates = 0  # of this batch
@@ -147,7 +150,7 @@ class Destination:
         self.held -= 1
 
     def _deliver(self, arrival: Arrival, row: Any, out: list[Outcome], given_up: Any = None) -> None:
-        """Deliver a message, without a cause if one is given up, and then every held one that this releases."""
+        """Deliver a message, without a cause if one is given up, then every held one that this releases."""
         reached = self._reached
         ready: deque[tuple[Arrival, Any]] = deque([(arrival, row)])
         while ready:

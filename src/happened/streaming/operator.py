@@ -92,7 +92,9 @@ def deliver(
     for name, kind in ADDED.items():
         schema = schema.add(name, kind)
     milliseconds = None if patience is None else max(int(patience * 1000), 1)
-    processor = Deliveries(rule, schema.names, milliseconds, after_patience == "release", remember, report_held)
+    processor = Deliveries(
+        rule, schema.names, milliseconds, after_patience == "release", remember, report_held
+    )
     delivered = rows.groupBy(destination).transformWithStateInPandas(
         processor, schema, "append", "none" if patience is None else "processingTime"
     )
@@ -159,7 +161,9 @@ class Deliveries(StatefulProcessor):
         self._head = handle.getValueState("head", HEAD)
         self._pages = handle.getMapState("pages", "page long", "data binary")
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
         frames = list(rows)
         frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
         frame, arrivals, out = self._read(key[0], frame)
@@ -237,7 +241,9 @@ class Deliveries(StatefulProcessor):
         if not stored:
             table = frame.take([outcome.row for outcome in out])
         else:
-            both = pd.concat([frame.astype(object), pd.DataFrame(stored, columns=frame.columns, dtype=object)])
+            both = pd.concat(
+                [frame.astype(object), pd.DataFrame(stored, columns=frame.columns, dtype=object)]
+            )
             places = iter(range(len(frame), len(both)))
             table = both.take([o.row if type(o.row) is int else next(places) for o in out])
         delivery, status, reason = self._names[-3:]
