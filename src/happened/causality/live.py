@@ -37,13 +37,13 @@ from .epochs import Epoch, Frontier, Stamped, event_keys, stamp
 from .linearization import Ints, linearize
 from .marks import mark_epoch, no_marks
 from .names import flatten
-from .overtaking import NEVER, Overtaking, lost_causes_table, violations_table
+from .overtaking import NEVER, Overtaking, lost_causes_table
 from .questions import QUARANTINE, Answers, EpochView
 from .questions.predecessors import tell_edges
 from .questions.stamp import QUESTION as STAMP
 
 NOTHING, FORGOTTEN, UNKNOWN = -1, -2, -3
-"""Of an event, instead of the message it delivers: it follows none; one that is finished; one not sent yet."""
+"""Of an event, instead of the message it delivers: none; one that is finished; one not sent yet."""
 
 MOST_KEPT = 4_000_000
 """Entries of the vectors that are kept for recorded causes."""
@@ -239,7 +239,7 @@ class LiveComputation:
         )
 
     def _matched(self, rows: _Rows, flying: _Flying) -> tuple[Ints, Ints]:
-        """Of each row the message that it delivers and follows, or one of NOTHING, FORGOTTEN, UNKNOWN; and the
+        """Of each row the message that it delivers and follows, or NOTHING, FORGOTTEN or UNKNOWN; and the
         slot of which it is the first delivery, or -1."""
         source = np.full(rows.seq.size, NOTHING)
         fills = np.full(rows.seq.size, -1, np.int64)
@@ -362,11 +362,11 @@ class LiveComputation:
         done = flying.names.filter(pa.array(sent & (left == 0) & (slots > 0)))
         if admitted.any():
             view, stamped, before = self._stamp(rows, edges, admitted, after, answers)
-            rows_told = self._overtaking.step(stamped, before, delivered, _undelivered(after), _names(flying))
+            found = self._overtaking.step(stamped, before, delivered, _undelivered(after), _names(flying))
             self._overtaking.forget_told()
-            answers.add("violations", violations_table(rows_told, self.name, self.names))
-            for row in rows_told:
-                answers.totals[f"{row['order_name']}_violations"] += 1
+            answers.add("violations", found.table(self.name, self.names))
+            for order, count in found.counts().items():
+                answers.totals[f"{order}_violations"] += count
             self.events += view.epoch.events
             self.epochs += 1
         answers.totals["messages"] += int(sent[len(self._flying.names) :].sum())
@@ -450,12 +450,14 @@ def _undelivered(flying: _Flying) -> Ints:
     return np.column_stack(columns).astype(np.int64)
 
 
-def _names(flying: _Flying) -> Callable[[int, int], str]:
-    """The name of a message by its send; looked for only where something was overtaken."""
+def _names(flying: _Flying) -> Callable[[Ints, Ints], pa.Array]:
+    """The names of messages by their sends."""
+    keys = event_keys(flying.sender, flying.seq)
+    order = np.argsort(keys)
+    ordered = keys[order]
 
-    def named(sender: int, seq: int) -> str:
-        (at,) = np.flatnonzero((flying.sender == sender) & (flying.seq == seq))
-        return str(flying.names[int(at)].as_py())
+    def named(sender: Ints, seq: Ints) -> pa.Array:
+        return flying.names.take(pa.array(order[np.searchsorted(ordered, event_keys(sender, seq))]))
 
     return named
 

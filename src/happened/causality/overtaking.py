@@ -1,10 +1,12 @@
 """Early deliveries and lost causes of a computation that is still going on.
 
 Whether a delivery was early shows only when the message that it overtook is delivered as well; if that never
-happens, the message is a lost cause (see order). Until then the delivery waits, under each message that it
-overtook and that is still in flight.
+happens, the message is a lost cause (see order). A delivery of which it is not known yet waits under each
+message that it overtook and that is still in flight; of each of those, the first delivery that was sent after
+it is kept.
 
-Bound   deliveries x messages that they overtook. A message that is retired from flight is waited for no more.
+Bound   messages in flight x deliveries that overtook nothing else. A message that is retired from flight is
+        waited for no more.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from .computation import event_ids
 from .epochs import Frontier, Stamped
 from .linearization import Ints
-from .questions.order import LOST_CAUSES, VIOLATIONS, early_in_epoch
+from .questions.order import EARLY, LOST_CAUSES, MOST_PATHS, VIOLATIONS, early_in_epoch, shown_in_epoch
 
 NEVER = np.iinfo(np.int64).max
 """The seq of a delivery that has not been seen."""
@@ -23,8 +26,8 @@ NEVER = np.iinfo(np.int64).max
 Slot = tuple[int, int, int]
 """(sender, seq of the send, destination)"""
 
-Named = Callable[[int, int], str]
-"""The name of the message that a process sent at a seq."""
+Named = Callable[[Ints, Ints], pa.Array]
+"""The names of the messages that processes sent at some seqs."""
 
 
 class Early(NamedTuple):
@@ -37,62 +40,137 @@ class Early(NamedTuple):
     seq: int
 
 
+class Violations(NamedTuple):
+    """Early deliveries: many as integers with the names of their messages, the others as rows."""
+
+    early: Ints  # as EARLY
+    first: pa.Array | None  # names of the early messages
+    other: pa.Array | None  # and of the overtaken ones
+    rows: list[dict[str, Any]]
+
+    def counts(self) -> dict[str, int]:
+        of = {"causal": len(self.early), "fifo": int(self.early[:, 7].sum())}
+        return {order: n + sum(row["order_name"] == order for row in self.rows) for order, n in of.items()}
+
+    def table(self, computation: str, names: list[str]) -> pa.Table:
+        told = [_named(row, computation, names) for row in self.rows]
+        parts = [pa.Table.from_pylist(told, schema=VIOLATIONS)]
+        fifo = np.flatnonzero(self.early[:, 7])
+        for order, at in (("causal", np.arange(len(self.early))), ("fifo", fifo)):
+            if at.size:
+                parts.append(self._of(order, at, computation, names))
+        return pa.concat_tables(parts)
+
+    def _of(self, order: str, at: Ints, computation: str, names: list[str]) -> pa.Table:
+        assert self.first is not None and self.other is not None
+        early = self.early[at]
+        process = pa.array(names, pa.string()).take(pa.array(early[:, 0]))
+        first, other = (pa.array(early[:, column]) for column in (3, 6))
+        messages = self.first.take(pa.array(at)), self.other.take(pa.array(at))
+        paths: list[Any] = [None] * at.size
+        for k, (_, sender, sent, _, p, seq, _, _) in enumerate(early[:MOST_PATHS].tolist()):
+            ends = (p, seq, messages[1][k].as_py()), (sender, sent, messages[0][k].as_py())
+            paths[k] = [_step(end, names) for end in ends]
+        columns = [
+            pa.repeat(computation, at.size),
+            pa.repeat(order, at.size),
+            process,
+            messages[0],
+            first,
+            event_ids(process, first),
+            messages[1],
+            other,
+            event_ids(process, other),
+            pa.array(paths, VIOLATIONS.field("path").type),
+        ]
+        return pa.table(columns, schema=VIOLATIONS)
+
+
 class Overtaking:
     def __init__(self) -> None:
         self._waiting: dict[Slot, list[Early]] = {}
         self._overtaken: dict[Slot, str] = {}
         self._told: set[tuple[int, int, str]] = set()  # (dest, seq, order) of the early ones told
+        self._shown: dict[Slot, dict[str, Early]] = {}  # of what is in flight, the first to be sent after it
 
     def step(
         self, stamped: Stamped, frontier: Frontier, delivered: Ints, later: Ints, named: Named
-    ) -> list[dict[str, Any]]:
-        """Rows of VIOLATIONS, with process numbers for names; slots as in EpochView, NEVER for the later."""
+    ) -> Violations:
+        """What deliveries of this epoch show; slots as in EpochView, with NEVER for those of `later`."""
         rows: list[dict[str, Any]] = []
         if self._waiting:
             for sender, sent, dest, seq in delivered.tolist():
                 name = self._overtaken.pop((sender, sent, dest), "")
-                for early in self._waiting.pop((sender, sent, dest), ()):
-                    rows += self._tell(early, (sender, sent, dest), name, seq)
+                for waiting in self._waiting.pop((sender, sent, dest), ()):
+                    rows += self._tell(waiting, (sender, sent, dest), name, seq)
+        for slot in self._shown.keys() & set(map(tuple, delivered[:, :3].tolist())):
+            del self._shown[slot]
+            self._overtaken.pop(slot, None)
         if not len(delivered):
-            return rows
-        of_dest = delivered[np.argsort(stamped.rows(frontier, delivered[:, 2], delivered[:, 3]))]
-        slots = np.concatenate([delivered, later])
-        for dest, sender, sent, seq in early_in_epoch(stamped, frontier, of_dest, later)[:, :4].tolist():
-            early = Early(named(sender, sent), sender, sent, dest, seq)
-            (row,) = stamped.rows(frontier, np.array([sender]), np.array([sent]))
-            known = stamped.vectors[row]
-            passed = slots[(slots[:, 2] == dest) & (slots[:, 3] > seq) & (slots[:, 1] <= known[slots[:, 0]])]
-            for p, at, _, found in passed.tolist():
+            return Violations(np.empty((0, len(EARLY)), np.int64), None, None, rows)
+        in_order = delivered[np.argsort(stamped.rows(frontier, delivered[:, 2], delivered[:, 3]))]
+        self._show(shown_in_epoch(stamped, frontier, in_order, later), named)
+        early = early_in_epoch(stamped, frontier, in_order, later)
+        known = early[:, 6] != NEVER
+        if not known.all():
+            slots = np.concatenate([delivered, later])
+            rows += self._wait(stamped, frontier, early[~known], slots, named)
+        early = early[known]
+        first, other = (named(early[:, at], early[:, at + 1]) for at in (1, 4))
+        return Violations(early, first, other, rows)
+
+    def _wait(
+        self, stamped: Stamped, frontier: Frontier, early: Ints, slots: Ints, named: Named
+    ) -> list[dict[str, Any]]:
+        """Let deliveries wait for all that they overtook; what is known of it already is told."""
+        rows: list[dict[str, Any]] = []
+        slots = slots[np.argsort(slots[:, 2], kind="stable")]
+        begins = np.searchsorted(slots[:, 2], np.arange(stamped.epoch.processes + 1))
+        sends = stamped.rows(frontier, early[:, 1], early[:, 2]).tolist()
+        names = named(early[:, 1], early[:, 2]).to_pylist()
+        for (dest, sender, sent, seq), send, name in zip(early[:, :4].tolist(), sends, names, strict=True):
+            here = slots[begins[dest] : begins[dest + 1]]
+            passed = here[(here[:, 3] > seq) & (here[:, 1] <= stamped.vectors[send][here[:, 0]])]
+            each = Early(name, sender, sent, dest, seq)
+            overtaken = named(passed[:, 0], passed[:, 1]).to_pylist()
+            for (p, at, _, found), message in zip(passed.tolist(), overtaken, strict=True):
                 if found == NEVER:
-                    self._waiting.setdefault((p, at, dest), []).append(early)
-                    self._overtaken[p, at, dest] = named(p, at)
+                    self._waiting.setdefault((p, at, dest), []).append(each)
+                    self._overtaken[p, at, dest] = message
                 else:
-                    rows += self._tell(early, (p, at, dest), named(p, at), found)
+                    rows += self._tell(each, (p, at, dest), message, found)
         return rows
+
+    def _show(self, shown: Ints, named: Named) -> None:
+        lost, first = (named(shown[:, at], shown[:, at + 1]).to_pylist() for at in (2, 4))
+        for (fifo, dest, p, at, sender, sent, seq), name, message in zip(
+            shown.tolist(), lost, first, strict=True
+        ):
+            of_slot = self._shown.setdefault((p, at, dest), {})
+            of_slot.setdefault("fifo" if fifo else "causal", Early(message, sender, sent, dest, seq))
+            self._overtaken[p, at, dest] = name
 
     def retire(self, slots: Iterable[Slot]) -> list[dict[str, Any]]:
         """These will never be delivered: rows of LOST_CAUSES."""
         rows: list[dict[str, Any]] = []
         for slot in slots:
             name = self._overtaken.pop(slot, "")
-            waiting = sorted(self._waiting.pop(slot, ()), key=lambda early: early.seq)
-            for order in ("causal", "fifo"):
-                shown = next((e for e in waiting if order == "causal" or e.sender == slot[0]), None)
-                if shown is not None:
-                    rows.append(
-                        {
-                            "order_name": order,
-                            "process": slot[2],
-                            "lost": name,
-                            "delivered": shown.message,
-                            "delivered_seq": shown.seq,
-                            "path": _ends(slot, name, shown),
-                        }
-                    )
+            self._waiting.pop(slot, None)
+            for order, first in sorted(self._shown.pop(slot, {}).items()):
+                rows.append(
+                    {
+                        "order_name": order,
+                        "process": slot[2],
+                        "lost": name,
+                        "delivered": first.message,
+                        "delivered_seq": first.seq,
+                        "path": _ends(slot, name, first),
+                    }
+                )
         return rows
 
     def end(self) -> list[dict[str, Any]]:
-        return self.retire(list(self._waiting))
+        return self.retire(sorted(self._shown))
 
     def _tell(self, early: Early, slot: Slot, name: str, seq: int) -> list[dict[str, Any]]:
         """One row for each order, of the first message that was seen to be overtaken."""
@@ -126,10 +204,6 @@ def _ends(slot: Slot, name: str, early: Early) -> list[tuple[int, int, str]]:
     return [(slot[0], slot[1], name), (early.sender, early.sent, early.message)]
 
 
-def violations_table(rows: list[dict[str, Any]], computation: str, names: list[str]) -> pa.Table:
-    return pa.Table.from_pylist([_named(row, computation, names) for row in rows], schema=VIOLATIONS)
-
-
 def lost_causes_table(rows: list[dict[str, Any]], computation: str, names: list[str]) -> pa.Table:
     return pa.Table.from_pylist([_named(row, computation, names) for row in rows], schema=LOST_CAUSES)
 
@@ -141,8 +215,10 @@ def _named(row: dict[str, Any], computation: str, names: list[str]) -> dict[str,
         for name, value in row.items()
         if name.endswith("_seq")
     }
-    path = [
-        {"process": names[p], "seq": seq, "kind": "send", "message": message}
-        for p, seq, message in row["path"]
-    ]
+    path = [_step(end, names) for end in row["path"]]
     return row | events | {"computation": computation, "process": process, "path": path}
+
+
+def _step(end: tuple[int, int, str], names: list[str]) -> dict[str, Any]:
+    p, seq, message = end
+    return {"process": names[p], "seq": seq, "kind": "send", "message": message}

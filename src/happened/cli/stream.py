@@ -12,16 +12,17 @@ from ..trace.store import AnyPath, any_path
 from .terminal import note, positive, print_json
 
 DESCRIPTION = """\
-Follow a trace while it is being written, on Spark Structured Streaming: exact timestamps, immediate predecessors
-and early deliveries with witnesses, as tables that grow with every batch. An event is held until its causes have
-arrived. Interrupt it, or let it be killed, and start it again with the same --out: it goes on where it was.
+Follow a trace while it is being written, on Spark Structured Streaming: exact timestamps, immediate
+predecessors and early deliveries with witnesses, as tables that grow with every batch. An event is held until
+its causes have arrived. Interrupt it, or let it be killed, and start it again with the same --out: it goes on
+where it was.
 """
 EPILOG = """\
 examples:
   happened stream run --out live                 a finished trace, to its end
   happened stream nodes/trace --out live --follow --every 2     nodes that are running; ends with Ctrl-C
 
-exit codes: 0 causal order holds so far, 1 violated, 2 bad input or parts of it quarantined, 3 no delivery was seen
+exit codes: 0 causal order holds so far, 1 violated, 2 bad input or parts of it quarantined, 3 no messages
 """
 
 

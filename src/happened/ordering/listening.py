@@ -5,7 +5,7 @@ what is deliverable at a process depends on nothing but a clock for each sender:
 (sender, clock), and its delivery brings some senders' clocks forward. `Listener` tells both.
 
 Assumes    that the process sends nothing in this protocol, or only on what its driver has delivered: optimal
-           protocols leave out what a sender knows to be delivered, and it may know so from the process itself.
+           protocols leave out what a sender knows to be delivered, and the process itself may have told it.
 Leaves out sending. What a process says of its own messages is not checked, and in protocols for broadcasts
            it is not made to wait for its own.
 """

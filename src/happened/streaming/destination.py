@@ -89,16 +89,18 @@ class Destination:
         entries = [entry for _, entry in self._parked.items()]
         index = self._reached.index(entry.arrival.name for entry in entries)
         due = [entry for entry in entries if entry.since + patience <= now]
+        due.sort(key=lambda entry: (entry.since, entry.arrival.name))
+        # A cause that is held itself is waited for once more, in vain if the two wait for each other.
+        overdue = [entry for entry in due if entry.since + 2 * patience <= now]
         out: list[Outcome] = []
-        for entry in sorted(due, key=lambda entry: (entry.since, entry.arrival.name)):
+        for number, entry in enumerate([*due, *overdue]):
             missing = self._reached.missing(entry.arrival)
             if not missing or self._place(missing[0], entry.arrival) not in self._parked:
                 continue  # it went with another
-            # A cause that is held itself is waited for once more, in vain if the two wait for each other.
             absent = [want for want in missing if not self._reached.is_among(want, index)]
-            if absent or entry.since + 2 * patience <= now:
-                cause = (absent or missing)[0]
+            if absent or number >= len(due):
                 self._take_out(missing[0], entry.arrival)
+                cause = (absent or missing)[0]
                 if release:
                     self._deliver(entry.arrival, entry.row, out, given_up=cause)
                 else:

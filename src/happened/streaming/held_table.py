@@ -55,7 +55,7 @@ class _Stored:
 
 
 def _held(rule: Rule, head: Any, pages: pd.DataFrame) -> Iterator[tuple[str, int, list[str]]]:
-    stored = Head(*(head[name] for name in Head._fields[:4]), bytes(head["directories"]))
+    stored = Head._make(head[name] for name in Head._fields)
     destination = Destination(rule.kind, _Stored(pages), stored, remember=1)
     for entry, missing in destination.pending():
         yield rule.named(entry.arrival.name), entry.since, [rule.named(cause) for cause in missing]

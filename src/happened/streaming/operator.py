@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import (
     ArrayType,
     DoubleType,
@@ -42,7 +42,7 @@ from pyspark.sql.types import (
 from ..core.errors import CausalityError, RemoteProtocolError
 from ..spark.session import supply
 from .arrivals import Rule
-from .destination import HELD, Destination, Head, Outcome
+from .destination import EMPTY, HELD, Destination, Head, Outcome
 from .reached import Arrival
 
 CORRUPT = "corrupt"
@@ -130,7 +130,7 @@ def _check_columns(stream: DataFrame, rule: Rule, destination: str) -> None:
             raise CausalityError(f"the stream has no column {name!r}; it has {', '.join(stream.columns)}")
         if types[name] not in allowed:
             raise CausalityError(
-                f"column {name!r} is {types[name]} and has to be {' or '.join(allowed)}: cast it before deliver()"
+                f"column {name!r} is {types[name]} and has to be {' or '.join(allowed)}: cast it first"
             )
     taken = sorted(ADDED.keys() & types.keys())
     if taken:
@@ -188,7 +188,7 @@ class Deliveries(StatefulProcessor):
 
     def _destination(self) -> Destination:
         stored = self._head.get()
-        head = Head() if stored is None else Head(*stored[:4], bytes(stored[4]))
+        head = EMPTY if stored is None else Head._make(stored)
         return Destination(self._rule.kind, _Pages(self._pages), head, remember=self._remember)
 
     def _read(

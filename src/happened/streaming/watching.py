@@ -3,9 +3,9 @@
     watch = Watch(spark, checkpoint, tell=print, metrics="delivery.json")
     spark.streams.addListener(watch)
 
-Every finished batch of the query with that checkpoint gives a line to `tell`, and replaces the file `metrics`,
-if one is named. How much is held comes from the heads of the state, of which there is one for each destination:
-they are read by a small job of their own, at most every `seconds`.
+Every finished batch of the query with that checkpoint gives a line to `tell`, and replaces the file
+`metrics`, if one is named. How much is held comes from the heads of the state, one for each destination,
+which are read by a small job of their own, at most every `seconds`.
 """
 
 import json
@@ -32,8 +32,8 @@ class Sample(NamedTuple):
     def line(self) -> str:
         waits = f", the oldest for {self.oldest_wait_seconds:,.0f} s" if self.held else ""
         return (
-            f"batch {self.batch}: {self.rows:,} rows ({self.rows_per_second:,.0f}/s), {self.held:,} held{waits}, "
-            f"{self.state_rows:,} records of state, {self.state_bytes:,} bytes"
+            f"batch {self.batch}: {self.rows:,} rows ({self.rows_per_second:,.0f}/s), "
+            f"{self.held:,} held{waits}, {self.state_rows:,} records of state, {self.state_bytes:,} bytes"
         )
 
 

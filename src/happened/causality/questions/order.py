@@ -114,7 +114,7 @@ class Order(Question):
         delivered = delivered[np.argsort(stamped.rows(frontier, delivered[:, 2], delivered[:, 3]))]
         return {
             "early": early_in_epoch(stamped, frontier, delivered, view.slots[~here]),
-            "shown": _shown(stamped, frontier, delivered, view.lost),
+            "shown": shown_in_epoch(stamped, frontier, delivered, view.lost),
         }
 
     def tell(self, view: EpochView, seen: Sequence[Arrays], answers: Answers) -> None:
@@ -162,7 +162,7 @@ def early_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, later:
     )
 
 
-def _shown(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: Ints) -> Ints:
+def shown_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: Ints) -> Ints:
     """The lost causes that deliveries of the epoch show, one row of SHOWN each, of senders among the columns.
 
     A later epoch may show them again: the first delivery of all counts.

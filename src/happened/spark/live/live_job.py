@@ -1,7 +1,7 @@
 """`happened stream`: stamps, predecessors and early deliveries of a trace while it is being written.
 
-In      a streaming DataFrame of events, or of stretches of the files of a trace (trace_source), which are read
-        without crossing the JVM
+In      a streaming DataFrame of events, or of stretches of the files of a trace (trace_source), whose rows do
+        not cross the JVM
 Out     a directory of tables, a part for each micro-batch: stamps, processes, predecessors, violations,
         lost_causes, quarantine; `state`, what the next batch needs; `commits`, a manifest for each batch
 Cost    one process, the driver's, goes through the events of a batch; state and bounds as in causality.live
@@ -67,8 +67,9 @@ class Progress(NamedTuple):
     def line(self) -> str:
         rate = self.events / self.seconds if self.seconds else 0.0
         return (
-            f"batch {self.batch}: {self.events:,} events ({rate:,.0f}/s), {self.told:,} told, {self.held:,} held, "
-            f"{self.in_flight:,} in flight, {self.violations:,} early, {self.state_bytes:,} bytes of state"
+            f"batch {self.batch}: {self.events:,} events ({rate:,.0f}/s), {self.told:,} told, "
+            f"{self.held:,} held, {self.in_flight:,} in flight, {self.violations:,} early, "
+            f"{self.state_bytes:,} bytes of state"
         )
 
 
@@ -86,8 +87,8 @@ class LiveTables:
         if manifest is not None:
             if manifest["format"] != FORMAT:
                 raise CausalityError(
-                    f"{out} was written by version {manifest['version']}, whose state this version cannot go on "
-                    "with: name another directory and checkpoint"
+                    f"{out} was written by version {manifest['version']}, whose state this version cannot "
+                    "go on with: name another directory and checkpoint"
                 )
             if manifest["finished"]:
                 raise CausalityError(

@@ -1,7 +1,7 @@
 """Traces as they are being written, as a source of Spark: `spark.readStream.format("happened").load(DIR)`.
 
-In     a directory of Parquet parts or JSON lines that appear and grow: the runtime's --trace directories, what
-       `happened import` leaves, or one file of JSON lines
+In     a directory of Parquet parts or JSON lines that appear and grow: the runtime's --trace directories,
+       what `happened import` leaves, or one file of JSON lines
 Out    events, with the columns of a trace; rows that are no events are left out, as `happened stream` would
        quarantine them. With the option stretches=true, the parts of files (name, begin, end) instead, for
        whoever reads them without Spark's help

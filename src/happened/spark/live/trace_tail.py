@@ -1,8 +1,8 @@
 """What is new in a trace that is being written: Parquet parts that appeared, and whole lines that were added.
 
 A position says how far each file has been read: {name: bytes}. Of a Parquet part or a compressed file that is
-nothing or all of it, since such files appear whole; of JSON lines it is the end of a line. Names of files that
-are gone leave the position, so that it is as long as the directory.
+nothing or all of it, since such files appear whole; of JSON lines it is the end of a line. Names of files
+that are gone leave the position, so that it is as long as the directory.
 
 Assumes    files only appear and lines are only added. A file that shrank, or went before it was read, is an
            error that names it: what it held cannot be had any more.
@@ -71,8 +71,8 @@ class TraceTail:
         path = self.root if stretch.name == "." else self.root / stretch.name
         if not path.is_file():
             raise TraceFormatError(
-                "was there when the batch was planned and is gone: put it back, and start again from the same "
-                "checkpoint",
+                "was there when the batch was planned and is gone: put it back, and start again from the "
+                "same checkpoint",
                 file=str(path),
             )
         if not is_json(path):
