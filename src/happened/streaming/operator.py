@@ -22,6 +22,7 @@ its own, and a batch that is run again after a crash must give the same rows.
 import re
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -79,6 +80,8 @@ def deliver(
         raise CausalityError(f"patience is a number of seconds above 0, or None; not {patience!r}")
     if remember < 1:
         raise CausalityError(f"remember is at least 1, not {remember!r}")
+    if find_spec("google") is None or find_spec("google.protobuf") is None:
+        raise CausalityError("a streaming operator needs protobuf: pip install 'happened[spark]'")
     _check_columns(stream, rule, destination)
     spark = stream.sparkSession
     supply(spark)
