@@ -189,11 +189,11 @@ def test_a_sender_that_goes_on_without_a_lost_message_may_still_bring_it_late_an
 
 
 def test_ids_are_forgotten_as_stated_and_no_sooner():
-    messages = [Arrival(f"m{k}", (), ()) for k in range(40)]
-    _, head, store = in_batches("ids", cut(messages, range(0, 40, 3)), remember=8)
-    assert len(store) <= 4
-    destination = Destination("ids", store, head, remember=8)
-    for arrival in messages[-8:]:
+    messages = [Arrival(f"m{k}", (), ()) for k in range(100)]
+    _, head, store = in_batches("ids", cut(messages, range(0, 100, 7)), remember=32)
+    assert len(store) <= 32 // 4 + 1
+    destination = Destination("ids", store, head, remember=32)
+    for arrival in messages[-32:]:
         assert destination.arrive([(arrival, "")], 0) == []
     assert short(destination.arrive([(messages[0], "m0")], 0)) == [("m0", DELIVERED, None)]
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from .computation import event_ids
-from .epochs import Frontier, Stamped
+from .epochs import Frontier, Stamped, event_keys
 from .linearization import Ints
 from .questions.order import EARLY, LOST_CAUSES, MOST_PATHS, VIOLATIONS, early_in_epoch, shown_in_epoch
 
@@ -89,7 +89,7 @@ class Violations(NamedTuple):
 class Overtaking:
     def __init__(self) -> None:
         self._waiting: dict[Slot, list[Early]] = {}
-        self._overtaken: dict[Slot, str] = {}
+        self._overtaken: dict[Slot, str] = {}  # the names of all slots in `_waiting` and `_shown`
         self._told: set[tuple[int, int, str]] = set()  # (dest, seq, order) of the early ones told
         self._shown: dict[Slot, dict[str, Early]] = {}  # of what is in flight, the first to be sent after it
 
@@ -98,14 +98,14 @@ class Overtaking:
     ) -> Violations:
         """What deliveries of this epoch show; slots as in EpochView, with NEVER for those of `later`."""
         rows: list[dict[str, Any]] = []
-        if self._waiting:
-            for sender, sent, dest, seq in delivered.tolist():
-                name = self._overtaken.pop((sender, sent, dest), "")
-                for waiting in self._waiting.pop((sender, sent, dest), ()):
-                    rows += self._tell(waiting, (sender, sent, dest), name, seq)
-        for slot in self._shown.keys() & set(map(tuple, delivered[:, :3].tolist())):
-            del self._shown[slot]
-            self._overtaken.pop(slot, None)
+        known_to_us = _slot_keys(np.array([*self._overtaken], np.int64).reshape(-1, 3))
+        awaited = np.isin(_slot_keys(delivered), known_to_us)
+        for sender, sent, dest, seq in delivered[awaited].tolist():
+            slot = (sender, sent, dest)
+            name = self._overtaken.pop(slot, "")
+            self._shown.pop(slot, None)
+            for waiting in self._waiting.pop(slot, ()):
+                rows += self._tell(waiting, slot, name, seq)
         if not len(delivered):
             return Violations(np.empty((0, len(EARLY)), np.int64), None, None, rows)
         in_order = delivered[np.argsort(stamped.rows(frontier, delivered[:, 2], delivered[:, 3]))]
@@ -197,6 +197,12 @@ class Overtaking:
         """Drop what no waiting delivery needs any more; called once a batch."""
         waiting = {(early.dest, early.seq) for each in self._waiting.values() for early in each}
         self._told = {key for key in self._told if key[:2] in waiting}
+
+
+def _slot_keys(slots: Ints) -> Ints:
+    """Slots as single numbers, for processes below 2^12 without collisions; a slot with the key of another is
+    looked at in vain."""
+    return event_keys(slots[:, 0] << 12 | slots[:, 2], slots[:, 1])
 
 
 def _ends(slot: Slot, name: str, early: Early) -> list[tuple[int, int, str]]:

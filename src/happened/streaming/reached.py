@@ -24,7 +24,7 @@ from .paged import Key, Numbers, PagedMap, PageStore
 
 DIGEST = 16
 GENERATION = 8192
-"""How many ids a page of them holds; the oldest pages are forgotten as a whole."""
+"""How many ids a page of them holds at most; the oldest pages are forgotten as a whole."""
 
 
 class Arrival(NamedTuple):
@@ -59,6 +59,7 @@ class ReachedIds:
 
     def __init__(self, store: PageStore, numbers: Numbers, remember: int, state: Any) -> None:
         self._store, self._numbers, self._remember = store, numbers, remember
+        self._page = min(max(remember // 8, 1), GENERATION)  # ids in a page
         pages, skipped = state if state is not None else ([], [])
         self._pages: list[tuple[int, int]] = list(pages)  # (number, ids in it), the newest last
         self._unread = len(self._pages)  # of the pages, those whose ids are not in `_ids` yet
@@ -117,12 +118,13 @@ class ReachedIds:
     def flush(self) -> Any:
         new, self._new = self._new, []
         while new:
-            if not self._pages or self._pages[-1][1] == GENERATION:
+            if not self._pages or self._pages[-1][1] >= self._page:
                 self._pages.append((self._numbers.next(), 0))
                 self._tail = b""
             number, filled = self._pages[-1]
             before = self._store.read(number) if self._tail is None else self._tail
-            added, new = new[: GENERATION - filled], new[GENERATION - filled :]
+            room = self._page - filled
+            added, new = new[:room], new[room:]
             self._tail = before + b"".join(added)
             self._store.write(number, self._tail)
             self._pages[-1] = (number, filled + len(added))
