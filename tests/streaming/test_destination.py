@@ -236,3 +236,38 @@ def test_a_paged_map_is_a_sorted_dict(steps):
     assert list(pages.items()) == sorted(model.items())
     directory = pages.flush()
     assert set(store) == {number for _, number in directory}
+
+
+def test_of_ten_thousand_senders_one_is_missed_and_the_others_are_not_held_up():
+    sent = [Arrival((s, 1), (), ((s, 1),)) for s in range(10_000)]
+    replies = [Arrival((s, 2), ((s, 1), ((s + 1) % 10_000, 1)), ((s, 2),)) for s in range(10_000)]
+    arriving = [each for each in sent if each.name != (4321, 1)] + replies
+    random.Random(1).shuffle(arriving)
+    outcomes, head, store = in_batches("clocks", [arriving[:7000], arriving[7000:]])
+    assert sum(map(len, outcomes)) == 19_997 and head.held == 2
+    destination = Destination("clocks", store, head, remember=100)
+    assert sorted(missing for _, missing in destination.pending()) == [[(4321, 1)], [(4321, 1)]]
+    released = destination.arrive([(Arrival((4321, 1), (), ((4321, 1),)), "")], 0)
+    assert len(released) == 3
+
+
+@pytest.mark.slow
+def test_a_million_held_messages_wait_in_pages_and_go_in_order(monkeypatch):
+    monkeypatch.setattr(paged, "PAGE", 512)
+    monkeypatch.setattr(reached, "GENERATION", 8192)
+    million = 1_000_000
+    chain = [Arrival((0, k), ((0, k - 1),), ((0, k),)) for k in range(2, million + 2)]
+    random.Random(1).shuffle(chain)
+    _, head, store = in_batches("clocks", cut(chain, range(0, million, million // 4)))
+    assert head.held == million and million / 512 <= len(store) < 4 * million / 512
+    assert len(head.directories) < 500_000
+    store.reads = store.writes = 0
+    destination = Destination("clocks", store, head, remember=100)
+    late = Arrival((0, million + 2), ((0, million + 1),), ((0, million + 2),))
+    assert destination.arrive([(late, "")], 0) == []
+    head = destination.flush()
+    assert store.reads + store.writes < 5  # one more costs a page, not all
+    destination = Destination("clocks", store, head, remember=100)
+    out = destination.arrive([(Arrival((0, 1), (), ((0, 1),)), "(0, 1)")], 0)
+    assert [outcome.row for outcome in out[1:-1]] == [f"(0, {k})" for k in range(2, million + 2)]
+    assert destination.flush().held == 0
