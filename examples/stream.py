@@ -91,11 +91,11 @@ def read(url, folder, order):
     said = F.from_json(
         F.col("data").cast("string"), "id string, after array<string>, who string, says string"
     )
-    messages = arriving.select(F.lit("dave").alias("destination"), said.alias("said")).select(
-        "destination", "said.*"
+    messages = arriving.select(F.lit("dave").alias("destination"), "sequence", said.alias("said")).select(
+        "destination", "sequence", "said.*"
     )
     if order == "on":
-        messages = deliver(messages, ByIds(), patience=60, report_held=True)
+        messages = deliver(messages, ByIds(), patience=60, arrived="sequence", report_held=True)
     query = (
         messages.writeStream.foreachBatch(show)
         .option("checkpointLocation", str(folder / "checkpoint"))

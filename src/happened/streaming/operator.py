@@ -15,8 +15,9 @@ Time   processing time: the clock of the machine that runs the batch
     corrupt     –         what is wrong with the row
     held        –         the cause it waits for; only with report_held, once, in the batch it arrived in
 
-Rows of a destination are taken in order of their control columns within a batch: a shuffle has no order of
-its own, and a batch that is run again after a crash must give the same rows.
+A shuffle has no order of its own, and a batch that is run again after a crash must give the same rows. So the
+rows of a destination are taken by the column `arrived` within a batch, and by id or frame where that is equal
+or not given. If `arrived` grows from batch to batch, the output does not depend on where batches end.
 """
 
 import re
@@ -61,6 +62,7 @@ def deliver(
     patience: float | None,
     after_patience: str = "release",
     destination: str = "destination",
+    arrived: str | None = None,
     remember: int = REMEMBER,
     report_held: bool = False,
 ) -> DataFrame:
@@ -70,6 +72,7 @@ def deliver(
                     and `held` shows it
     after_patience  what becomes of it then: "release" delivers it marked as violated, "dead-letter" does not
                     deliver it, nor what waits for it
+    arrived         a column of numbers that says in which order messages came: an offset, a sequence number
     remember        ByIds: how many delivered ids of a destination are remembered at least. ByProtocol: how
                     many skipped causes
     report_held     whether the output tells of messages that are held, too
@@ -82,7 +85,7 @@ def deliver(
         raise CausalityError(f"remember is at least 1, not {remember!r}")
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise CausalityError("a streaming operator needs protobuf: pip install 'happened[spark]'")
-    _check_columns(stream, rule, destination)
+    _check_columns(stream, rule, destination, arrived)
     spark = stream.sparkSession
     supply(spark)
     provider = spark.conf.get(PROVIDER, "")
@@ -96,7 +99,7 @@ def deliver(
         schema = schema.add(name, kind)
     milliseconds = None if patience is None else max(int(patience * 1000), 1)
     processor = Deliveries(
-        rule, schema.names, milliseconds, after_patience == "release", remember, report_held
+        rule, schema.names, milliseconds, after_patience == "release", remember, report_held, arrived
     )
     delivered = rows.groupBy(destination).transformWithStateInPandas(
         processor, schema, "append", "none" if patience is None else "processingTime"
@@ -126,9 +129,12 @@ def _carried(field: StructField) -> _Carried:
 _NUMBERS = re.compile(r"\b(bigint|double|float)\b")
 
 
-def _check_columns(stream: DataFrame, rule: Rule, destination: str) -> None:
+def _check_columns(stream: DataFrame, rule: Rule, destination: str, arrived: str | None) -> None:
     types = {each.name: each.dataType.simpleString() for each in stream.schema.fields}
-    for name, allowed in {destination: ("string",), **rule.columns}.items():
+    wanted = {destination: ("string",), **rule.columns}
+    if arrived is not None:
+        wanted[arrived] = ("bigint", "int")
+    for name, allowed in wanted.items():
         if name not in types:
             raise CausalityError(f"the stream has no column {name!r}; it has {', '.join(stream.columns)}")
         if types[name] not in allowed:
@@ -151,6 +157,7 @@ class Deliveries(StatefulProcessor):
         release: bool,
         remember: int,
         report_held: bool,
+        arrived: str | None,
     ) -> None:
         self._rule = rule
         self._names = names  # of the columns that come out, the destination first
@@ -158,6 +165,7 @@ class Deliveries(StatefulProcessor):
         self._release = release
         self._remember = remember
         self._report_held = report_held
+        self._arrived = arrived
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -200,6 +208,9 @@ class Deliveries(StatefulProcessor):
         """The rows, what those that make sense say of their messages, and what is wrong with the others."""
         control = list(self._rule.columns)
         frame = frame.sort_values(control[0], ignore_index=True, kind="stable")
+        if self._arrived is not None:
+            came = frame[self._arrived].map(lambda number: -1 if pd.isna(number) else int(number))
+            frame = frame.iloc[came.argsort(kind="stable")].reset_index(drop=True)
         columns = [frame[name].tolist() for name in control]
         arrivals: list[tuple[Arrival, int]] = []
         corrupt: list[Outcome] = []
