@@ -13,6 +13,7 @@ stamping   a trace in ten parts, by `happened stream` (stamps, predecessors and 
 import argparse
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,8 +118,10 @@ def delivery(
             .transformWithStateInPandas(PassThrough(), source().schema, "append", "processingTime")
         )
         passed.append(timed(through, work / f"through-{number}")[0])
+        print(f"passing through: {passed[-1]:,.0f} rows/s", file=sys.stderr, flush=True)
         stream = deliver(source(), ByIds(), patience=3600)
         ordered.append(timed(stream, work / f"ordered-{number}")[0])
+        print(f"deliver: {ordered[-1]:,.0f} rows/s", file=sys.stderr, flush=True)
     stream = deliver(source(), ByIds(), patience=3600, remember=REMEMBERED)
     _, states = timed(stream, work / "looked", spark)
     return {

@@ -159,7 +159,30 @@ def test_a_message_whose_cause_never_came_is_released_in_time_and_what_it_held_u
     late = destination.arrive([(Arrival("a", (), ()), "a")], 200)
     assert short(late) == [("a", LATE, None)]
     assert destination.arrive([(Arrival("a", (), ()), "a")], 201) == []
-    assert destination.held == 0 and destination.next_timer(100) == 0
+    assert destination.held == 0 and destination.next_timer(201, 100) == 0
+
+
+def test_the_timer_of_what_is_due_and_still_waits_is_in_the_future_and_not_in_every_batch():
+    a, b = Arrival("a", ("b",), ()), Arrival("b", ("x",), ())
+    destination, _ = patient("ids", [(0, a), (1000, b)])
+    assert destination.next_timer(1000, 800) == 1100
+    assert destination.expire(1100, 800, release=True) == []  # b is here and not due
+    assert destination.next_timer(1100, 800) == 1200
+    assert destination.next_timer(500, 800) == 800
+
+
+@pytest.mark.parametrize("kind", ["ids", "clocks"])
+def test_skipped_causes_are_remembered_up_to_a_number(kind):
+    store, head = Pages(), Head()
+    for k in range(40):
+        name, cause = (f"m{k}", f"c{k}") if kind == "ids" else ((k, 2), (k, 1))
+        destination = Destination(kind, store, head, remember=10)
+        destination.arrive([(Arrival(name, (cause,), (name,)), "m")], 0)
+        assert len(destination.expire(100, 100, release=True)) == 1
+        head = destination.flush()
+    late = [(Arrival(f"c{k}" if kind == "ids" else (k, 1), (), ((k, 1),)), "c") for k in range(40)]
+    out = Destination(kind, store, head, remember=10).arrive(late, 200)
+    assert sum(outcome.status == LATE for outcome in out) == 10
 
 
 def test_dead_letters_take_with_them_what_waits_for_them():

@@ -108,15 +108,15 @@ class Destination:
         self.oldest = min((entry.since for _, entry in self._parked.items()), default=0)
         return out
 
-    def next_timer(self, patience: int) -> int:
+    def next_timer(self, now: int, patience: int) -> int:
         """When `expire` should be called next; 0 if nothing is held.
 
-        At most eight times in `patience`, since each time looks at all that is held.
+        About eight times in `patience` at most, since each time looks at all that is held.
         """
         if not self.held:
             return 0
         step = max(patience // 8, 1)
-        return -(-(self.oldest + patience) // step) * step
+        return -(-max(self.oldest + patience, now + 1) // step) * step
 
     def pending(self) -> Iterator[tuple[Entry, list[Any]]]:
         """Every held message and the causes that are missing; reads all pages."""

@@ -182,9 +182,11 @@ class Deliveries(StatefulProcessor):
             yield from self._table(frame, out)
             return
         destination = self._destination()
-        now = timerValues.getCurrentProcessingTimeInMs()  # below 0 where there are no timers
-        out += destination.arrive(arrivals, now if now >= 0 else time.time_ns() // 1_000_000)
-        yield from self._finish(destination, frame, out)
+        now = timerValues.getCurrentProcessingTimeInMs()
+        if now < 0:  # where there are no timers
+            now = time.time_ns() // 1_000_000
+        out += destination.arrive(arrivals, now)
+        yield from self._finish(destination, frame, out, now)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
         assert self._patience is not None
@@ -192,7 +194,7 @@ class Deliveries(StatefulProcessor):
         destination.timer = 0
         now = timerValues.getCurrentProcessingTimeInMs()
         out = destination.expire(now, self._patience, release=self._release)
-        yield from self._finish(destination, pd.DataFrame(columns=self._names[:-3]), out)
+        yield from self._finish(destination, pd.DataFrame(columns=self._names[:-3]), out, now)
 
     def close(self) -> None:
         pass
@@ -225,23 +227,23 @@ class Deliveries(StatefulProcessor):
         return frame, arrivals, corrupt
 
     def _finish(
-        self, destination: Destination, frame: pd.DataFrame, out: list[Outcome]
+        self, destination: Destination, frame: pd.DataFrame, out: list[Outcome], now: int
     ) -> Iterator[pd.DataFrame]:
         """Set the timer, write the state, give out the rows."""
         new = destination.new_rows()
         places = [entry.row for entry, _ in new]
         kept = dict(zip(places, frame.iloc[places].itertuples(index=False, name=None), strict=True))
-        self._set_timer(destination)
+        self._set_timer(destination, now)
         head = destination.flush(lambda row: kept[row] if type(row) is int else row)
         self._head.update(tuple(head))
         if self._report_held:
             out = out + [Outcome(entry.row, None, HELD, cause) for entry, cause in new]
         yield from self._table(frame, out)
 
-    def _set_timer(self, destination: Destination) -> None:
+    def _set_timer(self, destination: Destination, now: int) -> None:
         if self._patience is None:
             return
-        fires = destination.next_timer(self._patience)
+        fires = destination.next_timer(now, self._patience)
         if fires and (not destination.timer or fires < destination.timer):
             if destination.timer:
                 self._handle.deleteTimer(destination.timer)

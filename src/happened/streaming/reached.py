@@ -11,7 +11,8 @@ Both answer the same questions of a message (`Arrival`):
     under(want)       is the range of what is parked there
     index(names)      of messages that are held; `is_among` asks it whether a cause is one of them
 
-Bound   ids: the last `remember` ids. An older cause counts as missing, and an older message as new.
+Bound   ids: the last `remember` ids, and as many skipped causes. An older cause counts as missing, an older
+        message as new, and a cause that was skipped and forgotten is not told to be late.
         clocks: a clock for each sender that has sent anything here, and `remember` skipped causes at most; of
         one that is forgotten, what comes late counts as a duplicate.
 """
@@ -60,7 +61,7 @@ class ReachedIds:
     def __init__(self, store: PageStore, numbers: Numbers, remember: int, state: Any) -> None:
         self._store, self._numbers, self._remember = store, numbers, remember
         self._page = min(max(remember // 8, 1), GENERATION)  # ids in a page
-        pages, skipped = state if state is not None else ([], [])
+        pages, skipped, self._count = state if state is not None else ([], [], 0)
         self._pages: list[tuple[int, int]] = list(pages)  # (number, ids in it), the newest last
         self._unread = len(self._pages)  # of the pages, those whose ids are not in `_ids` yet
         self._ids: set[bytes] = set()
@@ -93,11 +94,19 @@ class ReachedIds:
         self._new.append(mark)
         if self._skipped and (name,) in self._skipped:
             self._skipped.pop((name,))
+            self._count -= 1
         return [self.under(name)]
 
     def give_up(self, arrival: Arrival) -> list[Range]:
         for want in self.missing(arrival):
-            self._skipped.put((want,), None)
+            if (want,) not in self._skipped:
+                self._skipped.put((want,), None)
+                self._count += 1
+        while self._count > self._remember:
+            lowest = self._skipped.first_from(())
+            assert lowest is not None
+            self._skipped.pop(lowest[0])
+            self._count -= 1
         return self.take(arrival)
 
     def is_late(self, arrival: Arrival) -> bool:
@@ -131,7 +140,7 @@ class ReachedIds:
         while sum(ids for _, ids in self._pages[1:]) >= self._remember:
             self._store.remove(self._pages.pop(0)[0])
         self._unread = min(self._unread, len(self._pages))
-        return self._pages, self._skipped.flush()
+        return self._pages, self._skipped.flush(), self._count
 
 
 class ReachedClocks:
