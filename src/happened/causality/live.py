@@ -261,7 +261,6 @@ class LiveComputation:
         first[np.unique(wanted, return_index=True)[1]] = True  # rows are by process and seq
         first &= addressed & ~flying.slot_done[slot]
         fills[at[first]] = slot[first]
-        source[at[addressed & ~first]] = NOTHING  # a repetition follows nothing
         return source, fills
 
     def _edges(
