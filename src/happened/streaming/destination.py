@@ -67,12 +67,15 @@ class Destination:
         self.duplicates = 0  # of this batch
         self._numbers = Numbers(last)
         self._reached = REACHED[kind](store, self._numbers, remember, reached)
-        self._parked = PagedMap(store, self._numbers, parked, _entry)
+        self._parked = PagedMap(store, self._numbers, parked, self._entry)
+        self._read: list[Arrival] = []  # held messages of pages that were read, and not prepared for yet
 
     def arrive(self, arrivals: Iterable[tuple[Arrival, Any]], now: int) -> list[Outcome]:
         """What the arrival of these messages, each with its row, lets be delivered."""
         out: list[Outcome] = []
         reached = self._reached
+        arrivals = list(arrivals)
+        reached.prepare(arrival for arrival, _ in arrivals)
         for arrival, row in arrivals:
             if reached.known(arrival):
                 self.duplicates += 1
@@ -173,7 +176,11 @@ class Destination:
         """The held messages that waited for these causes and lack nothing more; the others park again."""
         released = []
         for low, high in ranges:
-            for _, entry in self._parked.pop_between(low, high):
+            woken = self._parked.pop_between(low, high)
+            if self._read:
+                self._reached.prepare(self._read)
+                self._read = []
+            for _, entry in woken:
                 missing = self._reached.missing(entry.arrival)
                 if missing:
                     self._parked.put(self._place(missing[0], entry.arrival), entry)
@@ -193,7 +200,8 @@ class Destination:
                 self.held -= 1
                 dead.append((follower, name))
 
-
-def _entry(stored: tuple[int, tuple[Any, ...], Any]) -> Entry:
-    since, arrival, row = stored
-    return Entry(since, Arrival(*arrival), row)
+    def _entry(self, stored: tuple[int, tuple[Any, ...], Any]) -> Entry:
+        since, fields, row = stored
+        arrival = Arrival(*fields)
+        self._read.append(arrival)
+        return Entry(since, arrival, row)

@@ -2,6 +2,7 @@
 
 Both answer the same questions of a message (`Arrival`):
 
+    prepare(arrivals) these will be asked about: what is known of them is looked up at once
     known(arrival)    whether it has been delivered
     missing(arrival)  the causes that have not been, in a fixed order
     take(arrival)     it is delivered now; returns the ranges of causes that this reaches, see `cause`
@@ -21,7 +22,11 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from .paged import Key, Numbers, PagedMap, PageStore
+
+Ints = np.ndarray[Any, np.dtype[Any]]
 
 DIGEST = 16
 GENERATION = 8192
@@ -38,6 +43,7 @@ Range = tuple[Key, Key]
 
 
 class Reached(Protocol):
+    def prepare(self, arrivals: Iterable[Arrival]) -> None: ...
     def known(self, arrival: Arrival) -> bool: ...
     def missing(self, arrival: Arrival) -> list[Any]: ...
     def take(self, arrival: Arrival) -> list[Range]: ...
@@ -63,23 +69,35 @@ class ReachedIds:
         self._page = min(max(remember // 8, 1), GENERATION)  # ids in a page
         pages, skipped, self._count = state if state is not None else ([], [], 0)
         self._pages: list[tuple[int, int]] = list(pages)  # (number, ids in it), the newest last
-        self._unread = len(self._pages)  # of the pages, those whose ids are not in `_ids` yet
-        self._ids: set[bytes] = set()
+        self._words: Ints | None = None  # of all digests in the pages, two words each, once read
+        self._ids: set[bytes] = set()  # delivered, of those that were looked up
+        self._looked: set[bytes] = set()  # looked up: what is not in `_ids` is not delivered
         self._tail: bytes | None = None  # the newest page, once read
         self._new: list[bytes] = []
         self._skipped = PagedMap(store, numbers, skipped)
 
+    def prepare(self, arrivals: Iterable[Arrival]) -> None:
+        names = {name for arrival in arrivals for name in (arrival.name, *arrival.wants)}
+        self._look_up({digest(name) for name in names} - self._looked)
+
+    def _look_up(self, digests: set[bytes]) -> None:
+        """Find the delivered ones among these: one pass over what is remembered, however many they are."""
+        self._looked |= digests
+        if not digests or not self._pages:
+            return
+        if self._words is None:
+            data = [self._store.read(number) for number, _ in self._pages]
+            self._tail = data[-1]
+            self._words = np.frombuffer(b"".join(data), np.uint64).reshape(-1, 2)
+        wanted = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
+        found = self._words[np.isin(self._words[:, 0], wanted[:, 0])].tobytes()
+        self._ids.update(found[i : i + DIGEST] for i in range(0, len(found), DIGEST))
+
     def _has(self, name: str) -> bool:
         wanted = digest(name)
-        while wanted not in self._ids:
-            if not self._unread:
-                return False
-            self._unread -= 1
-            data = self._store.read(self._pages[self._unread][0])
-            if self._unread == len(self._pages) - 1:
-                self._tail = data
-            self._ids.update(data[i : i + DIGEST] for i in range(0, len(data), DIGEST))
-        return True
+        if wanted not in self._looked:
+            self._look_up({wanted})
+        return wanted in self._ids
 
     def known(self, arrival: Arrival) -> bool:
         return self._has(arrival.name)
@@ -91,6 +109,7 @@ class ReachedIds:
         name = arrival.name
         mark = digest(name)
         self._ids.add(mark)
+        self._looked.add(mark)
         self._new.append(mark)
         if self._skipped and (name,) in self._skipped:
             self._skipped.pop((name,))
@@ -139,7 +158,7 @@ class ReachedIds:
             self._pages[-1] = (number, filled + len(added))
         while sum(ids for _, ids in self._pages[1:]) >= self._remember:
             self._store.remove(self._pages.pop(0)[0])
-        self._unread = min(self._unread, len(self._pages))
+        self._words = None
         return self._pages, self._skipped.flush(), self._count
 
 
@@ -154,6 +173,9 @@ class ReachedClocks:
         self._skipped = PagedMap(store, numbers, skipped)
         self._late = PagedMap(store, numbers, late)  # the late ones that have come
         self._remember, self._count = remember, count
+
+    def prepare(self, arrivals: Iterable[Arrival]) -> None:
+        """Clocks are few: they are looked up as they are asked for."""
 
     def known(self, arrival: Arrival) -> bool:
         sender, clock = arrival.name
