@@ -70,34 +70,35 @@ class ReachedIds:
         pages, skipped, self._count = state if state is not None else ([], [], 0)
         self._pages: list[tuple[int, int]] = list(pages)  # (number, ids in it), the newest last
         self._words: Ints | None = None  # of all digests in the pages, two words each, once read
-        self._ids: set[bytes] = set()  # delivered, of those that were looked up
-        self._looked: set[bytes] = set()  # looked up: what is not in `_ids` is not delivered
+        self._digests: dict[str, bytes] = {}  # of the ids that were looked up
+        self._ids: set[str] = set()  # of those, the delivered ones
         self._tail: bytes | None = None  # the newest page, once read
         self._new: list[bytes] = []
         self._skipped = PagedMap(store, numbers, skipped)
 
     def prepare(self, arrivals: Iterable[Arrival]) -> None:
         names = {name for arrival in arrivals for name in (arrival.name, *arrival.wants)}
-        self._look_up({digest(name) for name in names} - self._looked)
+        self._look_up(names - self._digests.keys())
 
-    def _look_up(self, digests: set[bytes]) -> None:
+    def _look_up(self, names: set[str]) -> None:
         """Find the delivered ones among these: one pass over what is remembered, however many they are."""
-        self._looked |= digests
+        digests = {name: digest(name) for name in names}
+        self._digests |= digests
         if not digests or not self._pages:
             return
         if self._words is None:
             data = [self._store.read(number) for number, _ in self._pages]
             self._tail = data[-1]
             self._words = np.frombuffer(b"".join(data), np.uint64).reshape(-1, 2)
-        wanted = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
-        found = self._words[np.isin(self._words[:, 0], wanted[:, 0])].tobytes()
-        self._ids.update(found[i : i + DIGEST] for i in range(0, len(found), DIGEST))
+        wanted = np.frombuffer(b"".join(digests.values()), np.uint64).reshape(-1, 2)
+        near = self._words[np.isin(self._words[:, 0], wanted[:, 0])].tobytes()
+        found = {near[i : i + DIGEST] for i in range(0, len(near), DIGEST)}
+        self._ids.update(name for name, mark in digests.items() if mark in found)
 
     def _has(self, name: str) -> bool:
-        wanted = digest(name)
-        if wanted not in self._looked:
-            self._look_up({wanted})
-        return wanted in self._ids
+        if name not in self._digests:
+            self._look_up({name})
+        return name in self._ids
 
     def known(self, arrival: Arrival) -> bool:
         return self._has(arrival.name)
@@ -107,9 +108,9 @@ class ReachedIds:
 
     def take(self, arrival: Arrival) -> list[Range]:
         name = arrival.name
-        mark = digest(name)
-        self._ids.add(mark)
-        self._looked.add(mark)
+        mark = self._digests.get(name) or digest(name)
+        self._digests[name] = mark
+        self._ids.add(name)
         self._new.append(mark)
         if self._skipped and (name,) in self._skipped:
             self._skipped.pop((name,))
