@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "spark": {"core", "trace", "causality", "report"},
     "report": {"core", "trace", "causality", "view"},
     "view": {"core", "trace", "causality"},
+    "streaming": {"core", "ordering", "wire", "spark"},
     "experiments": {"core", "ordering", "wire", "trace", "sim", "tracking", "causality", "spark", "topology"},
 }
 PURE = {"core", "ordering", "tracking", "wire"}

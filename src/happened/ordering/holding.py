@@ -32,6 +32,7 @@ M = TypeVar("M", bound=Any)
 
 class HoldingProcess(Process, Generic[M]):
     message_type: ClassVar[type[Application]]
+    listens: ClassVar[bool] = False  # whether delivered clocks, one per sender, decide what is deliverable
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
@@ -72,6 +73,10 @@ class HoldingProcess(Process, Generic[M]):
     def reached(self, message: M) -> Want:
         """The lane that the delivery of a message has moved, and how far."""
         return message.sender, message.clock
+
+    def moves(self, message: M) -> Iterable[Want]:
+        """All lanes that the delivery of a message moves, whatever was delivered before, and how far."""
+        return ((message.sender, message.clock),)
 
     def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
         dests = self.address(to, payload)

@@ -136,6 +136,10 @@ class Process:
     def _stands_nowhere(self) -> LocalProtocolError:
         return LocalProtocolError(f"{self.facts.name} does not relay: its processes stand at no place")
 
+    def listen(self) -> None:
+        """Only receive from now on: what others say of our own messages is taken to be true."""
+        self.clock = CLOCK_LIMIT - 1
+
     # Events.
 
     def destinations(self, to: Iterable[int], payload: bytes) -> int:

@@ -113,8 +113,8 @@ class Order(Question):
             }
         delivered = delivered[np.argsort(stamped.rows(frontier, delivered[:, 2], delivered[:, 3]))]
         return {
-            "early": _early(stamped, frontier, delivered, view.slots[~here]),
-            "shown": _shown(stamped, frontier, delivered, view.lost),
+            "early": early_in_epoch(stamped, frontier, delivered, view.slots[~here]),
+            "shown": shown_in_epoch(stamped, frontier, delivered, view.lost),
         }
 
     def tell(self, view: EpochView, seen: Sequence[Arrays], answers: Answers) -> None:
@@ -134,7 +134,7 @@ def _first_of_each(early: Ints) -> Ints:
     return first
 
 
-def _early(stamped: Stamped, frontier: Frontier, delivered: Ints, later: Ints) -> Ints:
+def early_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, later: Ints) -> Ints:
     """The early deliveries of the epoch, one row of EARLY each; `later` slots are delivered after it.
 
     Only overtaken messages whose senders are among the columns are seen. A sender has a column in one block
@@ -162,7 +162,7 @@ def _early(stamped: Stamped, frontier: Frontier, delivered: Ints, later: Ints) -
     )
 
 
-def _shown(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: Ints) -> Ints:
+def shown_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: Ints) -> Ints:
     """The lost causes that deliveries of the epoch show, one row of SHOWN each, of senders among the columns.
 
     A later epoch may show them again: the first delivery of all counts.

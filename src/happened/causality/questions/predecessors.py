@@ -22,10 +22,10 @@ class Predecessors(Question):
         answers.add("predecessors", edges_table(subject.computation, effects, causes))
 
     def fold(self, timestamps: str, processes: int) -> Fold | None:
-        return ReductionFold(processes, [_tell_edges])
+        return ReductionFold(processes, [tell_edges])
 
 
-def _tell_edges(view: EpochView, effects: Ints, process: Ints, seq: Ints, answers: Answers) -> None:
+def tell_edges(view: EpochView, effects: Ints, process: Ints, seq: Ints, answers: Answers) -> None:
     answers.totals["reduction_edges"] += effects.size
     columns = [*view.names_of(effects), *view.event_columns(process, seq)[1:]]
     answers.add("predecessors", pa.table(columns, schema=PREDECESSORS))

@@ -92,6 +92,8 @@ M = TypeVar("M", bound=Any)
 class GroupProcess(HoldingProcess[M]):
     """A process that broadcasts to a fixed group of which it is a member."""
 
+    listens = True
+
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
         self._vector = GroupVector(me, n)
@@ -112,6 +114,10 @@ class GroupProcess(HoldingProcess[M]):
         if not self._vector.is_expected(message.sender, message.clock):
             raise refusal(message, "claims to be ours, and we never sent it to ourselves")
         return message
+
+    def listen(self) -> None:
+        super().listen()
+        self._vector.send(self.clock, to_me=False)
 
     def delivered(self, sender: int) -> int:
         return self._vector.progress(sender)

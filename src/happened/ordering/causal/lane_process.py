@@ -22,6 +22,8 @@ new = tuple.__new__
 
 
 class LaneProcess(HoldingProcess[M]):
+    listens = True
+
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
         self._lanes = lanes(n)

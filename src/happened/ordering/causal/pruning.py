@@ -92,6 +92,7 @@ class Pruning(HoldingProcess[PruningMessage]):
 
     facts = FACTS
     message_type = PruningMessage
+    listens = True
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)

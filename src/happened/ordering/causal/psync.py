@@ -60,6 +60,7 @@ class PsyncMessage(_Psync, Application):
 class ContextGraph(HoldingProcess[PsyncMessage]):
     facts = FACTS
     message_type = PsyncMessage
+    listens = True
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
@@ -86,6 +87,10 @@ class ContextGraph(HoldingProcess[PsyncMessage]):
             if not 0 <= sender < self.n or not 0 < clock < CLOCK_LIMIT:
                 raise refusal(message, f"follows M({sender}, {clock}), which nobody can have sent")
         return message
+
+    def listen(self) -> None:
+        super().listen()
+        self._view[self.me] = self.clock
 
     def told(self, message: PsyncMessage) -> int:
         return max((clock for sender, clock in message.context if sender == self.me), default=0)

@@ -13,6 +13,7 @@ The test is against `_delivered`, never against `_time`, our own clock: that one
 ourselves when it is sent, and the next could overtake it.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ...core.destinations import unpack
@@ -22,6 +23,7 @@ from ...core.orders import Order
 from ..facts import Facts, WireFormat
 from ..machine import Effect
 from ..messages import Application
+from ..parking import Want
 from ..process import State
 from .lane_process import LaneProcess
 
@@ -99,6 +101,9 @@ class SchiperEggliSandoz(LaneProcess[SesMessage]):
 
     def told(self, message: SesMessage) -> int:
         return max(super().told(message), self._lanes.get(message.time, self.me))
+
+    def moves(self, message: SesMessage) -> Iterable[Want]:
+        return self._lanes.items(message.time)
 
     def learn(self, message: SesMessage) -> None:
         vector, me = self._lanes, self.me

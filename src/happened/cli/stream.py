@@ -1,0 +1,126 @@
+"""`happened stream`: what caused what in a trace that is still being written."""
+
+import argparse
+import logging
+import signal
+from typing import Any
+
+from ..causality.live import Rules
+from ..core.errors import CausalityError, TraceFormatError
+from ..core.exit_codes import ExitCode
+from ..trace.store import AnyPath, any_path
+from .terminal import note, positive, print_json
+
+DESCRIPTION = """\
+Follow a trace while it is being written, on Spark Structured Streaming: exact timestamps, immediate
+predecessors and early deliveries with witnesses, as tables that grow with every batch. An event is held until
+its causes have arrived. Interrupt it, or let it be killed, and start it again with the same --out: it goes on
+where it was.
+"""
+EPILOG = """\
+examples:
+  happened stream run --out live                 a finished trace, to its end
+  happened stream nodes/trace --out live --follow --every 2     nodes that are running; ends with Ctrl-C
+
+exit codes: 0 causal order holds so far, 1 violated, 2 bad input or parts of it quarantined, 3 no messages
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "stream",
+        help="follow a trace that is being written, on Spark Structured Streaming",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "trace", type=any_path, metavar="TRACE", help="a directory of parts or JSON lines, or a file of those"
+    )
+    add(
+        "--out",
+        type=any_path,
+        required=True,
+        metavar="DIR",
+        help="of the tables; an earlier one is gone on with",
+    )
+    add(
+        "--follow",
+        action="store_true",
+        help="wait for more, until interrupted (default: end with what is there)",
+    )
+    add("--every", type=float, default=1.0, metavar="S", help="with --follow, seconds between batches")
+    add("--batch-bytes", type=positive, metavar="N", help="about so many bytes of files in a batch")
+    rules = Rules()
+    about = "batches after which what is held, or in flight, is let go (default: %(default)s)"
+    add("--retire", type=positive, default=rules.retire, metavar="N", help=about)
+    add("--receives", action="store_true", help="receives stand for deliveries, of which the trace has none")
+    add("--relevant-only", action="store_true", help="predecessors among the events marked relevant only")
+    add("--master", help="Spark master (default: local[*])")
+    add("--json", action="store_true", help="print the totals as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if not arguments.trace.exists():
+        raise TraceFormatError("no such file or directory", file=str(arguments.trace))
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    from ..spark.live.live_job import follow, stretches
+    from ..spark.live.trace_tail import TraceTail
+    from ..spark.session import session
+
+    rules = Rules(retire=arguments.retire, receives=arguments.receives, relevant_only=arguments.relevant_only)
+    out: AnyPath = arguments.out
+    spark = session(arguments.master)
+    events = stretches(spark, arguments.trace, arguments.batch_bytes)
+    query, tables = follow(
+        events,
+        out,
+        rules=rules,
+        checkpoint=str(out / "checkpoint"),
+        tail=TraceTail(str(arguments.trace)),
+        once=not arguments.follow,
+        seconds=arguments.every,
+        tell=note,
+    )
+    _wait(query)
+    if not arguments.follow:
+        tables.finish()
+    return _judge(tables.totals, as_json=arguments.json)
+
+
+def _wait(query: Any) -> None:
+    """Until the query ends; an interrupt stops it after the batch that is being taken."""
+    stopping = signal.getsignal(signal.SIGTERM)
+    try:
+        signal.signal(signal.SIGTERM, lambda *_: query.stop())
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        query.stop()
+    except Exception as error:  # of Spark: what went wrong in a batch, with a page of Java around it
+        raise CausalityError(_cause(str(error))) from error
+    finally:
+        signal.signal(signal.SIGTERM, stopping)
+
+
+def _cause(told: str) -> str:
+    """Our own words among those of Spark, if there are any."""
+    for line in told.splitlines():
+        for name in ("TraceFormatError: ", "CausalityError: "):
+            if name in line:
+                return line.split(name, 1)[1].strip()
+    return told.splitlines()[0]
+
+
+def _judge(totals: dict[str, int], *, as_json: bool) -> int:
+    if as_json:
+        print_json(dict(totals))
+    else:
+        for name, value in sorted(totals.items()):
+            print(f"{name.replace('_', ' ')}: {value:,}")
+    if totals.get("causal_violations"):
+        return ExitCode.VIOLATED
+    if totals.get("quarantined"):
+        return ExitCode.BAD_INPUT
+    return ExitCode.HOLDS if totals.get("messages") else ExitCode.UNDECIDED

@@ -1,0 +1,60 @@
+"""The delivery side of a protocol, for a driver that keeps what was delivered in a store of its own.
+
+A stream processor wants its state in small records and not as one machine. For a protocol that `listens`,
+what is deliverable at a process depends on nothing but a clock for each sender: a message waits for some
+(sender, clock), and its delivery brings some senders' clocks forward. `Listener` tells both.
+
+Assumes    that the process sends nothing in this protocol, or only on what its driver has delivered: optimal
+           protocols leave out what a sender knows to be delivered, and the process itself may have told it.
+Leaves out sending. What a process says of its own messages is not checked, and in protocols for broadcasts
+           it is not made to wait for its own.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ..core.errors import LocalProtocolError
+from .holding import HoldingProcess
+from .machine import MessageKey
+from .parking import Want
+from .registry import create, protocols
+
+
+class Heard(NamedTuple):
+    """A message as one destination hears it."""
+
+    key: MessageKey
+    wants: tuple[Want, ...]  # each met once that sender's clock is as high
+    moves: tuple[Want, ...]  # the clocks that its delivery reaches
+
+
+def listening() -> list[str]:
+    """The protocols that a Listener can be made of."""
+    return [name for name in protocols() if _listens(name, {})]
+
+
+def _listens(name: str, options: dict[str, Any]) -> bool:
+    try:
+        machine = create(name, 0, 2, **options)
+    except LocalProtocolError:  # it needs options, as a topology
+        return False
+    return isinstance(machine, HoldingProcess) and machine.listens
+
+
+class Listener:
+    def __init__(self, protocol: str, me: int, n: int, **options: Any) -> None:
+        machine = create(protocol, me, n, **options)
+        if not isinstance(machine, HoldingProcess) or not machine.listens:
+            known = ", ".join(listening())
+            raise LocalProtocolError(
+                f"{protocol} needs more than the messages that arrive to put them in order; these do: {known}"
+            )
+        machine.listen()
+        self._machine = machine
+
+    def hear(self, message: Any) -> Heard:
+        """RemoteProtocolError if no correct peer can have sent it here."""
+        machine = self._machine
+        message = machine.checked(message)
+        wants: Iterable[Want] = machine.missing(message)  # of a machine that has delivered nothing: all
+        return Heard((message.sender, message.clock), tuple(wants), tuple(machine.moves(message)))

@@ -1,0 +1,99 @@
+"""Traces as they are being written, as a source of Spark: `spark.readStream.format("happened").load(DIR)`.
+
+In     a directory of Parquet parts or JSON lines that appear and grow: the runtime's --trace directories,
+       what `happened import` leaves, or one file of JSON lines
+Out    events, with the columns of a trace; rows that are no events are left out, as `happened stream` would
+       quarantine them. With the option stretches=true, the parts of files (name, begin, end) instead, for
+       whoever reads them without Spark's help
+Limit  maxBytesPerTrigger: about so many bytes of files in a batch; without it, all there are
+
+Offsets are positions of `trace_tail`. Register it once: `spark.dataSource.register(TraceSource)`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from ...core.errors import CausalityError
+from ...trace.schema import SCHEMA
+from .trace_tail import Stretch, TraceTail
+
+STRETCHES = "name string, begin long, end long"
+
+
+class TraceSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "happened"
+
+    def schema(self) -> StructType | str:
+        return STRETCHES if _is_true(self.options.get("stretches", "")) else from_arrow_schema(SCHEMA)
+
+    def streamReader(self, schema: StructType) -> "TraceReader":
+        where = self.options.get("path")
+        if not where:
+            raise CausalityError('format("happened") reads a path: .load("DIRECTORY")')
+        limit = self.options.get("maxBytesPerTrigger")
+        if limit is not None and not (limit.isdecimal() and int(limit) > 0):
+            raise CausalityError(f"maxBytesPerTrigger is a number of bytes above 0, not {limit!r}")
+        stretches = _is_true(self.options.get("stretches", ""))
+        return TraceReader(where, None if limit is None else int(limit), stretches)
+
+
+def _is_true(option: str) -> bool:
+    return option.lower() == "true"
+
+
+class _Part(InputPartition):
+    def __init__(self, stretch: Stretch) -> None:
+        self.stretch = stretch
+
+
+class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, where: str, limit: int | None, stretches: bool) -> None:
+        self._where = where
+        self._limit = limit
+        self._stretches = stretches
+        self._target: dict[str, int] | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable() if self._limit is None else ReadMaxBytes(self._limit)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        latest = TraceTail(self._where).latest(start, most)
+        if self._target is not None:
+            latest = {
+                name: min(end, self._target[name]) for name, end in latest.items() if name in self._target
+            }
+        return latest
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = TraceTail(self._where).latest({})
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return [_Part(stretch) for stretch in TraceTail(self._where).stretches(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, _Part)
+        if self._stretches:
+            yield tuple(partition.stretch)
+            return
+        events, _ = TraceTail(self._where).split(partition.stretch).read()
+        yield from events.to_batches()

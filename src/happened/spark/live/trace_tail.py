@@ -1,0 +1,121 @@
+"""What is new in a trace that is being written: Parquet parts that appeared, and whole lines that were added.
+
+A position says how far each file has been read: {name: bytes}. Of a Parquet part or a compressed file that is
+nothing or all of it, since such files appear whole; of JSON lines it is the end of a line. Names of files
+that are gone leave the position, so that it is as long as the directory.
+
+Assumes    files only appear and lines are only added. A file that shrank, or went before it was read, is an
+           error that names it: what it held cannot be had any more.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...core.errors import TraceFormatError
+from ...trace.location import inside, is_json
+from ...trace.store import AnyPath, any_path, size_of
+from ..splits import Groups, Lines, Split
+
+Position = dict[str, int]
+
+SEARCHED = 1 << 16
+"""Bytes at the end of a file in which the end of a line is looked for at once."""
+
+
+class Stretch(NamedTuple):
+    """Part of a file."""
+
+    name: str
+    begin: int
+    end: int
+
+
+class TraceTail:
+    """A directory, or a file, at a path or URL."""
+
+    def __init__(self, where: str) -> None:
+        given = any_path(where)
+        self.root: AnyPath = given / "trace" if (given / "trace").is_dir() else given
+
+    def latest(self, seen: Mapping[str, int], most_bytes: int | None = None) -> Position:
+        """How far one can read now; by about `most_bytes` more than `seen` and by one file at least."""
+        position: Position = {}
+        left = most_bytes
+        for name, path in self._files().items():
+            begin = seen.get(name, 0)
+            size = size_of(path)
+            if size < begin:
+                raise TraceFormatError(
+                    f"has {size} bytes and {begin} of it were read: files of a trace only grow. Start anew "
+                    "with another checkpoint and --out",
+                    file=str(path),
+                )
+            if left is not None and left <= 0:
+                end = begin
+            elif _grows(path):
+                end = _line_end(path, begin, size if left is None else min(size, begin + left), size)
+            else:
+                end = size
+            if end:
+                position[name] = end
+            if left is not None:
+                left -= end - begin
+        return position
+
+    def stretches(self, begin: Mapping[str, int], end: Mapping[str, int]) -> list[Stretch]:
+        """What lies between two positions."""
+        return [Stretch(name, begin.get(name, 0), to) for name, to in end.items() if to > begin.get(name, 0)]
+
+    def split(self, stretch: Stretch) -> Split:
+        """A stretch to be read; TraceFormatError if its file is gone."""
+        path = self.root if stretch.name == "." else self.root / stretch.name
+        if not path.is_file():
+            raise TraceFormatError(
+                "was there when the batch was planned and is gone: put it back, and start again from the "
+                "same checkpoint",
+                file=str(path),
+            )
+        if not is_json(path):
+            return Split((Groups(path, None, {}),), None)
+        stop = stretch.end if _grows(path) else None
+        return Split((Lines(path, stretch.begin, stop),), None)
+
+    def _files(self) -> dict[str, AnyPath]:
+        if self.root.is_file():
+            return {".": self.root}
+        found: list[AnyPath] = [*self.root.rglob("*")]
+        named = {str(inside(self.root, path)): path for path in found if _is_part(self.root, path)}
+        return dict(sorted(named.items()))
+
+
+def _is_part(root: AnyPath, path: AnyPath) -> bool:
+    if any(name.startswith((".", "_")) for name in inside(root, path).parts):
+        return False
+    return (path.suffix == ".parquet" or is_json(path)) and path.is_file()
+
+
+def _grows(path: AnyPath) -> bool:
+    return is_json(path) and path.suffix != ".gz"
+
+
+def _line_end(path: AnyPath, begin: int, wanted: int, size: int) -> int:
+    """The last end of a line up to `wanted`; if that line is longer, its end; `begin` if none ends yet."""
+    with path.open("rb") as file:
+        at = wanted
+        while at > begin:
+            step = max(begin, at - SEARCHED)
+            file.seek(step)
+            found = file.read(at - step).rfind(b"\n")
+            if found >= 0:
+                return step + found + 1
+            at = step
+        at = wanted
+        while at < size:
+            file.seek(at)
+            piece = file.read(SEARCHED)
+            if not piece:
+                break
+            if (found := piece.find(b"\n")) >= 0:
+                return at + found + 1
+            at += len(piece)
+    return begin

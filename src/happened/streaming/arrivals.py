@@ -1,0 +1,121 @@
+"""What a row of a stream says of its message: its name here and the causes it has to wait for.
+
+ByIds        for systems that are not ours: an id, and the ids of the causes
+ByProtocol   for messages of a protocol of this package, as its wire format encodes them
+
+A row whose columns make no sense raises RemoteProtocolError and is set aside; the stream goes on.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol
+
+from ..core.errors import LocalProtocolError, RemoteProtocolError
+from ..ordering.listening import Listener
+from ..wire import decode
+from .reached import Arrival
+
+
+class Rule(Protocol):
+    """How to read the control columns of a row."""
+
+    kind: str  # of what has been delivered: see destination.REACHED
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns it reads, in order, each with the types it may have in Spark's short notation."""
+
+    def arrival(self, destination: Any, values: Sequence[Any]) -> Arrival: ...
+    def named(self, cause: Any) -> str:
+        """A cause for people."""
+
+
+_TEXT = ("string",)
+
+
+@dataclass(frozen=True)
+class ByIds:
+    """Messages have ids, unique at a destination, and list the ids of their causes at that destination.
+
+    id      the column of the id
+    after   the column of the causes: an array of ids, null or empty for none. Those suffice that no other
+            one waits for, and only those addressed to the same destination: others never come
+    """
+
+    id: str = "id"
+    after: str = "after"
+    kind = "ids"
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        return {self.id: _TEXT, self.after: ("array<string>",)}
+
+    def arrival(self, destination: Any, values: Sequence[Any]) -> Arrival:
+        name, after = values
+        if type(name) is not str:
+            raise RemoteProtocolError(f"column {self.id}: a message without an id")
+        if after is None:
+            return Arrival(name, (), ())
+        wants = tuple(after)
+        if None in wants:
+            raise RemoteProtocolError(f"column {self.after}: a cause of {name} is null")
+        return Arrival(name, wants, ())
+
+    def named(self, cause: Any) -> str:
+        return str(cause)
+
+
+@dataclass(frozen=True)
+class ByProtocol:
+    """Messages are frames of a protocol of this package (`happened.wire.encode`).
+
+    A destination is a process of the protocol that the stream stands for: it sends nothing itself, or acts on
+    what the stream has delivered. A stream that only watches the messages of a process that goes its own way
+    cannot be put in order by frames: protocols leave out what the process was known to have delivered.
+
+    protocol   its name; `happened.ordering.listening.listening()` lists those that can be used
+    members    the processes in order of their indices; destinations are named so
+    frame      the column of the frame
+    options    of the protocol, if it has any
+    """
+
+    protocol: str
+    members: Sequence[str]
+    frame: str = "frame"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    kind = "clocks"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "members", tuple(self.members))
+        if not self.members or len(set(self.members)) != len(self.members):
+            raise LocalProtocolError("members are the names of all processes in order, each once")
+        self._listener(0)
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        return {self.frame: ("binary",)}
+
+    def _listener(self, me: int) -> Listener:
+        return _listener(self.protocol, me, len(self.members), tuple(sorted(self.options.items())))
+
+    def arrival(self, destination: Any, values: Sequence[Any]) -> Arrival:
+        (frame,) = values
+        if destination not in self.members:
+            raise RemoteProtocolError(f"destination {destination!r} is none of the members")
+        if frame is None:
+            raise RemoteProtocolError(f"column {self.frame}: a message without a frame")
+        message, end = decode(bytes(frame))
+        if end != len(frame):
+            raise RemoteProtocolError(f"column {self.frame}: {len(frame) - end} bytes follow the frame")
+        heard = self._listener(self.members.index(destination)).hear(message)
+        return Arrival(*heard)
+
+    def named(self, cause: Any) -> str:
+        sender, clock = cause
+        return f"{self.members[sender]}#{clock}"
+
+
+@lru_cache(maxsize=1024)
+def _listener(protocol: str, me: int, n: int, options: tuple[tuple[str, Any], ...]) -> Listener:
+    return Listener(protocol, me, n, **dict(options))

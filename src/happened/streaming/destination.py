@@ -1,0 +1,207 @@
+"""One destination: takes messages as they arrive and gives them back in causal order.
+
+Assumes    a message names every cause that must be delivered here before it and that no other of its causes
+           waits for; duplicates are equal.
+Promises   no message before its causes, nothing twice; a message whose causes are here is not held; what is
+           given out depends on the order of arrival and not on where batches begin and end. A message that
+           has waited for `patience` while a cause of it has not even arrived is given up: delivered without
+           that cause, or handed to the dead letters together with everything that waits for it.
+Leaves out any order between concurrent messages but that of arrival.
+Invariant  a held message is parked under the first of its causes that is missing. That place depends on what
+           has been delivered alone, so a duplicate of it comes to the same place.
+Cost       per arrival and delivery a few look-ups in pages. `expire` looks at all that is held.
+"""
+
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from .paged import Key, Numbers, PagedMap, PageStore
+from .reached import Arrival, Range, Reached, ReachedClocks, ReachedIds
+
+DELIVERED = "delivered"
+VIOLATED = "violated"
+LATE = "late"
+DEAD = "dead"
+HELD = "held"
+
+REACHED: dict[str, Callable[[PageStore, Numbers, int, Any], Reached]] = {
+    "ids": ReachedIds,
+    "clocks": ReachedClocks,
+}
+
+
+class Outcome(NamedTuple):
+    row: Any  # what came with the message
+    number: int | None  # of its delivery here, from 1; None if it is not delivered
+    status: str
+    cause: Any  # what is missing; None if nothing is
+
+
+class Entry(NamedTuple):
+    """A held message."""
+
+    since: int  # milliseconds
+    arrival: Arrival
+    row: Any
+
+
+class Head(NamedTuple):
+    """The small part of the state, which every batch reads and writes."""
+
+    delivered: int = 0  # how many messages
+    held: int = 0
+    oldest: int = 0  # no held message has arrived before (milliseconds)
+    timer: int = 0  # when the timer that is set fires; 0: none is set
+    directories: bytes = b""
+
+
+EMPTY = Head()
+
+
+class Destination:
+    def __init__(self, kind: str, store: PageStore, head: Head = EMPTY, *, remember: int) -> None:
+        last, reached, parked = pickle.loads(head.directories) if head.directories else (0, None, [])
+        self.delivered, self.held, self.oldest, self.timer = head[:4]
+        self.duplicates = 0  # of this batch
+        self._numbers = Numbers(last)
+        self._reached = REACHED[kind](store, self._numbers, remember, reached)
+        self._parked = PagedMap(store, self._numbers, parked, self._entry)
+        self._read: list[Arrival] = []  # held messages of pages that were read, and not prepared for yet
+
+    def arrive(self, arrivals: Iterable[tuple[Arrival, Any]], now: int) -> list[Outcome]:
+        """What the arrival of these messages, each with its row, lets be delivered."""
+        out: list[Outcome] = []
+        reached = self._reached
+        arrivals = list(arrivals)
+        reached.prepare(arrival for arrival, _ in arrivals)
+        for arrival, row in arrivals:
+            if reached.known(arrival):
+                self.duplicates += 1
+                continue
+            missing = reached.missing(arrival)
+            if missing:
+                self._hold(missing[0], Entry(now, arrival, row))
+            else:
+                self._deliver(arrival, row, out)
+        return out
+
+    def expire(self, now: int, patience: int, *, release: bool) -> list[Outcome]:
+        """What has waited too long; `release` delivers it, otherwise it is dead."""
+        entries = [entry for _, entry in self._parked.items()]
+        index = self._reached.index(entry.arrival.name for entry in entries)
+        due = [entry for entry in entries if entry.since + patience <= now]
+        due.sort(key=lambda entry: (entry.since, entry.arrival.name))
+        # A cause that is held itself is waited for once more, in vain if the two wait for each other.
+        overdue = [entry for entry in due if entry.since + 2 * patience <= now]
+        out: list[Outcome] = []
+        for number, entry in enumerate([*due, *overdue]):
+            missing = self._reached.missing(entry.arrival)
+            if not missing or self._place(missing[0], entry.arrival) not in self._parked:
+                continue  # it went with another
+            absent = [want for want in missing if not self._reached.is_among(want, index)]
+            if absent or number >= len(due):
+                self._take_out(missing[0], entry.arrival)
+                cause = (absent or missing)[0]
+                if release:
+                    self._deliver(entry.arrival, entry.row, out, given_up=cause)
+                else:
+                    self._bury(entry, cause, out)
+        self.oldest = min((entry.since for _, entry in self._parked.items()), default=0)
+        return out
+
+    def next_timer(self, now: int, patience: int) -> int:
+        """When `expire` should be called next; 0 if nothing is held.
+
+        About eight times in `patience` at most, since each time looks at all that is held.
+        """
+        if not self.held:
+            return 0
+        step = max(patience // 8, 1)
+        return -(-max(self.oldest + patience, now + 1) // step) * step
+
+    def pending(self) -> Iterator[tuple[Entry, list[Any]]]:
+        """Every held message and the causes that are missing; reads all pages."""
+        for _, entry in self._parked.items():
+            yield entry, self._reached.missing(entry.arrival)
+
+    def new_rows(self) -> list[tuple[Entry, Any]]:
+        """What arrived in this batch and is held at its end, with the cause it waits for."""
+        new = [entry for entry in self._parked.changed_values() if type(entry.row) is int]
+        return [(entry, self._reached.missing(entry.arrival)[0]) for entry in new]
+
+    def flush(self, row: Callable[[Any], Any] = lambda row: row) -> Head:
+        """Write what changed; `row` gives the rows of held messages as they are to be stored."""
+        parked = self._parked.flush(lambda entry: (entry.since, tuple(entry.arrival), row(entry.row)))
+        state = (self._reached.flush(), parked)
+        directories = pickle.dumps((self._numbers.last, *state), pickle.HIGHEST_PROTOCOL)
+        return Head(self.delivered, self.held, self.oldest, self.timer, directories)
+
+    def _place(self, want: Any, arrival: Arrival) -> Key:
+        return (*self._reached.cause(want), arrival.name)
+
+    def _hold(self, want: Any, entry: Entry) -> None:
+        place = self._place(want, entry.arrival)
+        if place in self._parked:
+            self.duplicates += 1
+            return
+        self.oldest = min(self.oldest, entry.since) if self.held else entry.since
+        self.held += 1
+        self._parked.put(place, entry)
+
+    def _take_out(self, want: Any, arrival: Arrival) -> None:
+        self._parked.pop(self._place(want, arrival))
+        self.held -= 1
+
+    def _deliver(self, arrival: Arrival, row: Any, out: list[Outcome], given_up: Any = None) -> None:
+        """Deliver a message, without a cause if one is given up, then every held one that this releases."""
+        reached = self._reached
+        ready: deque[tuple[Arrival, Any]] = deque([(arrival, row)])
+        while ready:
+            arrival, row = ready.popleft()
+            self.delivered += 1
+            status = LATE if reached.is_late(arrival) else DELIVERED
+            if given_up is not None:
+                out.append(Outcome(row, self.delivered, VIOLATED, given_up))
+                ranges = reached.give_up(arrival)
+                given_up = None
+            else:
+                out.append(Outcome(row, self.delivered, status, None))
+                ranges = reached.take(arrival)
+            if self.held:
+                ready += self._released(ranges)
+
+    def _released(self, ranges: list[Range]) -> list[tuple[Arrival, Any]]:
+        """The held messages that waited for these causes and lack nothing more; the others park again."""
+        released = []
+        for low, high in ranges:
+            woken = self._parked.pop_between(low, high)
+            if self._read:
+                self._reached.prepare(self._read)
+                self._read = []
+            for _, entry in woken:
+                missing = self._reached.missing(entry.arrival)
+                if missing:
+                    self._parked.put(self._place(missing[0], entry.arrival), entry)
+                else:
+                    self.held -= 1
+                    released.append((entry.arrival, entry.row))
+        return released
+
+    def _bury(self, entry: Entry, cause: Any, out: list[Outcome]) -> None:
+        """Give up a message that was taken out, and everything that is parked under it."""
+        dead = deque([(entry, cause)])
+        while dead:
+            entry, cause = dead.popleft()
+            out.append(Outcome(entry.row, None, DEAD, cause))
+            name = entry.arrival.name
+            for _, follower in self._parked.pop_between(*self._reached.under(name)):
+                self.held -= 1
+                dead.append((follower, name))
+
+    def _entry(self, stored: tuple[int, tuple[Any, ...], Any]) -> Entry:
+        since, fields, row = stored
+        arrival = Arrival(*fields)
+        self._read.append(arrival)
+        return Entry(since, arrival, row)

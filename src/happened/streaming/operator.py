@@ -1,0 +1,291 @@
+"""Causal delivery as an operator of Spark Structured Streaming.
+
+In     a streaming DataFrame of messages: a column of the destination, those that its Rule reads, any others
+Out    the same columns and `delivery` (1, 2, … at each destination), `status`, `reason`; append mode
+State  per destination, on RocksDB: a head (counts, timer, directories) and numbered pages, of which a batch
+       reads and writes those that it touches. Proportional to what is held, the senders (ByProtocol) or
+       the last `remember` ids (ByIds), not to what has passed
+Time   processing time: the clock of the machine that runs the batch
+
+    status      delivery  reason
+    delivered   number    –
+    late        number    – ; a message that waited for it was delivered before
+    violated    number    the cause that had not come when patience ended
+    dead        –         the same, if the dead letters were chosen
+    corrupt     –         what is wrong with the row
+    held        –         the cause it waits for; only with report_held, once, in the batch it arrived in
+
+A shuffle has no order of its own, and a batch that is run again after a crash must give the same rows. So the
+rows of a destination are taken by the column `arrived` within a batch, and by id or frame where that is equal
+or not given. If `arrived` grows from batch to batch, the output does not depend on where batches end.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import pandas as pd
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import (
+    ArrayType,
+    DoubleType,
+    FloatType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from ..core.errors import CausalityError, RemoteProtocolError
+from ..spark.session import supply
+from .arrivals import Rule
+from .destination import EMPTY, HELD, Destination, Head, Outcome
+from .reached import Arrival
+
+CORRUPT = "corrupt"
+ADDED = {"delivery": LongType(), "status": StringType(), "reason": StringType()}
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+REMEMBER = 65536
+HEAD = "delivered long, held long, oldest long, timer long, directories binary"
+
+
+def deliver(
+    stream: DataFrame,
+    rule: Rule,
+    *,
+    patience: float | None,
+    after_patience: str = "release",
+    destination: str = "destination",
+    arrived: str | None = None,
+    remember: int = REMEMBER,
+    report_held: bool = False,
+) -> DataFrame:
+    """The messages of a stream in causal order at each destination.
+
+    patience        seconds that a message waits for a cause that does not come; None: as long as it takes,
+                    and `held` shows it
+    after_patience  what becomes of it then: "release" delivers it marked as violated, "dead-letter" does not
+                    deliver it, nor what waits for it
+    arrived         a column of numbers that says in which order messages came: an offset, a sequence number
+    remember        ByIds: how many delivered ids of a destination are remembered at least. ByProtocol: how
+                    many skipped causes
+    report_held     whether the output tells of messages that are held, too
+    """
+    if after_patience not in ("release", "dead-letter"):
+        raise CausalityError(f'after_patience is "release" or "dead-letter", not {after_patience!r}')
+    if patience is not None and patience <= 0:
+        raise CausalityError(f"patience is a number of seconds above 0, or None; not {patience!r}")
+    if remember < 1:
+        raise CausalityError(f"remember is at least 1, not {remember!r}")
+    if find_spec("google") is None or find_spec("google.protobuf") is None:
+        raise CausalityError("a streaming operator needs protobuf: pip install 'happened[spark]'")
+    _check_columns(stream, rule, destination, arrived)
+    spark = stream.sparkSession
+    supply(spark)
+    provider = spark.conf.get(PROVIDER, "")
+    if "RocksDB" not in (provider or ""):
+        spark.conf.set(PROVIDER, ROCKSDB)
+    names = [destination, *(name for name in stream.columns if name != destination)]
+    carried = [_carried(stream.schema[name]) for name in names]
+    rows = stream.select(*(each.there for each in carried))
+    schema = StructType([*rows.schema.fields])
+    for name, kind in ADDED.items():
+        schema = schema.add(name, kind)
+    milliseconds = None if patience is None else max(int(patience * 1000), 1)
+    processor = Deliveries(
+        rule, schema.names, milliseconds, after_patience == "release", remember, report_held, arrived
+    )
+    delivered = rows.groupBy(destination).transformWithStateInPandas(
+        processor, schema, "append", "none" if patience is None else "processingTime"
+    )
+    return delivered.select(*(each.back for each in carried), *ADDED)
+
+
+class _Carried(NamedTuple):
+    """A column on its way through pandas and the state, and back."""
+
+    there: Column
+    back: Column
+
+
+def _carried(field: StructField) -> _Carried:
+    """pandas would round large integers beside nulls, and take NaN for null: numbers travel as text."""
+    column, kind = F.col(f"`{field.name}`"), field.dataType
+    if isinstance(kind, LongType | DoubleType | FloatType):
+        return _Carried(column.cast("string").alias(field.name), column.cast(kind).alias(field.name))
+    if isinstance(kind, ArrayType | StructType | MapType) and _NUMBERS.search(kind.simpleString()):
+        return _Carried(
+            F.to_json(column).alias(field.name), F.from_json(column, kind.json()).alias(field.name)
+        )
+    return _Carried(column, column)
+
+
+_NUMBERS = re.compile(r"\b(bigint|double|float)\b")
+
+
+def _check_columns(stream: DataFrame, rule: Rule, destination: str, arrived: str | None) -> None:
+    types = {each.name: each.dataType.simpleString() for each in stream.schema.fields}
+    wanted = {destination: ("string",), **rule.columns}
+    if arrived is not None:
+        wanted[arrived] = ("bigint", "int")
+    for name, allowed in wanted.items():
+        if name not in types:
+            raise CausalityError(f"the stream has no column {name!r}; it has {', '.join(stream.columns)}")
+        if types[name] not in allowed:
+            raise CausalityError(
+                f"column {name!r} is {types[name]} and has to be {' or '.join(allowed)}: cast it first"
+            )
+    taken = sorted(ADDED.keys() & types.keys())
+    if taken:
+        raise CausalityError(f"deliver() adds a column {taken[0]!r}, which the stream has: rename that")
+
+
+class Deliveries(StatefulProcessor):
+    """Runs a Destination for each key."""
+
+    def __init__(
+        self,
+        rule: Rule,
+        names: list[str],
+        patience: int | None,
+        release: bool,
+        remember: int,
+        report_held: bool,
+        arrived: str | None,
+    ) -> None:
+        self._rule = rule
+        self._names = names  # of the columns that come out, the destination first
+        self._patience = patience
+        self._release = release
+        self._remember = remember
+        self._report_held = report_held
+        self._arrived = arrived
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._head = handle.getValueState("head", HEAD)
+        self._pages = handle.getMapState("pages", "page long", "data binary")
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        frames = list(rows)
+        frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+        frame, arrivals, out = self._read(key[0], frame)
+        if key[0] is None:
+            yield from self._table(frame, out)
+            return
+        destination = self._destination()
+        now = timerValues.getCurrentProcessingTimeInMs()
+        if now < 0:  # where there are no timers
+            now = time.time_ns() // 1_000_000
+        out += destination.arrive(arrivals, now)
+        yield from self._finish(destination, frame, out, now)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+        assert self._patience is not None
+        destination = self._destination()
+        destination.timer = 0
+        now = timerValues.getCurrentProcessingTimeInMs()
+        out = destination.expire(now, self._patience, release=self._release)
+        yield from self._finish(destination, pd.DataFrame(columns=self._names[:-3]), out, now)
+
+    def close(self) -> None:
+        pass
+
+    def _destination(self) -> Destination:
+        stored = self._head.get()
+        head = EMPTY if stored is None else Head._make(stored)
+        return Destination(self._rule.kind, _Pages(self._pages), head, remember=self._remember)
+
+    def _read(
+        self, destination: Any, frame: pd.DataFrame
+    ) -> tuple[pd.DataFrame, list[tuple[Arrival, int]], list[Outcome]]:
+        """The rows, what those that make sense say of their messages, and what is wrong with the others."""
+        control = list(self._rule.columns)
+        frame = frame.sort_values(control[0], ignore_index=True, kind="stable")
+        if self._arrived is not None:
+            came = frame[self._arrived].map(lambda number: -1 if pd.isna(number) else int(number))
+            frame = frame.iloc[came.argsort(kind="stable")].reset_index(drop=True)
+        columns = [frame[name].tolist() for name in control]
+        arrivals: list[tuple[Arrival, int]] = []
+        corrupt: list[Outcome] = []
+        read = self._rule.arrival
+        for place, values in enumerate(zip(*columns, strict=True)):
+            try:
+                if destination is None:
+                    raise RemoteProtocolError("a message without a destination")
+                arrivals.append((read(destination, values), place))
+            except RemoteProtocolError as error:
+                corrupt.append(Outcome(place, None, CORRUPT, str(error)))
+        return frame, arrivals, corrupt
+
+    def _finish(
+        self, destination: Destination, frame: pd.DataFrame, out: list[Outcome], now: int
+    ) -> Iterator[pd.DataFrame]:
+        """Set the timer, write the state, give out the rows."""
+        new = destination.new_rows()
+        places = [entry.row for entry, _ in new]
+        kept = dict(zip(places, frame.iloc[places].itertuples(index=False, name=None), strict=True))
+        self._set_timer(destination, now)
+        head = destination.flush(lambda row: kept[row] if type(row) is int else row)
+        self._head.update(tuple(head))
+        if self._report_held:
+            out = out + [Outcome(entry.row, None, HELD, cause) for entry, cause in new]
+        yield from self._table(frame, out)
+
+    def _set_timer(self, destination: Destination, now: int) -> None:
+        if self._patience is None:
+            return
+        fires = destination.next_timer(now, self._patience)
+        if fires and (not destination.timer or fires < destination.timer):
+            if destination.timer:
+                self._handle.deleteTimer(destination.timer)
+            self._handle.registerTimer(fires)
+            destination.timer = fires
+
+    def _table(self, frame: pd.DataFrame, out: list[Outcome]) -> Iterator[pd.DataFrame]:
+        if not out:
+            return
+        stored = [outcome.row for outcome in out if type(outcome.row) is not int]
+        if not stored:
+            table = frame.take([outcome.row for outcome in out])
+        else:
+            both = pd.concat(
+                [frame.astype(object), pd.DataFrame(stored, columns=frame.columns, dtype=object)]
+            )
+            places = iter(range(len(frame), len(both)))
+            table = both.take([o.row if type(o.row) is int else next(places) for o in out])
+        delivery, status, reason = self._names[-3:]
+        table = table.reset_index(drop=True)
+        table[delivery] = pd.array([outcome.number for outcome in out], dtype="Int64")
+        table[status] = [outcome.status for outcome in out]
+        table[reason] = [self._reason(outcome) for outcome in out]
+        yield table[self._names]
+
+    def _reason(self, outcome: Outcome) -> str | None:
+        if outcome.cause is None or outcome.status == CORRUPT:
+            return outcome.cause  # type: ignore[no-any-return]
+        return self._rule.named(outcome.cause)
+
+
+class _Pages:
+    """The pages of the destination that is being looked at, in Spark's state."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def read(self, number: int) -> bytes:
+        return bytes(self._state.getValue((number,))[0])
+
+    def write(self, number: int, data: bytes) -> None:
+        self._state.updateValue((number,), (data,))
+
+    def remove(self, number: int) -> None:
+        self._state.removeKey((number,))

@@ -1,0 +1,197 @@
+"""Ordered maps in pages: a reader loads the pages it touches, and only those that changed are written.
+
+A state store answers one request after another, each a round trip to another process: a record for each
+message would cost a round trip for each message, and one record for everything would be rewritten with
+every batch. A page holds up to PAGE entries, next to each other in the order of their keys. The directory
+(the first key of each page) is part of the small record that a batch reads and writes anyway.
+
+Invariant  the pages of a map cover its keys in order; no stored page is empty.
+Bound      a map of m entries has at most 2 m / PAGE + 1 pages after inserts alone; a page that entries
+           have left stays until it is empty.
+
+Pages are pickled: they come back from a checkpoint that this program wrote, as all state of PySpark does.
+"""
+
+import pickle
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+PAGE = 512
+
+Key = tuple[Any, ...]
+
+
+class PageStore(Protocol):
+    """Numbered pages of bytes."""
+
+    def read(self, number: int) -> bytes: ...
+    def write(self, number: int, data: bytes) -> None: ...
+    def remove(self, number: int) -> None: ...
+
+
+class Numbers:
+    """Gives every new page of a destination a number of its own."""
+
+    def __init__(self, last: int = 0) -> None:
+        self.last = last
+
+    def next(self) -> int:
+        self.last += 1
+        return self.last
+
+
+class _Page:
+    __slots__ = ("changed", "keys", "number", "values")
+
+    def __init__(self, number: int, keys: list[Key], values: dict[Key, Any], changed: bool) -> None:
+        self.number = number
+        self.keys = keys
+        self.values = values
+        self.changed = changed
+
+
+class PagedMap:
+    """`read` makes a value of what `flush` was told to write for it."""
+
+    def __init__(
+        self,
+        store: PageStore,
+        numbers: Numbers,
+        directory: list[tuple[Key, int]],
+        read: Callable[[Any], Any] = lambda value: value,
+    ) -> None:
+        self._store = store
+        self._read = read
+        self._numbers = numbers
+        self._firsts = [first for first, _ in directory]
+        self._page_numbers = [number for _, number in directory]
+        self._loaded: dict[int, _Page] = {}
+        self._dropped: list[int] = []  # stored pages that are empty now
+        self._stored = set(self._page_numbers)
+
+    def __bool__(self) -> bool:
+        return bool(self._firsts)
+
+    def __contains__(self, key: Key) -> bool:
+        return bool(self._firsts) and key in self._page_at(self._place(key)).values
+
+    def get(self, key: Key, default: Any = None) -> Any:
+        if not self._firsts:
+            return default
+        return self._page_at(self._place(key)).values.get(key, default)
+
+    def put(self, key: Key, value: Any) -> None:
+        if not self._firsts:
+            self._insert_page(0, _Page(self._numbers.next(), [key], {key: value}, True))
+            return
+        at = self._place(key)
+        page = self._page_at(at)
+        if key not in page.values:
+            insort(page.keys, key)
+            self._firsts[at] = page.keys[0]
+        page.values[key] = value
+        page.changed = True
+        if len(page.keys) > PAGE:
+            self._split(at, page)
+
+    def pop(self, key: Key) -> None:
+        """Remove a key that is there."""
+        at = self._place(key)
+        page = self._page_at(at)
+        del page.keys[bisect_left(page.keys, key)]
+        del page.values[key]
+        page.changed = True
+        if not page.keys:
+            self._drop(at)
+
+    def pop_between(self, low: Key, high: Key) -> list[tuple[Key, Any]]:
+        """Remove and return, in order, the entries with low <= key < high."""
+        if not self._firsts or high <= self._firsts[0]:
+            return []
+        found: list[tuple[Key, Any]] = []
+        at = self._place(low)
+        while at < len(self._firsts) and self._firsts[at] < high:
+            page = self._page_at(at)
+            begin, end = bisect_left(page.keys, low), bisect_left(page.keys, high)
+            if begin < end:
+                taken = page.keys[begin:end]
+                found += [(key, page.values.pop(key)) for key in taken]
+                del page.keys[begin:end]
+                page.changed = True
+            if not page.keys:
+                self._drop(at)
+            else:
+                at += 1
+        return found
+
+    def first_from(self, key: Key) -> tuple[Key, Any] | None:
+        """The first entry whose key is not below this one."""
+        if not self._firsts:
+            return None
+        at = self._place(key)
+        while at < len(self._firsts):
+            page = self._page_at(at)
+            place = bisect_left(page.keys, key)
+            if place < len(page.keys):
+                return page.keys[place], page.values[page.keys[place]]
+            at += 1
+        return None
+
+    def items(self) -> Iterator[tuple[Key, Any]]:
+        """All entries in order. Reads every page; nothing may be changed meanwhile."""
+        for at in range(len(self._firsts)):
+            page = self._page_at(at)
+            for key in page.keys:
+                yield key, page.values[key]
+
+    def changed_values(self) -> Iterator[Any]:
+        """The values of the pages that `flush` will write."""
+        for page in self._loaded.values():
+            if page.changed:
+                yield from page.values.values()
+
+    def flush(self, written: Callable[[Any], Any] = lambda value: value) -> list[tuple[Key, int]]:
+        """Write what changed, each value as `written` gives it; returns the directory."""
+        for number in self._dropped:
+            self._store.remove(number)
+        for page in self._loaded.values():
+            if page.changed:
+                content = [(key, written(page.values[key])) for key in page.keys]
+                self._store.write(page.number, pickle.dumps(content, pickle.HIGHEST_PROTOCOL))
+                page.changed = False
+                self._stored.add(page.number)
+        self._dropped = []
+        return list(zip(self._firsts, self._page_numbers, strict=True))
+
+    def _place(self, key: Key) -> int:
+        return max(bisect_right(self._firsts, key) - 1, 0)
+
+    def _page_at(self, at: int) -> _Page:
+        number = self._page_numbers[at]
+        page = self._loaded.get(number)
+        if page is None:
+            stored = pickle.loads(self._store.read(number))
+            values = {key: self._read(value) for key, value in stored}
+            page = self._loaded[number] = _Page(number, list(values), values, False)
+        return page
+
+    def _insert_page(self, at: int, page: _Page) -> None:
+        self._firsts.insert(at, page.keys[0])
+        self._page_numbers.insert(at, page.number)
+        self._loaded[page.number] = page
+
+    def _split(self, at: int, page: _Page) -> None:
+        middle = len(page.keys) // 2
+        keys = page.keys[middle:]
+        del page.keys[middle:]
+        values = {key: page.values.pop(key) for key in keys}
+        self._insert_page(at + 1, _Page(self._numbers.next(), keys, values, True))
+
+    def _drop(self, at: int) -> None:
+        number = self._page_numbers.pop(at)
+        del self._firsts[at]
+        del self._loaded[number]
+        if number in self._stored:
+            self._stored.discard(number)
+            self._dropped.append(number)

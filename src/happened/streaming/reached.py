@@ -1,0 +1,239 @@
+"""What has been delivered at one destination: by the ids of messages, or by a clock for each sender.
+
+Both answer the same questions of a message (`Arrival`):
+
+    prepare(arrivals) these will be asked about: what is known of them is looked up at once
+    known(arrival)    whether it has been delivered
+    missing(arrival)  the causes that have not been, in a fixed order
+    take(arrival)     it is delivered now; returns the ranges of causes that this reaches, see `cause`
+    give_up(arrival)  it is delivered now without its causes, which are remembered as skipped
+    is_late(arrival)  whether something that waited for it was delivered without it
+    cause(want)       where in the order of all causes one stands; a held message is parked there, and
+    under(want)       is the range of what is parked there
+    index(names)      of messages that are held; `is_among` asks it whether a cause is one of them
+
+Bound   ids: the last `remember` ids, and as many skipped causes. An older cause counts as missing, an older
+        message as new, and a cause that was skipped and forgotten is not told to be late.
+        clocks: a clock for each sender that has sent anything here, and `remember` skipped causes at most; of
+        one that is forgotten, what comes late counts as a duplicate.
+"""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from .paged import Key, Numbers, PagedMap, PageStore
+
+Ints = np.ndarray[Any, np.dtype[Any]]
+
+DIGEST = 16
+GENERATION = 8192
+"""How many ids a page of them holds at most; the oldest pages are forgotten as a whole."""
+
+
+class Arrival(NamedTuple):
+    name: Any  # an id, or (sender, clock)
+    wants: tuple[Any, ...]  # ids, or (sender, clock): the causes
+    moves: tuple[Any, ...]  # (sender, clock) that the delivery reaches; of ids nothing: itself
+
+
+Range = tuple[Key, Key]
+
+
+class Reached(Protocol):
+    def prepare(self, arrivals: Iterable[Arrival]) -> None: ...
+    def known(self, arrival: Arrival) -> bool: ...
+    def missing(self, arrival: Arrival) -> list[Any]: ...
+    def take(self, arrival: Arrival) -> list[Range]: ...
+    def give_up(self, arrival: Arrival) -> list[Range]: ...
+    def is_late(self, arrival: Arrival) -> bool: ...
+    def cause(self, want: Any) -> Key: ...
+    def under(self, want: Any) -> Range: ...
+    def index(self, names: Iterable[Any]) -> Any: ...
+    def is_among(self, want: Any, index: Any) -> bool: ...
+    def flush(self) -> Any: ...
+
+
+def digest(name: str) -> bytes:
+    """Two of a million ids have the same with a probability below 10^-26."""
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=DIGEST).digest()
+
+
+class ReachedIds:
+    """Ids are remembered as digests, in pages of a GENERATION in order of delivery."""
+
+    def __init__(self, store: PageStore, numbers: Numbers, remember: int, state: Any) -> None:
+        self._store, self._numbers, self._remember = store, numbers, remember
+        self._page = min(max(remember // 8, 1), GENERATION)  # ids in a page
+        pages, skipped, self._count = state if state is not None else ([], [], 0)
+        self._pages: list[tuple[int, int]] = list(pages)  # (number, ids in it), the newest last
+        self._words: Ints | None = None  # of all digests in the pages, two words each, once read
+        self._digests: dict[str, bytes] = {}  # of the ids that were looked up
+        self._ids: set[str] = set()  # of those, the delivered ones
+        self._tail: bytes | None = None  # the newest page, once read
+        self._new: list[bytes] = []
+        self._skipped = PagedMap(store, numbers, skipped)
+
+    def prepare(self, arrivals: Iterable[Arrival]) -> None:
+        names = {name for arrival in arrivals for name in (arrival.name, *arrival.wants)}
+        self._look_up(names - self._digests.keys())
+
+    def _look_up(self, names: set[str]) -> None:
+        """Find the delivered ones among these: one pass over what is remembered, however many they are."""
+        digests = {name: digest(name) for name in names}
+        self._digests |= digests
+        if not digests or not self._pages:
+            return
+        if self._words is None:
+            data = [self._store.read(number) for number, _ in self._pages]
+            self._tail = data[-1]
+            self._words = np.frombuffer(b"".join(data), np.uint64).reshape(-1, 2)
+        wanted = np.frombuffer(b"".join(digests.values()), np.uint64).reshape(-1, 2)
+        near = self._words[np.isin(self._words[:, 0], wanted[:, 0])].tobytes()
+        found = {near[i : i + DIGEST] for i in range(0, len(near), DIGEST)}
+        self._ids.update(name for name, mark in digests.items() if mark in found)
+
+    def _has(self, name: str) -> bool:
+        if name not in self._digests:
+            self._look_up({name})
+        return name in self._ids
+
+    def known(self, arrival: Arrival) -> bool:
+        return self._has(arrival.name)
+
+    def missing(self, arrival: Arrival) -> list[str]:
+        return [want for want in arrival.wants if not self._has(want)]
+
+    def take(self, arrival: Arrival) -> list[Range]:
+        name = arrival.name
+        mark = self._digests.get(name) or digest(name)
+        self._digests[name] = mark
+        self._ids.add(name)
+        self._new.append(mark)
+        if self._skipped and (name,) in self._skipped:
+            self._skipped.pop((name,))
+            self._count -= 1
+        return [self.under(name)]
+
+    def give_up(self, arrival: Arrival) -> list[Range]:
+        for want in self.missing(arrival):
+            if (want,) not in self._skipped:
+                self._skipped.put((want,), None)
+                self._count += 1
+        while self._count > self._remember:
+            lowest = self._skipped.first_from(())
+            assert lowest is not None
+            self._skipped.pop(lowest[0])
+            self._count -= 1
+        return self.take(arrival)
+
+    def is_late(self, arrival: Arrival) -> bool:
+        return bool(self._skipped) and (arrival.name,) in self._skipped
+
+    def cause(self, want: str) -> Key:
+        return (want,)
+
+    def under(self, want: str) -> Range:
+        return (want,), (want + "\0",)
+
+    def index(self, names: Iterable[str]) -> set[str]:
+        return set(names)
+
+    def is_among(self, want: str, index: set[str]) -> bool:
+        return want in index
+
+    def flush(self) -> Any:
+        new, self._new = self._new, []
+        while new:
+            if not self._pages or self._pages[-1][1] >= self._page:
+                self._pages.append((self._numbers.next(), 0))
+                self._tail = b""
+            number, filled = self._pages[-1]
+            before = self._store.read(number) if self._tail is None else self._tail
+            room = self._page - filled
+            added, new = new[:room], new[room:]
+            self._tail = before + b"".join(added)
+            self._store.write(number, self._tail)
+            self._pages[-1] = (number, filled + len(added))
+        while sum(ids for _, ids in self._pages[1:]) >= self._remember:
+            self._store.remove(self._pages.pop(0)[0])
+        self._words = None
+        return self._pages, self._skipped.flush(), self._count
+
+
+class ReachedClocks:
+    """Lane s stands at the clock of the last message of s delivered here; all earlier ones to here were too,
+    but for those that were skipped."""
+
+    def __init__(self, store: PageStore, numbers: Numbers, remember: int, state: Any) -> None:
+        clocks, skipped, late, count = state if state is not None else ([], [], [], 0)
+        self._clocks = PagedMap(store, numbers, clocks)
+        # (sender, clock of a skipped cause) -> how far the sender had got: all between may come late
+        self._skipped = PagedMap(store, numbers, skipped)
+        self._late = PagedMap(store, numbers, late)  # the late ones that have come
+        self._remember, self._count = remember, count
+
+    def prepare(self, arrivals: Iterable[Arrival]) -> None:
+        """Clocks are few: they are looked up as they are asked for."""
+
+    def known(self, arrival: Arrival) -> bool:
+        sender, clock = arrival.name
+        if clock > self._clocks.get((sender,), 0):
+            return False
+        return not self.is_late(arrival) or (sender, clock) in self._late
+
+    def missing(self, arrival: Arrival) -> list[tuple[int, int]]:
+        clocks = self._clocks
+        return [want for want in arrival.wants if clocks.get(want[:1], 0) < want[1]]
+
+    def take(self, arrival: Arrival) -> list[Range]:
+        if self.is_late(arrival):
+            self._late.put(arrival.name, None)
+        ranges = []
+        for sender, clock in arrival.moves:
+            if clock > self._clocks.get((sender,), 0):
+                self._clocks.put((sender,), clock)
+                ranges.append(((sender,), (sender, clock + 1)))
+        return ranges
+
+    def give_up(self, arrival: Arrival) -> list[Range]:
+        for sender, clock in self.missing(arrival):
+            if (sender, clock) not in self._skipped:
+                self._skipped.put((sender, clock), self._clocks.get((sender,), 0))
+                self._count += 1
+        while self._count > self._remember:
+            lowest = self._skipped.first_from(())
+            assert lowest is not None
+            (sender, clock), before = lowest
+            self._skipped.pop((sender, clock))
+            self._late.pop_between((sender, before + 1), (sender, clock + 1))
+            self._count -= 1
+        return self.take(arrival)
+
+    def is_late(self, arrival: Arrival) -> bool:
+        if not self._skipped:
+            return False
+        sender, clock = arrival.name
+        found = self._skipped.first_from((sender, clock))
+        return found is not None and found[0][0] == sender and found[1] < clock
+
+    def cause(self, want: tuple[int, int]) -> Key:
+        return want
+
+    def under(self, want: tuple[int, int]) -> Range:
+        return want, (want[0], want[1] + 1)
+
+    def index(self, names: Iterable[tuple[int, int]]) -> dict[int, int]:
+        lowest: dict[int, int] = {}
+        for sender, clock in names:
+            lowest[sender] = min(clock, lowest.get(sender, clock))
+        return lowest
+
+    def is_among(self, want: tuple[int, int], index: dict[int, int]) -> bool:
+        sender, clock = want
+        return sender in index and index[sender] <= clock
+
+    def flush(self) -> Any:
+        return self._clocks.flush(), self._skipped.flush(), self._late.flush(), self._count

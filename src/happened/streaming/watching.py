@@ -1,0 +1,106 @@
+"""A live view of a delivery query: rows per second, what is held, the oldest wait, the size of the state.
+
+    watch = Watch(spark, checkpoint, tell=print, metrics="delivery.json")
+    spark.streams.addListener(watch)
+
+Every finished batch of the query with that checkpoint gives a line to `tell`, and replaces the file
+`metrics`, if one is named. How much is held comes from the heads of the state, one for each destination,
+which are read by a small job of their own, at most every `seconds`.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+
+class Sample(NamedTuple):
+    batch: int
+    rows: int
+    rows_per_second: float
+    held: int
+    oldest_wait_seconds: float
+    state_rows: int
+    state_bytes: int
+
+    def line(self) -> str:
+        waits = f", the oldest for {self.oldest_wait_seconds:,.0f} s" if self.held else ""
+        return (
+            f"batch {self.batch}: {self.rows:,} rows ({self.rows_per_second:,.0f}/s), "
+            f"{self.held:,} held{waits}, {self.state_rows:,} records of state, {self.state_bytes:,} bytes"
+        )
+
+
+class Watch(StreamingQueryListener):
+    def __init__(
+        self,
+        spark: SparkSession,
+        checkpoint: str,
+        *,
+        tell: Callable[[str], object] = lambda line: None,
+        metrics: str | os.PathLike[str] | None = None,
+        seconds: float = 10.0,
+    ) -> None:
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._tell = tell
+        self._metrics = None if metrics is None else Path(metrics)
+        self._seconds = seconds
+        self._looked = float("-inf")
+        self._held = (0, 0.0)
+        self._query: str | None = None
+        self.last: Sample | None = None
+
+    def onQueryStarted(self, event: Any) -> None:
+        pass
+
+    def onQueryIdle(self, event: Any) -> None:
+        pass
+
+    def onQueryTerminated(self, event: Any) -> None:
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:
+        progress = event.progress
+        if str(progress.id) != self._watched():
+            return
+        now = time.monotonic()
+        if now - self._looked >= self._seconds:
+            self._looked, self._held = now, self._look()
+        operators = progress.stateOperators
+        sizes = (each.customMetrics.get("rocksdbSstFileSize", 0) for each in operators)
+        self.last = Sample(
+            batch=progress.batchId,
+            rows=progress.numInputRows,
+            rows_per_second=progress.processedRowsPerSecond,
+            held=self._held[0],
+            oldest_wait_seconds=self._held[1],
+            state_rows=sum(each.numRowsTotal for each in operators),
+            state_bytes=sum(int(size) for size in sizes),
+        )
+        self._tell(self.last.line())
+        if self._metrics is not None:
+            unfinished = self._metrics.with_name(f".{self._metrics.name}.unfinished")
+            unfinished.write_text(json.dumps(self.last._asdict()))
+            unfinished.replace(self._metrics)
+
+    def _watched(self) -> str | None:
+        """The id of the query, which Spark keeps in the checkpoint."""
+        if self._query is None:
+            found = self._spark.read.text(f"{self._checkpoint}/metadata").head()
+            self._query = None if found is None else json.loads(found[0])["id"]
+        return self._query
+
+    def _look(self) -> tuple[int, float]:
+        """How many messages are held, and for how long the oldest."""
+        heads = self._spark.read.format("statestore").option("stateVarName", "head").load(self._checkpoint)
+        held = heads.where("value.held > 0").agg(F.sum("value.held"), F.min("value.oldest")).head()
+        if held is None or held[0] is None:
+            return 0, 0.0
+        return int(held[0]), max(time.time() - held[1] / 1000, 0.0)

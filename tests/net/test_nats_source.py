@@ -1,0 +1,92 @@
+"""The messages of a JetStream stream by their sequence numbers, from a real server."""
+
+import asyncio
+
+import nats
+import pytest
+from brokers import broker
+from nats.js import api
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from happened.core.errors import CausalityError
+from happened.streaming.nats_source import NatsReader, NatsSource
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with broker(tmp_path_factory.mktemp("nats")) as running:
+        asyncio.run(fill(running.urls[0]))
+        yield running.urls[0]
+
+
+async def fill(url):
+    client = await nats.connect(url)
+    jetstream = client.jetstream()
+    await jetstream.add_stream(name="said", subjects=["said.*"])
+    for k in range(1, 8):
+        await jetstream.publish(f"said.{k % 3}", b"%d" % k, headers={"k": str(k)})
+    await jetstream.delete_msg("said", 4)
+    await jetstream.add_stream(api.StreamConfig(name="short", subjects=["short"], max_msgs=2))
+    for k in range(5):
+        await jetstream.publish("short", b"%d" % k)
+    await client.close()
+
+
+def reader(url, **options):
+    return NatsReader({"servers": url, "stream": "said"} | options)
+
+
+def read(source, start, end):
+    parts = source.partitions({"sequence": start}, {"sequence": end})
+    return [row for part in parts for row in source.read(part)]
+
+
+def test_a_range_of_sequence_numbers_is_read_again_and_again(server):
+    source = reader(server)
+    assert source.initialOffset() == {"sequence": 0}
+    assert source.latestOffset({"sequence": 0}, source.getDefaultReadLimit()) == {"sequence": 7}
+    rows = read(source, 2, 6)
+    assert [row[0] for row in rows] == [3, 5, 6]  # 4 was deleted
+    sequence, subject, _, headers, data = rows[0]
+    assert (sequence, subject, headers, data) == (3, "said.0", {"k": "3"}, b"3")
+    assert read(source, 2, 6) == rows
+    assert read(source, 7, 7) == []
+    assert [row[0] for row in read(reader(server, subject="said.1"), 0, 7)] == [1, 7]
+
+
+def test_a_limit_and_a_target_end_a_batch(server):
+    source = reader(server, maxMessagesPerTrigger="3")
+    limit = source.getDefaultReadLimit()
+    assert source.latestOffset({"sequence": 2}, limit) == {"sequence": 5}
+    assert source.latestOffset({"sequence": 2}, ReadAllAvailable()) == {"sequence": 7}
+    source.prepareForTriggerAvailableNow()
+    assert source.latestOffset({"sequence": 6}, limit) == {"sequence": 7}
+
+
+def test_messages_that_the_broker_has_dropped_are_told_or_skipped(server):
+    with pytest.raises(CausalityError, match="begins at message 4 and 2 is to be read"):
+        read(reader(server, stream="short"), 1, 5)
+    assert [row[0] for row in read(reader(server, stream="short", missing="skip"), 1, 5)] == [4, 5]
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({"stream": "nothing"}, "there is no stream nothing"),
+        ({"servers": "nats://127.0.0.1:1"}, "no JetStream at nats://127.0.0.1:1"),
+    ],
+    ids=["no stream", "no server"],
+)
+def test_what_is_not_there_is_named(server, options, told):
+    with pytest.raises(CausalityError, match=told):
+        NatsReader({"servers": server, "stream": "said"} | options).prepareForTriggerAvailableNow()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"stream": "s", "missing": "guess"}, {"stream": "s", "maxMessagesPerTrigger": "many"}],
+    ids=["no stream", "missing", "limit"],
+)
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(CausalityError):
+        NatsSource(options).streamReader(None)

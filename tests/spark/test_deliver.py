@@ -1,0 +1,189 @@
+"""Causal delivery on Spark: the thin part around `streaming.destination`, which has tests of its own."""
+
+import json
+import math
+import os
+import threading
+
+import pytest
+
+from happened.core.errors import CausalityError
+from happened.ordering import create
+from happened.streaming import ByIds, ByProtocol, Watch, deliver, held
+from happened.wire import encode
+
+COLUMNS = "destination string, id string, after array<string>"
+SCHEMA = f"{COLUMNS}, big long, ratio double, nested array<struct<n: long>>"
+NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
+
+
+@pytest.fixture
+def settings(spark):
+    """Few tasks, and no batches without rows, of which a query with timers has no end."""
+    before = {name: spark.conf.get(name) for name in ("spark.sql.shuffle.partitions", NO_DATA)}
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    spark.conf.set(NO_DATA, "false")
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def message(name, after=None, destination="d", **more):
+    return {"destination": destination, "id": name, "after": after} | more
+
+
+def lines(folder, batches):
+    folder.mkdir()
+    for number, rows in enumerate(batches):
+        path = folder / f"{number}.json"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        os.utime(path, (number, number))  # Spark reads the oldest first
+
+
+def source(spark, folder):
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder))
+
+
+def run(stream, checkpoint):
+    """All rows that come out, by batch."""
+    out = {}
+
+    def take(batch, number):
+        out[number] = [row.asDict(recursive=True) for row in batch.collect()]
+
+    query = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
+    query.trigger(availableNow=True).start().awaitTermination()
+    return [out[number] for number in sorted(out)]
+
+
+def told(rows):
+    return [(row["id"], row["delivery"], row["status"], row["reason"]) for row in rows]
+
+
+def test_rows_come_out_in_causal_order_with_every_value_as_it_was(spark, settings, tmp_path):
+    big = 2**60 + 1
+    nested = [{"n": big}, None, {"n": None}]
+    lines(
+        tmp_path / "in",
+        [
+            [message("c", ["b"], big=big, ratio="NaN", nested=nested), message("x", destination="e")],
+            [
+                message("a", big=None, ratio=None),
+                message("c", ["b"]),
+                message(None),
+                message("n", destination=None),
+            ],
+            [message("b", ["a"], ratio=0.1), message("z", ["y"]), message("q", [None])],
+        ],
+    )
+    stream = deliver(source(spark, tmp_path / "in"), ByIds(), patience=3600, report_held=True)
+    assert stream.columns == [*source(spark, tmp_path / "in").columns, "delivery", "status", "reason"]
+    watch = Watch(spark, str(tmp_path / "checkpoint"), metrics=tmp_path / "metrics.json", seconds=0)
+    seen = threading.Event()
+    watch_progress = watch.onQueryProgress
+
+    def progressed(event):
+        watch_progress(event)
+        if event.progress.batchId == 2:
+            seen.set()
+
+    watch.onQueryProgress = progressed
+    spark.streams.addListener(watch)
+    try:
+        first, second, third = run(stream, tmp_path / "checkpoint")
+        assert seen.wait(60)
+    finally:
+        spark.streams.removeListener(watch)
+    assert sorted(told(first), key=str) == [("c", None, "held", "b"), ("x", 1, "delivered", None)]
+    assert sorted(told(second), key=str) == [
+        ("a", 1, "delivered", None),
+        ("n", None, "corrupt", "a message without a destination"),
+        (None, None, "corrupt", "column id: a message without an id"),
+    ]
+    assert told(third) == [
+        ("q", None, "corrupt", "column after: a cause of q is null"),
+        ("b", 2, "delivered", None),
+        ("c", 3, "delivered", None),
+        ("z", None, "held", "y"),
+    ]
+    # c went through the state, and came twice.
+    c = third[2]
+    assert c["big"] == big and math.isnan(c["ratio"]) and c["nested"] == nested
+    assert second[0]["big"] is None and third[1]["ratio"] == 0.1
+    (row,) = held(spark, str(tmp_path / "checkpoint"), ByIds()).collect()
+    assert (row.destination, row.message, row.waits_for) == ("d", "z", ["y"])
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert (metrics["batch"], metrics["held"], metrics["rows"]) == (2, 1, 3)
+    assert "1 held, the oldest for" in watch.last.line()
+
+
+def frames(protocol):
+    """alice, then bob who has read it, then alice again; all to the sink, which sends nothing."""
+    alice, bob, _ = (create(protocol, me, 3) for me in range(3))
+    sent = []
+    _, effects = alice.multicast([1, 2], b"lunch?")
+    sent += [effect.message for effect in effects if effect.to == 2]
+    (question,) = [effect.message for effect in effects if effect.to == 1]
+    bob.receive(question)
+    _, effects = bob.multicast([0, 2], b"at noon")
+    sent += [effect.message for effect in effects if effect.to == 2]
+    (answer,) = [effect.message for effect in effects if effect.to == 0]
+    alice.receive(answer)
+    _, effects = alice.multicast([1, 2], b"fine")
+    sent += [effect.message for effect in effects if effect.to == 2]
+    return sent
+
+
+def test_frames_wait_for_their_causes_and_go_on_without_one_that_never_comes(spark, settings, tmp_path):
+    """The timer of a destination fires although nothing more arrives."""
+    first, second, third = (encode(each) for each in frames("ks"))
+    spark.conf.set(NO_DATA, "true")
+    rows = [("sink", 1, third), ("sink", 2, b"\x01nonsense"), ("sink", 3, second), ("nobody", 4, first)]
+    spark.createDataFrame(rows, "destination string, number int, frame binary").coalesce(1).write.parquet(
+        str(tmp_path / "in")
+    )
+    stream = spark.readStream.schema("destination string, number int, frame binary").parquet(
+        str(tmp_path / "in")
+    )
+    rule = ByProtocol("ks", ["alice", "bob", "sink"])
+    out, complete = [], threading.Event()
+
+    def take(batch, _):
+        out.extend((row.number, row.delivery, row.status, row.reason) for row in batch.collect())
+        if len(out) >= 4:
+            complete.set()
+
+    ordered = deliver(stream, rule, patience=0.2)
+    query = ordered.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = query.trigger(processingTime="0 seconds").start()
+    try:
+        assert complete.wait(120), query.exception()
+    finally:
+        query.stop()
+    (corrupt,), (astray,) = ([row for row in out if row[0] == number] for number in (2, 4))
+    assert corrupt[1:3] == (None, "corrupt") and "protocol" in corrupt[3]
+    assert astray[3] == "destination 'nobody' is none of the members"
+    assert [row for row in out if row[1]] == [(3, 1, "violated", "alice#1"), (1, 2, "delivered", None)]
+
+
+def test_what_cannot_work_is_refused_before_anything_runs(spark):
+    stream = spark.readStream.format("rate").load().selectExpr("string(value) id", "'d' destination")
+    with pytest.raises(CausalityError, match=r"no column 'after'; it has id, destination"):
+        deliver(stream, ByIds(), patience=1)
+    wrong = stream.selectExpr("*", "array(1) after")
+    with pytest.raises(CausalityError, match=r"column 'after' is array<int> and has to be array<string>"):
+        deliver(wrong, ByIds(), patience=1)
+    right = stream.selectExpr("*", "array('a') after")
+    with pytest.raises(CausalityError, match="adds a column 'status', which the stream has"):
+        deliver(right.selectExpr("*", "1 status"), ByIds(), patience=1)
+    for options in (
+        {"patience": 0},
+        {"patience": 1, "after_patience": "drop"},
+        {"patience": 1, "remember": 0},
+    ):
+        with pytest.raises(CausalityError):
+            deliver(right, ByIds(), **options)
+    with pytest.raises(CausalityError, match="no ordering protocol is called 'fifo'"):
+        ByProtocol("fifo", ["a", "b"])
+    with pytest.raises(CausalityError, match="sequencer needs more than the messages that arrive"):
+        ByProtocol("sequencer", ["a", "b"])

@@ -1,0 +1,141 @@
+"""`happened stream` on Spark: batches of files, of growing lines, and of any streaming DataFrame."""
+
+import json
+import random
+
+import pyarrow.parquet as pq
+import pytest
+
+from causality import traces
+from causality.test_live import early, pairs, random_rows, stamps
+from happened.causality.analysis import analyse
+from happened.causality.live import Rules
+from happened.causality.questions import QUARANTINE
+from happened.core.errors import CausalityError, TraceFormatError
+from happened.spark.live.live_job import LiveTables, committed, follow, last_manifest
+from happened.spark.live.trace_source import TraceReader, TraceSource
+from happened.spark.live.trace_tail import Stretch, TraceTail
+
+QUESTIONS = ["stamp", "predecessors", "order"]
+
+
+def rows_in(out, table):
+    return [row for part in committed(out, table) for row in pq.read_table(part).to_pylist()]
+
+
+def line(row):
+    return json.dumps({name: value for name, value in row.items() if value is not None}) + "\n"
+
+
+def assert_told_as_the_whole(out, rows):
+    whole = analyse(traces.table(rows), questions=QUESTIONS)
+    numbers = {row["p"]: row["process"] for row in whole.table("processes").to_pylist()}
+    names = {row["p"]: row["process"] for row in rows_in(out, "processes")}
+    found = rows_in(out, "stamps")
+    assert len(found) == len(rows)
+    assert stamps(found, names) == stamps(whole.table("stamps").to_pylist(), numbers)
+    assert pairs(rows_in(out, "predecessors")) == pairs(whole.table("predecessors").to_pylist())
+    violations = whole.table("violations").to_pylist()
+    assert early(rows_in(out, "violations"), "early_event") == early(violations, "early_event")
+
+
+def one_computation(dice):
+    return [row | {"relevant": False} for row in random_rows(dice, steps=80)]
+
+
+def test_the_command_tells_of_a_growing_directory_what_the_batch_tells(
+    command, spark, tmp_path, seed, capsys
+):
+    dice = random.Random(seed)
+    rows = one_computation(dice)
+    lines = [line(row) for row in rows]
+    dice.shuffle(lines)
+    trace, out = tmp_path / "in", tmp_path / "out"
+    trace.mkdir()
+    (trace / "a.jsonl").write_text("".join(lines[:31]))
+    (trace / "b.jsonl").write_text("".join(lines[31:]) + "no event\n" + lines[3])
+    code = command(["stream", str(trace), "--out", str(out), "--batch-bytes", "5000", "--json"])
+    totals = json.loads(capsys.readouterr().out)
+    assert_told_as_the_whole(out, rows)
+    assert code == (1 if totals["causal_violations"] else 2)
+    assert totals["events"] == len(rows) and totals["duplicates"] == 1
+    assert any("no event" in row["reason"] for row in rows_in(out, "quarantine"))
+    assert last_manifest(out)["batch"] >= 1
+    assert json.loads((out / "progress.json").read_text())["told"] == len(rows)
+    assert command(["stream", str(trace), "--out", str(out)]) == 2
+    assert "told to its end" in capsys.readouterr().err
+
+
+def test_any_streaming_frame_of_events_can_be_followed(spark, tmp_path, seed):
+    rows = one_computation(random.Random(seed))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text("".join(map(line, rows)))
+    spark.dataSource.register(TraceSource)
+    reader = spark.readStream.format("happened").option("maxBytesPerTrigger", "6000")
+    events = reader.load(str(tmp_path / "in"))
+    query, tables = follow(events, tmp_path / "out", checkpoint=str(tmp_path / "checkpoint"), once=True)
+    query.awaitTermination()
+    tables.finish()
+    assert_told_as_the_whole(tmp_path / "out", rows)
+
+
+def test_a_batch_that_is_run_again_is_skipped_and_one_without_manifest_is_written_over(tmp_path):
+    rows = one_computation(random.Random(1))
+    first, second = traces.table(rows[:20]), traces.table(rows[20:])
+    empty = QUARANTINE.empty_table()
+    tables = LiveTables(tmp_path / "out", Rules())
+    tables.take(0, first, empty)
+    tables.take(0, first, empty)
+    # A crash after the tables and the state, before the manifest:
+    lost = LiveTables(tmp_path / "out", Rules())
+    lost.take(1, second, empty)
+    (tmp_path / "out" / "commits" / "000000001.json").unlink()
+    again = LiveTables(tmp_path / "out", Rules())
+    assert again.last == 0
+    again.take(1, second, empty)
+    again.finish()
+    assert_told_as_the_whole(tmp_path / "out", rows)
+    with pytest.raises(CausalityError, match="told to its end"):
+        LiveTables(tmp_path / "out", Rules())
+
+
+def test_other_rules_than_at_the_start_are_refused(tmp_path):
+    tables = LiveTables(tmp_path, Rules())
+    tables.take(0, traces.table(one_computation(random.Random(2))), QUARANTINE.empty_table())
+    with pytest.raises(CausalityError, match="other rules"):
+        LiveTables(tmp_path, Rules(retire=7))
+
+
+def test_a_tail_reads_whole_lines_and_keeps_to_its_limit(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"0123456\n01234567890123456789\n012")
+    tail = TraceTail(str(tmp_path))
+    assert tail.latest({}) == {"a.jsonl": 29}
+    assert tail.latest({}, 10) == {"a.jsonl": 8}
+    assert tail.latest({"a.jsonl": 8}, 10) == {"a.jsonl": 29}  # the next line is longer than the limit
+    assert tail.latest({"a.jsonl": 29}) == {"a.jsonl": 29}
+    (tmp_path / "b.jsonl").write_bytes(b"xyz\n")
+    (tmp_path / "_c.jsonl").write_bytes(b"xyz\n")
+    assert tail.latest({}, 10) == {"a.jsonl": 8, "b.jsonl": 4}
+    assert tail.stretches({"a.jsonl": 8}, {"a.jsonl": 29}) == [Stretch("a.jsonl", 8, 29)]
+    path.write_bytes(b"0\n")
+    with pytest.raises(TraceFormatError, match="files of a trace only grow"):
+        tail.latest({"a.jsonl": 29})
+
+
+def test_a_file_that_vanishes_before_it_is_read_is_named(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b"{}\n")
+    reader = TraceReader(str(tmp_path), None, False)
+    (part,) = reader.partitions({}, reader.latestOffset({}, reader.getDefaultReadLimit()))
+    (tmp_path / "a.jsonl").unlink()
+    with pytest.raises(TraceFormatError, match=r"a\.jsonl: was there when the batch was planned and is gone"):
+        list(reader.read(part))
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [({}, "reads a path"), ({"path": "x", "maxBytesPerTrigger": "-1"}, "number of bytes above 0")],
+)
+def test_options_that_make_no_sense_are_refused(options, told):
+    with pytest.raises(CausalityError, match=told):
+        TraceSource(options).streamReader(None)
