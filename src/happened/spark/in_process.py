@@ -55,6 +55,7 @@ def analyze_here(
         totals += Whole(folder, "full", questions).analyse_in_batches(events, "alone")
         summary = conclude(folder, totals, questions)
         summary["complete"] = at.is_complete if complete is None else complete
+        summary |= at.import_losses
         (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
         finish(folder, summary)
     return summary
