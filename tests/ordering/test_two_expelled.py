@@ -13,6 +13,7 @@ So there only one may be expelled at a time.
 
 import pytest
 
+from happened.core.effects import Deliver
 from happened.core.errors import LocalProtocolError
 from happened.net.engine import Engine
 from happened.ordering import create, protocols
@@ -101,3 +102,19 @@ def carry(engines):
                     peer.receive(engine.me, frame)
                     engine.free(link, number)
                     moved = True
+
+
+def test_cbcast_does_not_bring_a_lost_message_after_what_followed_it():
+    """1 has forgotten the expelled 3, and its messages come without 3's; 0 still carries one of them."""
+    zero, one, two, three = (create("cbcast", me, 4) for me in range(4))
+    first = {send.to: send.message for send in three.multicast([0, 1, 2], b"lost").effects}
+    zero.receive(first[0])
+    one.receive(first[1])
+    for machine in (zero, one, two):
+        machine.expel(3)
+        machine.close(3)
+    one.forget(3)
+    [later] = one.multicast([2], b"follows it").effects
+    assert [d.payload for d in two.receive(later.message) if isinstance(d, Deliver)] == [b"follows it"]
+    [other] = zero.multicast([2], b"carries it").effects
+    assert [d.payload for d in two.receive(other.message) if isinstance(d, Deliver)] == [b"carries it"]

@@ -20,7 +20,7 @@ from spark.test_analyze import wild_rows, write
 CUT = {"whole_events": 1, "epoch_events": 60}
 PHASES = [
     "survey", "pass", "layout", "stamps", "walks",
-    "epochs", "stamp", "verify-clocks", "verify-trackers", "order", "messages", "measures",
+    "epochs", "stamp", "verify-clocks", "verify-trackers", "order", "messages", "dependencies", "measures",
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ TOTALS = (
 
 
 def test_whole_and_cut_agree_with_one_machine(spark, dice, tmp_path):
-    given = [row for name in "abcd" for row in mark(traces.busy(dice, name), dice)[0]]
+    given = [row for name in "abcdefghijkl" for row in mark(traces.busy(dice, name), dice)[0]]
     alone = analyse(traces.table(given))
     (tmp_path / "trace").mkdir()
     for part in range(3):  # several splits: messages cross them

@@ -151,10 +151,13 @@ class CarryingMulticast(Process):
                 self.check_known(message, m.clock)
 
     def _take(self, carried: Carried) -> Iterator[Effect]:
-        """Keep a message for those it has yet to reach, and deliver it if we are one of them."""
+        """Keep a message for those it has yet to reach, and deliver it if we are one of them. Not one that is
+        stable: we have it, or its sender was expelled and is forgotten, and messages that follow it may have
+        come without it since."""
         key = (carried.sender, carried.clock)
-        if carried.clock > self._stable[carried.sender]:
-            self._buffer.setdefault(key, carried)
+        if carried.clock <= self._stable[carried.sender]:
+            return
+        self._buffer.setdefault(key, carried)
         if carried.dests >> self.me & 1 and carried.clock > self._delivered.get(carried.sender, 0):
             self._delivered[carried.sender] = carried.clock
             yield Send(carried.sender, CbcastAcknowledgement(*key, self.me))
