@@ -1,6 +1,7 @@
 """A node's configuration file: TOML, every key checked by name and type.
 
     name = "alice"
+    cluster = "production"               # the same everywhere; a node of another one is refused
     listen = "127.0.0.1:7001"
     protocol = "ks"                      # default; `options` are the protocol's own
     # topology = "site.yaml"             # instead of members, for protocols that relay: docs/topology.md
@@ -61,7 +62,8 @@ class ConfigError(NodeError):
 
 
 STRINGS = (
-    "name", "listen", "protocol", "topology", "journal", "trace", "computation", "metrics", "tracker"
+    "name", "cluster", "listen", "protocol", "topology", "journal", "trace", "computation", "metrics",
+    "tracker",
 )  # fmt: skip
 TABLES = ("peers", "groups", "security", "options", "limits", "nats", "medium")
 KEYS = (*STRINGS, "members", "flush", *TABLES)
@@ -159,6 +161,7 @@ def make_node(config: dict[str, Any]) -> Node:
     transport = _transport(config)
     return Node(
         config["name"],
+        cluster=config.get("cluster", ""),
         peers=config.get("peers", {}),
         listen=config.get("listen", "127.0.0.1:0"),
         protocol=config.get("protocol", DEFAULT),

@@ -14,7 +14,10 @@ from .engine import Engine
 from .errors import OldJournal, PeerRefused
 from .handshake import check_name
 from .limits import Limits
+from .terms import Terms
 from .transport import Hello
+
+NO_TERMS = Terms()
 
 
 class Peer(NamedTuple):
@@ -66,7 +69,16 @@ class Membership:
     `index` and `names` are for every message: the index of a name, and the names by index.
     """
 
-    def __init__(self, initial: InitialMembers, engine: Engine, protocol: str, incarnation: bytes) -> None:
+    def __init__(
+        self,
+        initial: InitialMembers,
+        engine: Engine,
+        protocol: str,
+        incarnation: bytes,
+        terms: Terms = NO_TERMS,
+    ) -> None:
+        self._terms = terms
+        self._frame_limits: dict[str, int] = {}  # of those peers that have told theirs
         self._initial = initial
         self._engine = engine
         self._protocol = protocol
@@ -168,7 +180,12 @@ class Membership:
         sites = self._engine.sites
         topology = sites.site.digest if sites is not None else ""
         has = self._engine.outboxes[self.index[peer]].acknowledged
-        return Hello(self._incarnation, knows, self._protocol, tuple(self.names), tracker, topology, has)
+        # Somebody who joined later was started with more members than those who were there before.
+        is_founder = peer in self._initial.members
+        terms = self._terms if is_founder else self._terms._replace(founders="")
+        return Hello(
+            self._incarnation, knows, self._protocol, tuple(self.names), tracker, topology, has, terms
+        )
 
     def check_hello(self, peer: str, theirs: Hello) -> bool:
         """Raise PeerRefused if we cannot work with a peer that says this, OldJournal if we must stop.
@@ -176,6 +193,7 @@ class Membership:
         if peer not in self.index:
             raise PeerRefused(f"{peer!r} is not a member here")
         me, ours = self._initial.name, self.hello(peer)
+        ours.terms.check_system(peer, theirs.terms)
         if theirs.protocol != ours.protocol:
             raise PeerRefused(f"{peer!r} runs protocol {theirs.protocol!r} and {me!r} {ours.protocol!r}")
         if theirs.tracker != ours.tracker:
@@ -197,6 +215,7 @@ class Membership:
                 f"{peer!r} lists members {', '.join(theirs.members)}, and {me!r} "
                 f"{', '.join(ours.members)}: they must be the same, in the same order"
             )
+        ours.terms.check_setup(peer, theirs.terms)
         if ours.knows and theirs.incarnation != ours.knows:
             raise PeerRefused(
                 f"{peer!r} came back without its journal: its clocks are lost, and what it sends now could "
@@ -211,7 +230,13 @@ class Membership:
             raise OldJournal(
                 f"{me!r} had {theirs.confirmed} frames of {peer!r}, and its journal knows {known}: {_OLD}"
             )
+        self._frame_limits[peer] = theirs.terms.frame
         return not ours.knows
+
+    def longest_frame(self, links: Iterable[int]) -> int | None:
+        """The longest frame that each of these takes, as far as they have told; None: nobody has."""
+        told = (self._frame_limits.get(self.names[link], 0) for link in links)
+        return min((limit for limit in told if limit), default=None)
 
     def _may_differ(self, index: int, name: str) -> bool:
         """Whether one of us has not heard yet that the index of a process that left was given again."""

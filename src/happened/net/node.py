@@ -42,8 +42,10 @@ from .lifecycle import Lifecycle, State
 from .limits import Limits
 from .link import Outbox
 from .membership import InitialMembers, Membership, Peer
+from .refused_frames import Quarantine, Quarantined
 from .site import Site, proposal, read_site
 from .tcp import TcpTransport
+from .terms import FEATURES, HIGHEST, LOWEST, Terms, check_cluster, digest_of_members, digest_of_options
 from .tracked import check_tracker
 from .transport import Guard, Hello, Shared, Sharing, Transport
 from .udp_multicast import UdpMulticast
@@ -107,6 +109,7 @@ class Health(NamedTuple):
 class Node:
     """One process.
 
+    cluster     the name of the system, the same everywhere: a node of another one is refused; empty: none
     peers       names and addresses of the others; of those in `members`, only the ones we talk with
     members     everybody, in the order of their indices, the same everywhere; default: all names, sorted
     groups      names for sets of members, usable as destinations
@@ -142,7 +145,9 @@ class Node:
         transport: Transport | None = None,
         limits: Limits | None = None,
         medium: UdpMulticast | None = None,
+        cluster: str = "",
     ) -> None:
+        self._cluster = check_cluster(cluster)
         self._limits = limits or Limits()
         self.name = name
         if protocol not in protocols():
@@ -182,6 +187,7 @@ class Node:
 
         self._life = Lifecycle(name)
         self._connections = Connections(name)
+        self._quarantine = Quarantine()
         relays_for_others = protocols()[protocol].relays is Relays.COORDINATOR
         self._flow = Flow(self._limits, relays=relays_for_others)
         self._journal: Journal | None = None
@@ -258,9 +264,22 @@ class Node:
         if_it_fails.callback(self._commits.close)
         self._engine.shares = self._medium is not None
         await self._commits.recover()
-        self._members = Membership(self._initial, self._engine, self._protocol, incarnation)
+        self._members = Membership(
+            self._initial, self._engine, self._protocol, incarnation, self._terms(options)
+        )
         self._joined = self._engine.joined
         self._know_routes()
+
+    def _terms(self, options: Mapping[str, Any]) -> Terms:
+        return Terms(
+            self._cluster,
+            digest_of_members(self._initial.members),
+            digest_of_options(self._engine.machine, options),
+            self._limits.frame,
+            LOWEST,
+            HIGHEST,
+            FEATURES,
+        )
 
     def _record_into(self, directory: Path) -> None:
         from .trace_recorder import TraceRecorder  # which needs pyarrow
@@ -356,6 +375,7 @@ class Node:
         if len(payload) > most:
             raise LocalProtocolError(f"a payload of {len(payload)} bytes exceeds the limit of {most}")
         destinations = self._members.destinations(to)
+        self._check_frame(destinations, len(payload))
         if (site := self.site) is not None:
             site.check_traffic(destinations)
         self._commits.stamp()
@@ -367,6 +387,17 @@ class Node:
         self._commits.schedule()
         self._measure_room()
         return f"{self.name}:{clock}"
+
+    def _check_frame(self, destinations: Iterable[int], size: int) -> None:
+        """Refuse a payload whose frame somebody on its way would not take, as far as they have told."""
+        relayed = bool(protocols()[self._protocol].relays) or self.site is not None
+        links = self._engine.present_links() if relayed else destinations
+        longest = self._members.longest_frame(links)
+        if longest is not None and size > longest * 15 // 16:  # the rest is for control information
+            raise LocalProtocolError(
+                f"a payload of {size} bytes is too long for a peer that takes frames of {longest}: raise "
+                "limits.frame there, or send less at once"
+            )
 
     def relevant(self, label: str = "") -> Stamp:
         """Record a relevant event, which follows everything sent and delivered here so far; returns what the
@@ -467,9 +498,14 @@ class Node:
             "staged_bytes": engine.staged,
             "journal_bytes": self._journal.bytes if self._journal is not None else 0,
             "failures": self._connections.troubles,
+            "quarantined": len(self._quarantine.frames()),
             "medium": self._medium.medium_counts() if self._medium is not None else {},
             "peers": {self._members.names[link]: self._peer_stats(link) for link in engine.outboxes},
         }
+
+    def quarantined(self) -> list[Quarantined]:
+        """Frames that one end of a link will not take, ours and those of peers; what follows them waits."""
+        return self._quarantine.frames()
 
     def health(self) -> Health:
         """Live: it has not failed and is not closed. Ready: it takes multicasts now, and can reach everybody
@@ -485,6 +521,9 @@ class Node:
         away = [link for link in linked if names[link] not in self._connections.calling]
         problems += [f"no link to {names[link]}{self._why_away(names[link])}" for link in away]
         behind = [link for link in away if self._engine.outboxes[link]]
+        for each in self._quarantine.frames():
+            way = "to" if each.outgoing else "from"
+            problems.append(f"frame {each.number} {way} {each.peer} is set aside: {each.reason}")
         return Health(True, self._room.is_set() and not behind, tuple(problems))
 
     def _why_away(self, peer: str) -> str:
@@ -618,6 +657,10 @@ class Node:
     def hello(self, peer: str) -> Hello:
         return self._members.hello(peer)
 
+    def check(self, peer: str, hello: Hello) -> None:
+        with self._stops_if_old():
+            self._members.check_hello(peer, hello)
+
     def meet(self, peer: str, hello: Hello) -> None:
         with self._stops_if_old():
             is_new = self._members.check_hello(peer, hello)
@@ -652,6 +695,7 @@ class Node:
         link = self._members.index[peer]
         self._commits.stamp()
         if self._engine.free(link, number):
+            self._quarantine.passed(peer, True, number)
             self._commits.schedule()
             self._measure_room()
             if self._paused:
@@ -681,13 +725,16 @@ class Node:
         engine = self._engine
         inbox, receive = engine.inboxes[link], engine.receive
         self._commits.stamp()
-        before = inbox.received_through
+        before, is_refused = inbox.received_through, False
         try:
             for number, frame in frames:
                 if number == inbox.received_through + 1 or inbox.is_new(number):
                     receive(link, frame)
-        except RemoteProtocolError:
+        except RemoteProtocolError as error:
             self._refused += 1
+            is_refused = True
+            if number == inbox.received_through + 1:
+                self._quarantine.put(peer, False, number, len(frame), str(error))
             raise
         except EngineFault as error:
             self._fail(error)
@@ -699,8 +746,15 @@ class Node:
                 self._commits.schedule()
                 self._after_a_change()
                 self._regulate()
-            elif not engine.is_dirty and not self._commits.is_under_way:
+                if self._quarantine:
+                    self._quarantine.passed(peer, False, inbox.received_through)
+            elif not is_refused and not engine.is_dirty and not self._commits.is_under_way:
                 self.transport.durable(peer, inbox.durable)
+
+    def set_aside(self, peer: str, number: int, reason: str) -> None:
+        frames = self.outbox(peer).after(number - 1, 1)
+        size = len(frames[0][1]) if frames else 0
+        self._quarantine.put(peer, True, number, size, reason)
 
     def _meet_new_members(self) -> None:
         """Call those who were admitted; the links of those who had their indices are no more."""
