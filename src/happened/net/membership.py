@@ -225,13 +225,17 @@ class Membership:
             raise PeerRefused(
                 f"{peer!r} knows {me!r} with another journal; restore that, or join under a new name"
             )
-        # It was told so by us, after a commit.
-        if theirs.confirmed > (known := self._engine.inboxes[self.index[peer]].durable):
-            raise OldJournal(
-                f"{me!r} had {theirs.confirmed} frames of {peer!r}, and its journal knows {known}: {_OLD}"
-            )
+        self.check_confirmed(peer, theirs.confirmed)
         self._frame_limits[peer] = theirs.terms.frame
         return not ours.knows
+
+    def check_confirmed(self, peer: str, number: int) -> None:
+        """Raise OldJournal if we said, after a commit, that we have frames that our journal does not know."""
+        if number > (known := self._engine.inboxes[self.index[peer]].durable):
+            raise OldJournal(
+                f"{self._initial.name!r} had {number} frames of {peer!r}, and its journal knows {known}: "
+                f"{_OLD}"
+            )
 
     def longest_frame(self, links: Iterable[int]) -> int | None:
         """The longest frame that each of these takes, as far as they have told; None: nobody has."""

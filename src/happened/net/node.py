@@ -682,6 +682,10 @@ class Node:
             self._fail(error)
             raise
 
+    def confirmed(self, peer: str, number: int) -> None:
+        with self._stops_if_old():
+            self._members.check_confirmed(peer, number)
+
     def resumes(self, peer: str, number: int) -> None:
         with self._stops_if_old():
             self._members.check_resuming(peer, number)

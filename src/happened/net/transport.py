@@ -62,6 +62,10 @@ class Host(Protocol):
     def outbox(self, peer: str) -> Sendable:
         """The frames for a peer that may leave now, and are not acknowledged."""
 
+    def confirmed(self, peer: str, number: int) -> None:
+        """We are known to have confirmed frames of this peer up to this link number. Raises PeerRefused, and
+        stops, if our journal does not know them."""
+
     def resumes(self, peer: str, number: int) -> None:
         """A connection begins, and the peer says that it has our frames up to this link number. Raises
         PeerRefused if one of us has forgotten what it knew."""

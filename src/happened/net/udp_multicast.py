@@ -461,6 +461,9 @@ class MulticastTransport:
         outbox, known = self.host.outbox(peer), self._peers.get(peer)
         return outbox if known is None else Unclaimed(outbox, known.claims)
 
+    def confirmed(self, peer: str, number: int) -> None:
+        self.host.confirmed(peer, number)
+
     def resumes(self, peer: str, number: int) -> None:
         self.host.resumes(peer, number)
         self._settle(peer, number)
