@@ -111,6 +111,23 @@ def test_a_caller_is_remembered_once_it_has_accepted_our_hello(tmp_path, goes_on
     run(scenario())
 
 
+def test_an_earlier_version_that_is_refused_hears_nothing_that_it_takes_for_progress(tmp_path):
+    """It would forget that it had failed before, and call again at once."""
+
+    async def scenario():
+        where = addresses("a", "b")
+        a = make("a", where, tmp_path)
+        await a.start()
+        caller, hand, said = await call(where, "b", Hello(b"b" * 8, b"", "ks", ("a", "b")))
+        assert said["have"] == 0
+        caller.writer.write(record(hand, frames_out([(1, b"no frame")])))
+        rest = await caller.is_refused()
+        assert b"refused" in rest and b"have" not in rest
+        await a.close()
+
+    run(scenario())
+
+
 def test_members_that_differ_are_refused_before_anything_is_delivered(tmp_path):
     """Each list begins as the other does: only who was there first tells that one is wrong."""
 

@@ -48,6 +48,7 @@ from .inputs import HEAD, Input, read_entries
 from .link import Inbox, Outbox
 from .site import Site
 from .site_changes import SiteChanges
+from .speakers import check_admission, check_timestamp
 from .tracked import MARK as TRACKED_MARK
 from .tracked import Tracking, refuse_piggybacks
 
@@ -141,6 +142,7 @@ class Engine:
         self.held_on_link = dict.fromkeys(self.outboxes, 0)
         self._counts_held = facts.waits_only_for_past
         self._journaled = journaled  # otherwise nobody reads the entries
+        self._replays = False
         self._entries: list[bytes] = []
         self.staged = 0  # bytes of entries since the last cut
         self.is_dirty = False  # whether there were inputs since the last cut
@@ -231,6 +233,8 @@ class Engine:
                 )
             if tracking is not None:
                 tracking.check(message)
+            if not self._replays:
+                check_timestamp(getattr(message, "timestamp", 0), self.time)
             effects = self.machine.receive(message)
             self._arrived(message)
             if self._counts_held:
@@ -520,6 +524,8 @@ class Engine:
         known = len(self.roster)
         is_free = index in self.gone and self.departures[index].stage >= LAST_STAGE
         if name not in self._names_ever() and (index == known < self._most or is_free):
+            if self.registrar == self.me and not self.has_left and not self._replays:
+                check_admission(self.name, self.departures, link, name)
             self._join(index, name, address)
         elif (index >= known or self.roster.name(index) != name) and not self.has_left:
             raise _disagreement(link, index, name)
@@ -682,9 +688,12 @@ class Engine:
 
     def replay(self, entries: bytes, time: int) -> None:
         """Give the inputs of these entries again; they are durable already."""
-        self.time = time
-        for kind, number, data in read_entries(entries):
-            self._redo(kind, number, data)
+        self.time, self._replays = time, True
+        try:
+            for kind, number, data in read_entries(entries):
+                self._redo(kind, number, data)
+        finally:
+            self._replays = False
         self.release(self.cut())
 
     def _redo(self, kind: int, number: int, data: bytes) -> None:

@@ -37,6 +37,7 @@ from .connections import Connections, LinkChange
 from .engine import Batch, Delivery, Engine
 from .errors import EngineFault, NodeClosed, NodeError, NodeFull, OldJournal
 from .flow import Flow
+from .identity import MutualTls
 from .journal import Identity, Journal
 from .lifecycle import Lifecycle, State
 from .limits import Limits
@@ -166,6 +167,7 @@ class Node:
         self._flush = flush
         self._trace_directory = Path(trace) if trace is not None else None
         self._computation = computation
+        self._guard = guard
         if transport is None:
             if guard is None:
                 raise LocalProtocolError(
@@ -529,6 +531,14 @@ class Node:
     def _why_away(self, peer: str) -> str:
         reasons = list(self._connections.troubles_with(peer))
         return f": {reasons[-1]}" if reasons else ""
+
+    def reload_certificates(self) -> None:
+        """Read certificate, key and authority again: connections from now on use them, those there are last
+        until a certificate of theirs expires. IdentityError, and nothing changes, if they cannot be used."""
+        if not isinstance(self._guard, MutualTls):
+            raise LocalProtocolError(f"{self.name!r} has no certificates")
+        self._guard.reload()
+        log.info("certificates were read again", extra={"node": self.name})
 
     def on_link(self, listener: Callable[[LinkChange], object]) -> None:
         """Call `listener` whenever a connection with a peer is made or ends."""

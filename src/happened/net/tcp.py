@@ -26,6 +26,7 @@ from ..core.errors import RemoteProtocolError
 from .accepting import Listener, open_listener
 from .errors import NodeError
 from .handshake import HandshakeError, Reason
+from .identity import certificate_lasts
 from .limits import Limits
 from .records import (
     LENGTH,
@@ -78,10 +79,9 @@ class TcpTransport:
         self._host = host
         where, port = self._listen
         self._check_local(where, "listens on")
-        context = self._guard.tls(server=True)
         try:
             self._server = await open_listener(
-                lambda: _Called(self), where, port, host, self._limits, context
+                lambda: _Called(self), where, port, host, self._limits, lambda: self._guard.tls(server=True)
             )
         except OSError as error:
             raise NodeError(
@@ -210,6 +210,8 @@ class _Connection(asyncio.Protocol):
         self._heard = True
         self._silent = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._lasts: float | None = None  # seconds that the peer's certificate was still valid at first
+        self._expiry: asyncio.TimerHandle | None = None
         self._is_paused = False
         self._may_write = True
         self._agreed = False  # both have said hello
@@ -230,6 +232,7 @@ class _Connection(asyncio.Protocol):
             self._owner.stranger(self)
         try:
             tls = transport.get_extra_info("ssl_object")
+            self._lasts = certificate_lasts(tls)
             self._handshake = self._owner.guard.handshake(host.name, self._wanted, tls)
             self._transport.write(self._handshake.begin())
         except RemoteProtocolError as error:
@@ -279,6 +282,11 @@ class _Connection(asyncio.Protocol):
         self._heard = True
         self._timer = asyncio.get_running_loop().call_later(self._owner.limits.heartbeat, self._beat)
         self._owner.host.connected(self.peer, self.outgoing)
+        if self._lasts is not None:
+            self._expiry = asyncio.get_running_loop().call_later(self._lasts, self._expired)
+
+    def _expired(self) -> None:
+        self.end("its certificate has expired")
 
     def write(self, frames: bytes) -> None:
         sealed = self._handshake.channel.seal(frames)
@@ -307,8 +315,9 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._ended = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._expiry):
+            if timer is not None:
+                timer.cancel()
         self._owner.forgotten(self)
         reason = self._reason or (str(error) if error is not None else "the other side closed it")
         self._owner.host.disconnected(self.peer or self._wanted or self._address, self.outgoing, reason)
