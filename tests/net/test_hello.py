@@ -185,7 +185,11 @@ def test_every_protocol_can_tell_a_digest_of_its_options():
 
     for name in protocols():
         machine = create(name, 0, 3)
-        assert digest_of_options(machine, {}) == digest_of_options(create(name, 1, 3), {})
+        nothing = digest_of_options(create("bss", 1, 3), {})  # so that an option more changes nothing
+        assert digest_of_options(machine, {}) == nothing
+        for option in protocols()[name].options:
+            if option.name not in ("place", protocols()[name].common_frame):
+                assert digest_of_options(machine, {option.name: "other"}) != nothing
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ class Membership:
     ) -> None:
         self._terms = terms
         self._frame_limits: dict[str, int] = {}  # of those peers that have told theirs
+        self.smallest_limit: int | None = None  # of those
         self._initial = initial
         self._engine = engine
         self._protocol = protocol
@@ -226,7 +227,9 @@ class Membership:
                 f"{peer!r} knows {me!r} with another journal; restore that, or join under a new name"
             )
         self.check_confirmed(peer, theirs.confirmed)
-        self._frame_limits[peer] = theirs.terms.frame
+        if theirs.terms.frame != self._frame_limits.get(peer, 0):
+            self._frame_limits[peer] = theirs.terms.frame
+            self.smallest_limit = self.longest_frame(self._engine.outboxes)
         return not ours.knows
 
     def check_confirmed(self, peer: str, number: int) -> None:

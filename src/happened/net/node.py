@@ -392,6 +392,9 @@ class Node:
 
     def _check_frame(self, destinations: Iterable[int], size: int) -> None:
         """Refuse a payload whose frame somebody on its way would not take, as far as they have told."""
+        smallest = self._members.smallest_limit
+        if smallest is None or size <= smallest * 15 // 16:  # nearly always, and without a look at everybody
+            return
         relayed = bool(protocols()[self._protocol].relays) or self.site is not None
         links = self._engine.present_links() if relayed else destinations
         longest = self._members.longest_frame(links)

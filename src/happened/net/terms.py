@@ -107,13 +107,17 @@ def digest_of_members(members: Sequence[str]) -> str:
 
 
 def digest_of_options(machine: Machine, options: Mapping[str, Any]) -> str:
-    """The same for options that are given and those that are left to their defaults. How a sender frames its
-    own messages for a medium is not compared: receivers take both forms."""
-    facts = machine.facts
-    parameters = inspect.signature(type(machine)).parameters
-    names = [each.name for each in facts.options if each.name != facts.common_frame and each.name != "place"]
-    defaults = {name: parameters[name].default for name in names if name in parameters}
-    return _digest({name: options.get(name, defaults.get(name)) for name in names})
+    """Of those options that differ from their defaults: so defaults may be written out, and a version that
+    has an option more agrees with one that does not know it. How a sender frames its own messages for a
+    medium is not compared, since receivers take both forms; nor is its place, which the topology tells."""
+    parameters, left_out = inspect.signature(type(machine)).parameters, (machine.facts.common_frame, "place")
+    defaults = {name: parameter.default for name, parameter in parameters.items()}
+    told = {
+        name: value
+        for name, value in options.items()
+        if name not in left_out and (name not in defaults or value != defaults[name])
+    }
+    return _digest(told)
 
 
 def _digest(value: Any) -> str:
