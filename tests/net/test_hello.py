@@ -120,6 +120,9 @@ def test_an_earlier_version_that_is_refused_hears_nothing_that_it_takes_for_prog
         await a.start()
         caller, hand, said = await call(where, "b", Hello(b"b" * 8, b"", "ks", ("a", "b")))
         assert said["have"] == 0
+        caller.writer.write(record(hand, control()))
+        await until(lambda: a.hello("b").knows)
+        await a.flush()
         caller.writer.write(record(hand, frames_out([(1, b"no frame")])))
         rest = await caller.is_refused()
         assert b"refused" in rest and b"have" not in rest
