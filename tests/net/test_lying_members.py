@@ -68,10 +68,10 @@ def test_what_an_earlier_version_accepted_is_replayed():
 
 def test_the_registrar_does_not_believe_that_somebody_else_admits():
     a, b = engines("ks")
-    with pytest.raises(RemoteProtocolError, match="says that 'eve' was admitted, and only 'a' admits"):
-        a.receive(M, changes.encode(MemberJoined(3, "eve", "there:4")))
-    assert "eve" not in a.roster and a.registrar == A
     a.join("d", "here:4")
+    with pytest.raises(RemoteProtocolError, match="says that 'eve' was admitted, and only 'a' admits"):
+        a.receive(M, changes.encode(MemberJoined(4, "eve", "there:4")))
+    assert "eve" not in a.roster and a.registrar == A
     tell(a, b, B)
     tell(b, a, A)  # b passes it on, to a as well
     assert "d" in b.roster
@@ -104,7 +104,9 @@ def test_it_can_have_anybody_expelled():
 
 def test_it_can_make_others_than_the_registrar_believe_in_a_new_member():
     a, b = engines("ks")
-    b.receive(M, changes.encode(MemberJoined(3, "eve", "there:4")))
+    a.join("d", "here:4")
+    tell(a, b, B)
+    b.receive(M, changes.encode(MemberJoined(4, "eve", "there:4")))
     assert "eve" in b.roster
     b.multicast([A], b"x")
     with pytest.raises(RemoteProtocolError, match="only 'a' admits"):

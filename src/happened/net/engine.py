@@ -141,6 +141,9 @@ class Engine:
         # Per link, messages that wait for others: counted only where pausing that link makes progress.
         self.held_on_link = dict.fromkeys(self.outboxes, 0)
         self._counts_held = facts.waits_only_for_past
+        # Since this object was made. Who has just joined under an old index may take itself for the registrar
+        # until it hears its rank; who has admitted somebody is it, until it leaves.
+        self._has_admitted = False
         self._journaled = journaled  # otherwise nobody reads the entries
         self._replays = False
         self._entries: list[bytes] = []
@@ -292,6 +295,7 @@ class Engine:
             raise LocalProtocolError(f"there were {self._most} members already, which is the limit")
         index = len(self.roster) if free is None else free
         self._join(index, name, address)
+        self._has_admitted = True
         self._stage(Input.MEMBER_ADMITTED, 0, name.encode(), b"\0", address.encode())
         return index
 
@@ -524,7 +528,7 @@ class Engine:
         known = len(self.roster)
         is_free = index in self.gone and self.departures[index].stage >= LAST_STAGE
         if name not in self._names_ever() and (index == known < self._most or is_free):
-            if self.registrar == self.me and not self.has_left and not self._replays:
+            if self._has_admitted and not self.has_left and not self._replays:
                 check_admission(self.name, self.departures, link, name)
             self._join(index, name, address)
         elif (index >= known or self.roster.name(index) != name) and not self.has_left:

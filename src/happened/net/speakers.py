@@ -29,8 +29,8 @@ def check_timestamp(timestamp: int, now: int) -> None:
 
 
 def check_admission(registrar: str, departures: Departures, link: int, name: str) -> None:
-    """Refuse, at the registrar, somebody whom it did not admit. Who was registrar before may have, until all
-    that it said is here."""
+    """Refuse, at a registrar that has admitted others, somebody whom it did not admit. Who was registrar
+    before may have, until all that it said is here."""
     if all(departure.closed for departure in departures.values()):
         raise RemoteProtocolError(
             f"process {link} says that {name!r} was admitted, and only {registrar!r} admits"
