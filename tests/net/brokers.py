@@ -32,8 +32,9 @@ def free_ports(count):
 class Broker:
     """One or more servers; `kill` and `restart` take a server's number."""
 
-    def __init__(self, folder, servers):
+    def __init__(self, folder, servers, settings):
         self.folder = folder
+        self.settings = settings
         ports = free_ports(3 * servers)
         self.client_ports, self.cluster_ports, self.monitor_ports = (ports[i::3] for i in range(3))
         self.processes = [None] * servers
@@ -42,6 +43,10 @@ class Broker:
     def start(self, number):
         command = [nats_server(), "-a", "127.0.0.1", "-p", str(self.client_ports[number]), "-js"]
         command += ["-sd", str(self.folder / f"store-{number}"), "-m", str(self.monitor_ports[number])]
+        if self.settings:
+            file = self.folder / "server.conf"
+            file.write_text(self.settings)
+            command += ["-c", str(file)]
         if len(self.processes) > 1:
             others = [port for port in self.cluster_ports if port != self.cluster_ports[number]]
             command += ["--cluster_name", "tests", "-n", f"server-{number}"]
@@ -74,9 +79,10 @@ class Broker:
 
 
 @contextmanager
-def broker(folder, servers=1):
+def broker(folder, servers=1, settings=""):
+    """`settings` are those of a server's file, for what has no place on its command line."""
     folder.mkdir(parents=True, exist_ok=True)
-    running = Broker(folder, servers)
+    running = Broker(folder, servers, settings)
     try:
         for number in range(servers):
             running.start(number)

@@ -46,6 +46,12 @@ class Books:
         if hello.protocol != "ks" or hello.incarnation != incarnation(peer):
             raise PeerRefused(f"{peer!r} is not who we knew")
 
+    def confirmed(self, peer, number):
+        assert number <= self.inboxes[peer].durable, "a receipt came before its journal"
+
+    def resumes(self, peer, number):
+        self.outboxes[peer].acknowledge(number)
+
     def outbox(self, peer):
         return self.outboxes[peer]
 

@@ -35,7 +35,7 @@ failure      {"succeed": "lx1", "heir": "lx2"}                  lx1 is gone for 
              {"succeed": "po", "heir": "po2", "how": "collection", "addresses": {…}}, then {"show": "lost"}
 
 Each command is answered on stdout: {"sent": "alice:1"}, {"error": "…"}, … The end of stdin ends the node,
-unless --stay is given; so do SIGINT and SIGTERM, cleanly.
+unless --stay is given; so do SIGINT and SIGTERM, cleanly. SIGHUP reads the certificates again.
 
 example:
   printf '{"to": ["bob"], "text": "hello"}\\n' | happened node --config alice.toml
@@ -108,6 +108,7 @@ class _Session:
         async with self._node as node:
             for which in (signal.SIGINT, signal.SIGTERM):  # until here they end it at once
                 loop.add_signal_handler(which, self._stop.set)
+            loop.add_signal_handler(signal.SIGHUP, self._reload)
             metrics = await self._metrics(config)
             jobs = [asyncio.create_task(job) for job in (self._deliver(), self._obey(), self._stop.wait())]
             done, _ = await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
@@ -121,6 +122,12 @@ class _Session:
             for job in done:
                 job.result()
         return ExitCode.HOLDS
+
+    def _reload(self) -> None:
+        try:
+            self._node.reload_certificates()
+        except CausalityError as error:
+            logging.getLogger("happened.node").error("certificates stay as they are: %s", error)
 
     async def _metrics(self, config: dict[str, Any]) -> asyncio.Server | None:
         if "metrics" not in config:

@@ -9,6 +9,7 @@ from .errors import JournalError, NodeClosed, NodeError, NodeFull, PeerRefused
 from .identity import MutualTls, SharedKey
 from .limits import Limits
 from .node import Health, Message, Node, Pending
+from .refused_frames import Quarantined
 from .transport import Plaintext
 from .udp_multicast import UdpMulticast
 
@@ -26,6 +27,7 @@ __all__ = [
     "PeerRefused",
     "Pending",
     "Plaintext",
+    "Quarantined",
     "SharedKey",
     "UdpMulticast",
 ]

@@ -29,7 +29,7 @@ class Listener:
         self,
         sockets: list[socket.socket],
         factory: Callable[[], asyncio.BaseProtocol],
-        context: ssl.SSLContext | None,
+        context: Callable[[], ssl.SSLContext | None],
         seconds: float,
         most: int,
         refused: Callable[[str, bool, str], None],
@@ -85,20 +85,19 @@ class Listener:
             if task in self._silent:
                 del self._silent[task]
                 self._enter(self._greeting, task, host)
+            context = self._context()
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._factory,
                 connection,
-                ssl=self._context,
-                ssl_handshake_timeout=self._seconds if self._context is not None else None,
+                ssl=context,
+                ssl_handshake_timeout=self._seconds if context is not None else None,
             )
         except TimeoutError:
             connection.close()
             self._refused(host, False, "it did not say who it is in time")
         except OSError as error:  # errors of TLS are OSErrors too
             connection.close()
-            self._refused(
-                host, False, f"no TLS: {getattr(error, 'reason', None) or error or type(error).__name__}"
-            )
+            self._refused(host, False, f"no TLS: {_why(error)}")
         except asyncio.CancelledError:
             connection.close()
             raise
@@ -106,6 +105,12 @@ class Listener:
 
 _Bounded = dict[asyncio.Task[None], str]
 """Connections, oldest first, each with the host it comes from."""
+
+
+def _why(error: OSError) -> str:
+    """Why TLS failed: for a certificate, what is wrong with that one."""
+    told = (getattr(error, "reason", None), getattr(error, "verify_message", None))
+    return ": ".join(each for each in told if each) or str(error) or type(error).__name__
 
 
 async def _first_byte(connection: socket.socket) -> None:
@@ -124,9 +129,10 @@ async def open_listener(
     port: int,
     node: Host,
     limits: Limits,
-    ssl: ssl.SSLContext | None = None,
+    context: Callable[[], ssl.SSLContext | None] = lambda: None,
 ) -> Listener:
-    """Listen on every address of the host, like asyncio's create_server; `node` is told whom TLS refused."""
+    """Listen on every address of the host, like asyncio's create_server; `node` is told whom TLS refused.
+    Each connection asks for its own `context`, since certificates are renewed."""
     loop = asyncio.get_running_loop()
     places = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
@@ -145,4 +151,4 @@ async def open_listener(
             each.close()
         raise
     seconds = limits.handshake or 0.001
-    return Listener(sockets, factory, ssl, seconds, limits.strangers, node.disconnected)
+    return Listener(sockets, factory, context, seconds, limits.strangers, node.disconnected)

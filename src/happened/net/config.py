@@ -1,6 +1,7 @@
 """A node's configuration file: TOML, every key checked by name and type.
 
     name = "alice"
+    cluster = "production"               # the same everywhere; a node of another one is refused
     listen = "127.0.0.1:7001"
     protocol = "ks"                      # default; `options` are the protocol's own
     # topology = "site.yaml"             # instead of members, for protocols that relay: docs/topology.md
@@ -27,8 +28,10 @@
     private_key = "alice.key"
 
     [nats]                               # instead of `listen` and `security`
-    servers = ["nats://127.0.0.1:4222"]
-
+    servers = ["nats://127.0.0.1:4222"]  # tls://… with [nats.tls]
+    credentials = "alice.creds"          # or nkey = "alice.nk", or token = "…": who we are to the broker
+    key = "lab.key"                      # from `happened keygen`: other clients cannot speak for nodes
+    tls = {authority = "ca.pem", certificate = "alice.pem", private_key = "alice.key"}
     broadcast = true                     # a multicast is one message for all its destinations
 
     [medium]                             # the same beside TCP links: UDP multicast
@@ -53,6 +56,7 @@ from ..ordering import DEFAULT
 from .errors import NodeError
 from .identity import MutualTls, SharedKey
 from .limits import Limits
+from .nats_security import CONFIG_FILES, CONFIG_TLS, connect_options
 from .node import Node
 from .transport import Guard, Plaintext, Transport
 from .udp_multicast import UdpMulticast
@@ -63,7 +67,8 @@ class ConfigError(NodeError):
 
 
 STRINGS = (
-    "name", "listen", "protocol", "topology", "journal", "trace", "computation", "metrics", "tracker"
+    "name", "cluster", "listen", "protocol", "topology", "journal", "trace", "computation", "metrics",
+    "tracker",
 )  # fmt: skip
 TABLES = ("peers", "groups", "security", "options", "limits", "nats", "medium")
 KEYS = (*STRINGS, "members", "flush", "expiry", *TABLES)
@@ -88,6 +93,9 @@ def load(path: Path) -> dict[str, Any]:
     for key in ("key", "authority", "certificate", "private_key"):
         if key in config.get("security", {}):
             config["security"][key] = str(path.parent / config["security"][key])
+    nats = config.get("nats", {})
+    for table, keys in ((nats, CONFIG_FILES), (nats.get("tls", {}), CONFIG_TLS)):
+        table |= {key: str(path.parent / table[key]) for key in keys if key in table}
     if "key" in config.get("medium", {}):
         config["medium"]["key"] = str(path.parent / config["medium"]["key"])
     return config
@@ -112,8 +120,14 @@ def _check(path: Path, config: dict[str, Any]) -> None:
     _known(path, "security.", config.get("security", {}), SECURITY)
     for key, value in config.get("security", {}).items():
         _typed(path, f"security.{key}", value, str, "a string")
-    _known(path, "nats.", config.get("nats", {}), ("servers", "stream", "replicas", "broadcast"))
     nats = config.get("nats", {})
+    _known(path, "nats.", nats, ("servers", "stream", "replicas", "broadcast", "token", *CONFIG_FILES, "tls"))
+    for key in ("token", *CONFIG_FILES):
+        _typed(path, f"nats.{key}", nats.get(key, ""), str, "a string")
+    _typed(path, "nats.tls", nats.get("tls", {}), dict, "a table, [nats.tls]")
+    _known(path, "nats.tls.", nats.get("tls", {}), CONFIG_TLS)
+    for key, value in nats.get("tls", {}).items():
+        _typed(path, f"nats.tls.{key}", value, str, "a file")
     servers = nats.get("servers", "")
     for server in servers if isinstance(servers, list) else [servers]:
         _typed(path, "nats.servers", server, str, "a URL, or a list of them")
@@ -162,6 +176,7 @@ def make_node(config: dict[str, Any]) -> Node:
     transport = _transport(config)
     return Node(
         config["name"],
+        cluster=config.get("cluster", ""),
         peers=config.get("peers", {}),
         listen=config.get("listen", "127.0.0.1:0"),
         protocol=config.get("protocol", DEFAULT),
@@ -213,7 +228,9 @@ def _transport(config: dict[str, Any]) -> Transport | None:
         from .nats_broadcast import NatsBroadcast
     except ImportError as error:
         raise NodeError(f"[nats] needs the extra `nats`: pip install 'happened[nats]' ({error})") from error
-    nats = {key: value for key, value in config["nats"].items() if key != "broadcast"}
+    given = config["nats"]
+    nats = {key: given[key] for key in ("servers", "stream", "replicas") if key in given}
+    nats |= connect_options(given)
     try:
         return (NatsBroadcast if config["nats"].get("broadcast") else NatsTransport)(**nats)
     except TypeError as error:

@@ -10,6 +10,7 @@ Journals and the trace are written beside them by the nodes. Nothing is overwrit
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -59,9 +60,10 @@ def deploy(
         out.mkdir(parents=True, exist_ok=True)
         (out / file.name).write_bytes(file.read_bytes())
         secrets = _secrets(out, names, security)
+        cluster = token_hex(8)  # two deployments of one file are two systems
         for name, path in configurations.items():
             peers = {peer: where[peer] for peer in names if topology.graph.has_edge(name, peer)}
-            head = _head(name, where[name], protocol, file.name)
+            head = _head(name, cluster, where[name], protocol, file.name)
             path.write_text(head + _table("peers", peers) + _table("security", secrets[name]))
     except OSError as error:
         raise NodeError(f"{out}: cannot be written: {error.strerror or error}") from error
@@ -74,8 +76,8 @@ def _refuse_existing(paths: Sequence[Path]) -> None:
             raise NodeError(f"{path}: exists, and nothing is overwritten; give an empty directory")
 
 
-def _head(name: str, listen: str, protocol: str, topology: str) -> str:
-    said = {"name": name, "listen": listen, "protocol": protocol, "topology": topology}
+def _head(name: str, cluster: str, listen: str, protocol: str, topology: str) -> str:
+    said = {"name": name, "cluster": cluster, "listen": listen, "protocol": protocol, "topology": topology}
     stem = quote(name, safe=" @+")
     return _lines(said | {"journal": f"{stem}.journal", "trace": "trace"})
 

@@ -57,6 +57,7 @@ from .site import Site
 from .site_changes import SiteChanges, Steps
 from .site_failures import How as Inheritance
 from .site_failures import Succession
+from .speakers import check_admission, check_timestamp
 from .tracked import MARK as TRACKED_MARK
 from .tracked import Tracking, refuse_piggybacks
 from .unordered import check_arrival, check_destinations, next_hops
@@ -163,11 +164,14 @@ class Engine:
         self.held_bytes = 0  # of their payloads
         self.full_above = sys.maxsize  # bytes of an outbox
         self.full: set[int] = set()  # the links whose outboxes have more
-        self._unsent: deque[int] = (
-            deque()
-        )  # sizes of our newest multicasts: those that the protocol keeps back
+        # Sizes of our newest multicasts: of those that the protocol keeps back.
+        self._unsent: deque[int] = deque()
         self.queued_bytes = 0  # of their payloads
+        # Since this object was made. Who has just joined under an old index may take itself for the registrar
+        # until it hears its rank; who has admitted somebody is it, until it leaves.
+        self._has_admitted = False
         self._journaled = journaled  # otherwise nobody reads the entries
+        self._replays = False
         self._entries: list[bytes] = []
         self.staged = 0  # bytes of entries since the last cut
         self.is_dirty = False  # whether there were inputs since the last cut
@@ -357,6 +361,8 @@ class Engine:
             self._check_route(link, message.sender)
             if tracking is not None:
                 tracking.check(message)
+            if not self._replays:
+                check_timestamp(getattr(message, "timestamp", 0), self.time)
             effects = self.machine.receive(message)
             self._arrived(message)
             if self.sites is not None:
@@ -429,6 +435,7 @@ class Engine:
             raise LocalProtocolError(f"there were {self._most} members already, which is the limit")
         index = len(self.roster) if free is None else free
         self._join(index, name, address)
+        self._has_admitted = True
         self._stage(Input.MEMBER_ADMITTED, 0, name.encode(), b"\0", address.encode())
         return index
 
@@ -783,6 +790,8 @@ class Engine:
         known = len(self.roster)
         is_free = index in self.gone and self.departures[index].stage >= LAST_STAGE
         if name not in self._names_ever() and (index == known < self._most or is_free):
+            if self._has_admitted and not self.has_left and not self._replays:
+                check_admission(self.name, self.departures, link, name)
             self._join(index, name, address)
         elif (index >= known or self.roster.name(index) != name) and not self.has_left:
             raise _disagreement(link, index, name)
@@ -954,9 +963,12 @@ class Engine:
 
     def replay(self, entries: bytes, time: int) -> None:
         """Give the inputs of these entries again; they are durable already."""
-        self.time = time
-        for kind, number, data in read_entries(entries):
-            self._redo(kind, number, data)
+        self.time, self._replays = time, True
+        try:
+            for kind, number, data in read_entries(entries):
+                self._redo(kind, number, data)
+        finally:
+            self._replays = False
         self.release(self.cut())
 
     def _redo(self, kind: int, number: int, data: bytes) -> None:

@@ -12,6 +12,7 @@ Running nodes needs the standard library alone; making certificates needs `crypt
 import os
 import secrets
 import ssl
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,15 +52,21 @@ class MutualTls:
 
     def __init__(self, me: str, *, authority: str | Path, certificate: str | Path, key: str | Path) -> None:
         """Read PEM files; IdentityError unless the certificate is `me`'s, valid now and of that authority."""
-        files = (Path(authority), Path(certificate), Path(key))
+        self._me, self._files = me, (Path(authority), Path(certificate), Path(key))
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the files again, for connections from now on; IdentityError leaves everything as it was."""
+        me, files = self._me, self._files
         _refuse_exposed(files[2])
-        self._server = _context(ssl.PROTOCOL_TLS_SERVER, *files)
+        server = _context(ssl.PROTOCOL_TLS_SERVER, *files)
         # Resumed sessions would skip the certificates; links live long enough to shake hands in full.
-        self._server.num_tickets = 0
-        self._client = _context(ssl.PROTOCOL_TLS_CLIENT, *files)
-        found = certified_name(_own_certificate(self._server, self._client, files[1]))
+        server.num_tickets = 0
+        client = _context(ssl.PROTOCOL_TLS_CLIENT, *files)
+        found = certified_name(_own_certificate(server, client, files[1]))
         if found != me:
-            raise IdentityError(f"{certificate}: is the certificate of {found!r}, and this node is {me!r}")
+            raise IdentityError(f"{files[1]}: is the certificate of {found!r}, and this node is {me!r}")
+        self._server, self._client = server, client
 
     def tls(self, *, server: bool) -> ssl.SSLContext | None:
         return self._server if server else self._client
@@ -111,6 +118,12 @@ def _own_certificate(server: ssl.SSLContext, client: ssl.SSLContext, path: Path)
         why = getattr(error, "verify_message", "") or error.reason
         raise IdentityError(f"{path}: no peer would accept this certificate: {why}") from None
     return called.getpeercert() or {}
+
+
+def certificate_lasts(tls: Any) -> float | None:
+    """For how many seconds the certificate at the other end of a connection is valid; None without TLS."""
+    until = (tls.getpeercert() or {}).get("notAfter") if tls is not None else None
+    return None if until is None else max(0.0, ssl.cert_time_to_seconds(until) - time.time())
 
 
 def certified_name(certificate: Mapping[str, Any]) -> str:

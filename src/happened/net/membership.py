@@ -14,7 +14,10 @@ from .engine import Engine
 from .errors import OldJournal, PeerRefused
 from .handshake import check_name
 from .limits import Limits
+from .terms import Terms
 from .transport import Hello
+
+NO_TERMS = Terms()
 
 
 class Peer(NamedTuple):
@@ -66,7 +69,17 @@ class Membership:
     `index` and `names` are for every message: the index of a name, and the names by index.
     """
 
-    def __init__(self, initial: InitialMembers, engine: Engine, protocol: str, incarnation: bytes) -> None:
+    def __init__(
+        self,
+        initial: InitialMembers,
+        engine: Engine,
+        protocol: str,
+        incarnation: bytes,
+        terms: Terms = NO_TERMS,
+    ) -> None:
+        self._terms = terms
+        self._frame_limits: dict[str, int] = {}  # of those peers that have told theirs
+        self.smallest_limit: int | None = None  # of those
         self._initial = initial
         self._engine = engine
         self._protocol = protocol
@@ -168,7 +181,12 @@ class Membership:
         sites = self._engine.sites
         topology = sites.site.digest if sites is not None else ""
         has = self._engine.outboxes[self.index[peer]].acknowledged
-        return Hello(self._incarnation, knows, self._protocol, tuple(self.names), tracker, topology, has)
+        # Somebody who joined later was started with more members than those who were there before.
+        is_founder = peer in self._initial.members
+        terms = self._terms if is_founder else self._terms._replace(founders="")
+        return Hello(
+            self._incarnation, knows, self._protocol, tuple(self.names), tracker, topology, has, terms
+        )
 
     def check_hello(self, peer: str, theirs: Hello) -> bool:
         """Raise PeerRefused if we cannot work with a peer that says this, OldJournal if we must stop.
@@ -182,6 +200,7 @@ class Membership:
                 f"{peer!r} was declared to have failed for good, and the others go on without it: let it "
                 "join under a new name, by a change of the topology"
             )
+        ours.terms.check_system(peer, theirs.terms)
         if theirs.protocol != ours.protocol:
             raise PeerRefused(f"{peer!r} runs protocol {theirs.protocol!r} and {me!r} {ours.protocol!r}")
         if theirs.tracker != ours.tracker:
@@ -202,6 +221,7 @@ class Membership:
                 f"{peer!r} lists members {', '.join(theirs.members)}, and {me!r} "
                 f"{', '.join(ours.members)}: they must be the same, in the same order"
             )
+        ours.terms.check_setup(peer, theirs.terms)
         if ours.knows and theirs.incarnation != ours.knows:
             raise PeerRefused(
                 f"{peer!r} came back without its journal: its clocks are lost, and what it sends now could "
@@ -211,12 +231,24 @@ class Membership:
             raise PeerRefused(
                 f"{peer!r} knows {me!r} with another journal; restore that, or join under a new name"
             )
-        # It was told so by us, after a commit.
-        if theirs.confirmed > (known := self._engine.inboxes[self.index[peer]].durable):
-            raise OldJournal(
-                f"{me!r} had {theirs.confirmed} frames of {peer!r}, and its journal knows {known}: {_OLD}"
-            )
+        self.check_confirmed(peer, theirs.confirmed)
+        if theirs.terms.frame != self._frame_limits.get(peer, 0):
+            self._frame_limits[peer] = theirs.terms.frame
+            self.smallest_limit = self.longest_frame(self._engine.outboxes)
         return not ours.knows
+
+    def check_confirmed(self, peer: str, number: int) -> None:
+        """Raise OldJournal if we said, after a commit, that we have frames that our journal does not know."""
+        if number > (known := self._engine.inboxes[self.index[peer]].durable):
+            raise OldJournal(
+                f"{self._initial.name!r} had {number} frames of {peer!r}, and its journal knows {known}: "
+                f"{_OLD}"
+            )
+
+    def longest_frame(self, links: Iterable[int]) -> int | None:
+        """The longest frame that each of these takes, as far as they have told; None: nobody has."""
+        told = (self._frame_limits.get(self.names[link], 0) for link in links)
+        return min((limit for limit in told if limit), default=None)
 
     def _may_differ(self, index: int, name: str) -> bool:
         """Whether one of us has not heard yet that the index of a process that left was given again."""

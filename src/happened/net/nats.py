@@ -5,10 +5,12 @@
                 let each publish to `STREAM.*.me` and make consumers on `STREAM.me.*` alone
     consumer    one durable pull consumer per (to, from), acknowledged explicitly once the node has journaled
     message     consecutive frames of one link; its id is stable, so that the broker drops what it has already
+    receipts    a second stream, of what receivers have journaled (nats_receipts.py)
 
 Assumes    the broker keeps what it has acknowledged (three replicas survive the loss of one server). It
-           authenticates clients: pass credentials or a TLS context as options of `nats.connect`.
-Promises   the contract of `transport`. A publication that is not acknowledged in time is repeated.
+           authenticates clients, or the nodes have a key of their group (nats_security.py).
+Promises   the contract of `transport`. A publication that is not acknowledged in time is repeated. A node
+           whose journal is an old copy stops before it publishes.
 Bounds     WINDOW messages of about BATCH_BYTES are under way to the broker on each link, and IN_HAND are held
            here unjournaled. After a failure one message at a time is sent until one is acknowledged: so at
            most WINDOW - 1 messages stand before an earlier one in the stream, and IN_HAND is more than that:
@@ -20,6 +22,7 @@ import contextlib
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -27,6 +30,7 @@ from ..core.errors import RemoteProtocolError
 from ..wire import MAX_FRAME
 from .errors import NodeError
 from .link import Sendable
+from .nats_security import Seal
 from .records import frames_in, frames_out, hello_from_json, hello_to_json
 from .transport import Hello, Host
 
@@ -35,6 +39,8 @@ try:
     import nats.js.errors
     from nats.aio.client import Client
     from nats.js import api
+
+    from .nats_receipts import Receipt, Receipts, last_message
 except ImportError:
     raise NodeError("the NATS transport needs nats-py: pip install 'happened[nats]'") from None
 
@@ -51,6 +57,8 @@ DUPLICATES_SECONDS = 120.0
 GAP_SECONDS = 10.0
 """A frame that is missing for this long while later ones are in hand is logged: the broker has lost it, or
 the journal has lost that it came."""
+FARTHEST = IN_HAND * BATCH_BYTES
+"""How far the number of a frame can be ahead of the next one: a frame has a byte, and a message that many."""
 HELLO = "Happened-Hello"
 EXPIRED = "408"
 """The status of a request for which nothing more came; others mean that the consumer is gone or has moved."""
@@ -69,9 +77,12 @@ class NatsTransport:
         stream: str = "happened",
         replicas: int = 1,
         start_seconds: float = 30.0,
+        key: bytes | str | Path | None = None,
         **options: Any,
     ) -> None:
-        """`replicas` servers of a cluster keep the stream; further options go to `nats.connect`."""
+        """`replicas` servers of a cluster keep the stream; `key`, the same everywhere, keeps other clients of
+        the broker from speaking for nodes; further options go to `nats.connect`."""
+        self._seal = Seal(key)
         self._servers = [servers] if isinstance(servers, str) else list(servers)
         self._stream = token(stream)
         self._replicas = replicas
@@ -119,7 +130,11 @@ class NatsTransport:
         return client
 
     def _streams(self) -> list[api.StreamConfig]:
-        return [self._stream_of(self._stream, f"{self._stream}.*.*", api.RetentionPolicy.WORK_QUEUE)]
+        links = self._stream_of(self._stream, f"{self._stream}.*.*", api.RetentionPolicy.WORK_QUEUE)
+        receipts = receipts_of(self._stream)
+        last = self._stream_of(receipts, f"{receipts}.*.*", api.RetentionPolicy.LIMITS)
+        last.max_msgs_per_subject, last.discard = 1, api.DiscardPolicy.OLD
+        return [links, last]
 
     def _stream_of(self, name: str, subjects: str, retention: api.RetentionPolicy) -> api.StreamConfig:
         return api.StreamConfig(
@@ -175,7 +190,7 @@ class NatsTransport:
 
     def _new_link(self, peer: str) -> "Link":
         assert self._host is not None
-        return Link(self._host, peer, self._client, self._stream, self._replicas)
+        return Link(self._host, peer, self._client, self._stream, self._replicas, self._seal)
 
     def wake(self, peer: str) -> None:
         if (link := self._links.get(peer)) is not None:
@@ -209,10 +224,13 @@ class NatsTransport:
 class Link:
     """Both directions of the link between us and one peer."""
 
-    def __init__(self, host: Host, peer: str, client: Any, stream: str, replicas: int) -> None:
+    def __init__(self, host: Host, peer: str, client: Any, stream: str, replicas: int, seal: Seal) -> None:
         self._host, self._peer, self._client = host, peer, client
-        self._stream, self._replicas = stream, replicas
+        self._stream, self._replicas, self._seal = stream, replicas, seal
         self._jetstream = client.jetstream(timeout=PUBLISH_SECONDS)
+        self._receipts = Receipts(self._jetstream, receipts_of(stream), seal)
+        self._receipted = 0  # our receipt tells of frames up to this number
+        self._is_current = asyncio.Event()  # nothing shows that our journal is old
         self._awake = asyncio.Event()
         self._awake.set()
         self.may_pull = asyncio.Event()
@@ -226,7 +244,50 @@ class Link:
 
     def _acts(self) -> list[Callable[[], Awaitable[None]]]:
         """What the link does all the time, each in a task of its own."""
-        return [self._publish, self._pull, self._acknowledge]
+        return [self._publish, self._pull, self._acknowledge, self._compare_journal]
+
+    async def _compare_journal(self) -> None:
+        """Stop the node if the broker knows more of this link than our journal; let it work otherwise."""
+        host, (me, peer) = self._host, (token(self._host.name), token(self._peer))
+        mine = host.hello(self._peer).incarnation
+        ours = await self._last_receipt(me, peer)
+        if ours is not None and ours.to == mine:
+            host.confirmed(self._peer, ours.number)
+            self._receipted = ours.number
+        has = await self._last_stored(mine)
+        theirs = await self._last_receipt(peer, me)
+        if theirs is not None and theirs.sender == mine:
+            has = max(has, theirs.number)
+        # Receipts come later than what we hear of the broker itself: less than that shows nothing.
+        host.resumes(self._peer, max(has, self._outbox().acknowledged))
+        self._is_current.set()
+        await asyncio.Event().wait()
+
+    async def _last_receipt(self, to: str, sender: str) -> Receipt | None:
+        try:
+            return await self._receipts.last(to, sender)
+        except RemoteProtocolError as error:  # whoever put it there must not keep us from working
+            self._host.disconnected(self._peer, False, str(error))
+            return None
+
+    async def _last_stored(self, incarnation: bytes) -> int:
+        """The last of our frames that is still in the stream of links."""
+        subject = f"{self._stream}.{token(self._peer)}.{token(self._host.name)}"
+        message = await last_message(self._jetstream, self._stream, subject)
+        if message is None:
+            return 0
+        try:
+            frames = self._read(message, self._peer, self._host.name)
+        except RemoteProtocolError:
+            return 0  # not ours: its receiver refuses it too
+        is_of_this_life = _read_hello((message.headers or {})[HELLO]).incarnation == incarnation
+        return frames[-1][0] if is_of_this_life else 0
+
+    def _read(self, message: Any, to: str, sender: str) -> list[tuple[int, bytes]]:
+        """The frames of a message on a link's subject, if it was sent there by one of us."""
+        frames = _read_batch(message)
+        self._seal.check(message.headers, self._stream, to, sender, message.headers[HELLO], message.data)
+        return frames
 
     def wake(self) -> None:
         self._awake.set()
@@ -251,6 +312,7 @@ class Link:
 
     async def _publish(self) -> None:
         """Keep a window of publications under way, in order, and report each that is acknowledged."""
+        await self._is_current.wait()
         under_way: deque[tuple[int, asyncio.Future[Any]]] = deque()
         window = 1
         published = self._outbox().acknowledged
@@ -285,18 +347,21 @@ class Link:
         return min(BATCH_BYTES, int(self._client.max_payload) // 4)
 
     async def _publish_batch(self, batch: list[tuple[int, bytes]]) -> "asyncio.Future[Any]":
-        me, peer, hello = self._host.name, self._peer, self._host.hello(self._peer)
+        me, peer = self._host.name, self._peer
+        hello = self._host.hello(peer)._replace(confirmed=0)  # what the broker has, its receiver may not have
         first, last = batch[0][0], batch[-1][0]
         headers = {
             api.Header.MSG_ID: f"{hello.incarnation.hex()}:{token(me)}>{token(peer)}:{first}-{last}",
             HELLO: json.dumps(hello_to_json(hello), separators=(",", ":")),
         }
-        subject = f"{self._stream}.{token(peer)}.{token(me)}"
-        return await self._jetstream.publish_async(subject, frames_out(batch), headers=headers)  # type: ignore[no-any-return]
+        subject, data = f"{self._stream}.{token(peer)}.{token(me)}", frames_out(batch)
+        headers |= self._seal.headers(self._stream, peer, me, headers[HELLO], data)
+        return await self._jetstream.publish_async(subject, data, headers=headers)  # type: ignore[no-any-return]
 
     # Incoming.
 
     async def _pull(self) -> None:
+        await self._is_current.wait()
         me, peer = self._host.name, self._peer
         consumer = consumer_name(me, peer)
         await self._make_consumer(self._stream, consumer, f"{self._stream}.{token(me)}.{token(peer)}")
@@ -355,8 +420,12 @@ class Link:
         """Hand the next frames to the node, and keep those that are early."""
         host, peer = self._host, self._peer
         try:
-            frames, hello = _read_batch(message), message.headers[HELLO]
-            told = _read_hello(hello)
+            frames, hello = self._read(message, host.name, peer), message.headers[HELLO]
+            told = _read_hello(hello)._replace(confirmed=0)
+            if frames[0][0] > host.expects(peer) + FARTHEST:
+                raise RemoteProtocolError(
+                    f"frame {frames[0][0]} is farther ahead of {host.expects(peer)} than any link gets"
+                )
         except RemoteProtocolError as error:  # the message is no better when it comes again
             host.disconnected(peer, False, str(error))
             with contextlib.suppress(nats.errors.Error):
@@ -418,10 +487,31 @@ class Link:
             await self._journaled.wait()
             self._journaled.clear()
             number = self._host.received(self._peer)
+            if number > self._receipted and not await self._leave_receipt(number):
+                self._journaled.set()
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
             for first in [first for first, (last, _, _) in self._in_hand.items() if last <= number]:
                 _, _, message = self._in_hand.pop(first)
                 with contextlib.suppress(nats.errors.Error):
                     await message.ack()
+
+    async def _leave_receipt(self, number: int) -> bool:
+        """Whether the broker keeps that we have journaled frames up to this number."""
+        me, peer, hello = self._host.name, self._peer, self._host.hello(self._peer)
+        receipt = Receipt(number, hello.incarnation, hello.knows)
+        try:
+            await self._receipts.publish(token(me), token(peer), receipt)
+        except (TimeoutError, OSError, nats.errors.Error) as error:
+            self._host.disconnected(peer, False, f"no receipt was stored: {error or type(error).__name__}")
+            return False
+        self._receipted = number
+        return True
+
+
+def receipts_of(stream: str) -> str:
+    """The stream of receipts beside a stream of links."""
+    return f"{stream}-receipts"
 
 
 async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:

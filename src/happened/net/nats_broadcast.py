@@ -43,6 +43,8 @@ from .nats import (
     consumer_name,
     token,
 )
+from .nats_receipts import last_message
+from .nats_security import Seal
 from .transport import Shared
 
 COUNTS = ("packets", "bytes", "copies", "repaired", "received")
@@ -79,7 +81,14 @@ class NatsBroadcast(NatsTransport):
             self._task = asyncio.create_task(self._publish())
         assert self._host is not None
         return SharedLink(
-            self._host, peer, self._client, self._stream, self._replicas, self._common, self._counts
+            self._host,
+            peer,
+            self._client,
+            self._stream,
+            self._replicas,
+            self._seal,
+            self._common,
+            self._counts,
         )
 
     async def close(self) -> None:
@@ -162,7 +171,10 @@ class NatsBroadcast(NatsTransport):
         self._counts["bytes"] += len(packet)
         self._counts["copies"] += len(run.first) * len(run.frames)
         jetstream = self._client.jetstream(timeout=PUBLISH_SECONDS)
-        return await jetstream.publish_async(f"{self._common}.{token(me)}.{marks}.end", packet)
+        headers = self._seal.headers(self._common, me, packet) or None
+        return await jetstream.publish_async(
+            f"{self._common}.{token(me)}.{marks}.end", packet, headers=headers
+        )
 
     def _leave_to_links(self, error: Exception) -> None:
         """After a failure nobody knows what is stored: the links carry all that was under way."""
@@ -184,6 +196,7 @@ class SharedLink(Link):
         client: Any,
         stream: str,
         replicas: int,
+        seal: Seal,
         common: str,
         counts: dict[str, int],
     ) -> None:
@@ -191,7 +204,7 @@ class SharedLink(Link):
         self._common, self._counts = common, counts
         self._has_consumer = False  # at the other end, for what we publish
         self._shared: deque[tuple[int, int]] = deque()  # stored, while frames before them may be not
-        super().__init__(host, peer, client, stream, replicas)
+        super().__init__(host, peer, client, stream, replicas, seal)
 
     def _acts(self) -> list[Callable[[], Awaitable[None]]]:
         return [*super()._acts(), self._prepare, self._pull_common]
@@ -200,7 +213,11 @@ class SharedLink(Link):
 
     @property
     def is_ready(self) -> bool:
-        return self._has_consumer and self._host.outbox(self._peer).acknowledged > 0
+        return (
+            self._has_consumer
+            and self._is_current.is_set()
+            and self._host.outbox(self._peer).acknowledged > 0
+        )
 
     async def _prepare(self) -> None:
         await self._make_common_consumer(self._peer, self._host.name)
@@ -209,10 +226,28 @@ class SharedLink(Link):
 
     async def _make_common_consumer(self, to: str, sender: str) -> str:
         """The consumer of one process for what another one publishes: the same, whoever makes it."""
-        before = "*." * self._host.hello(self._peer).members.index(to)
         name = consumer_name(to, sender)
-        await self._make_consumer(self._common, name, f"{self._common}.{token(sender)}.{before}{mark(to)}.>")
+        await self._make_consumer(self._common, name, self._common_subject(to, sender))
         return name
+
+    def _common_subject(self, to: str, sender: str) -> str:
+        before = "*." * self._host.hello(self._peer).members.index(to)
+        return f"{self._common}.{token(sender)}.{before}{mark(to)}.>"
+
+    async def _last_stored(self, incarnation: bytes) -> int:
+        last = await super()._last_stored(incarnation)
+        me, peer = self._host.name, self._peer
+        message = await last_message(self._jetstream, self._common, self._common_subject(peer, me))
+        if message is None:
+            return last
+        try:
+            data = message.data or b""
+            self._seal.check(message.headers, self._common, me, data)
+            packet = packets.decode(data)
+            frames = packet.numbered(peer)
+        except RemoteProtocolError:
+            return last
+        return max(last, frames[-1][0]) if frames and packet.incarnation == incarnation else last
 
     def _outbox(self) -> Sendable:
         return Unclaimed(super()._outbox(), self.claims)
@@ -244,6 +279,7 @@ class SharedLink(Link):
     # Incoming.
 
     async def _pull_common(self) -> None:
+        await self._is_current.wait()
         consumer = await self._make_common_consumer(self._host.name, self._peer)
         await self._pull_from(self._common, consumer, self._take_packet)
 
@@ -251,6 +287,7 @@ class SharedLink(Link):
         """Take the frames of a packet that are for us, whose sender's subject says who sent it."""
         host, peer = self._host, self._peer
         try:
+            self._seal.check(message.headers, self._common, peer, message.data)
             packet = packets.decode(message.data)
             frames = packet.numbered(host.name)
             if packet.sender != peer or not frames:

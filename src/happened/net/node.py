@@ -39,16 +39,19 @@ from .engine import Batch, Delivery, Engine
 from .errors import EngineFault, NodeClosed, NodeError, NodeFull, OldJournal
 from .expiry import Expiry, check_expiry
 from .flow import Flow
+from .identity import MutualTls
 from .journal import Identity, Journal
 from .lifecycle import Lifecycle, State
 from .limits import Limits
 from .link import Outbox
 from .membership import InitialMembers, Membership, Peer
 from .qualified import history_from_json, keywords
+from .refused_frames import Quarantine, Quarantined
 from .site import Site, proposal, read_site
 from .site_changes import SiteChanges
 from .site_failures import How, check_witnesses, succession_proposal
 from .tcp import TcpTransport
+from .terms import FEATURES, HIGHEST, LOWEST, Terms, check_cluster, digest_of_members, digest_of_options
 from .tracked import check_tracker
 from .transport import Guard, Hello, Shared, Sharing, Transport
 from .turns import Turns
@@ -127,6 +130,7 @@ class Health(NamedTuple):
 class Node:
     """One process.
 
+    cluster     the name of the system, the same everywhere: a node of another one is refused; empty: none
     peers       names and addresses of the others; of those in `members`, only the ones we talk with
     members     everybody, in the order of their indices, the same everywhere; default: all names, sorted
     groups      names for sets of members, usable as destinations
@@ -165,7 +169,9 @@ class Node:
         transport: Transport | None = None,
         limits: Limits | None = None,
         medium: UdpMulticast | None = None,
+        cluster: str = "",
     ) -> None:
+        self._cluster = check_cluster(cluster)
         self._limits = limits or Limits()
         self.name = name
         self._facts = facts_of(protocol)
@@ -188,6 +194,7 @@ class Node:
         self._flush = flush
         self._trace_directory = Path(trace) if trace is not None else None
         self._computation = computation
+        self._guard = guard
         if transport is None:
             if guard is None:
                 raise LocalProtocolError(
@@ -213,6 +220,7 @@ class Node:
 
         self._life = Lifecycle(name)
         self._connections = Connections(name)
+        self._quarantine = Quarantine()
         relays_for_others = self._facts.relays is Relays.COORDINATOR
         self._sends_directly = self._facts.relays is Relays.NOBODY and topology is None
         self._flow = Flow(self._limits, relays=relays_for_others)
@@ -299,9 +307,22 @@ class Node:
         await self._commits.recover()
         if self._engine.serialization is not None:
             self._turns = Turns(self._engine, self._loop, self._commits.stamp, self._after_a_turn)
-        self._members = Membership(self._initial, self._engine, self._protocol, incarnation)
+        self._members = Membership(
+            self._initial, self._engine, self._protocol, incarnation, self._terms(options)
+        )
         self._joined = self._engine.joined
         self._know_routes()
+
+    def _terms(self, options: Mapping[str, Any]) -> Terms:
+        return Terms(
+            self._cluster,
+            digest_of_members(self._initial.members),
+            digest_of_options(self._engine.machine, options),
+            self._limits.frame,
+            LOWEST,
+            HIGHEST,
+            FEATURES,
+        )
 
     def _record_into(self, directory: Path) -> None:
         from .trace_recorder import TraceRecorder  # which needs pyarrow
@@ -436,6 +457,7 @@ class Node:
         most = min(self._limits.payload, self.transport.max_payload)
         if len(payload) > most:
             raise LocalProtocolError(f"a payload of {len(payload)} bytes exceeds the limit of {most}")
+        self._check_frame(destinations, len(payload))
         if (site := self.site) is not None:
             site.check_traffic(destinations)
         self._commits.stamp()
@@ -454,6 +476,20 @@ class Node:
         if ordered and self._engine.history is not None:
             sent.history = self._engine.history
         return sent
+
+    def _check_frame(self, destinations: Iterable[int], size: int) -> None:
+        """Refuse a payload whose frame somebody on its way would not take, as far as they have told."""
+        smallest = self._members.smallest_limit
+        if smallest is None or size <= smallest * 15 // 16:  # nearly always, and without a look at everybody
+            return
+        relayed = bool(self._facts.relays) or self.site is not None
+        links = self._engine.present_links() if relayed else destinations
+        longest = self._members.longest_frame(links)
+        if longest is not None and size > longest * 15 // 16:  # the rest is for control information
+            raise LocalProtocolError(
+                f"a payload of {size} bytes is too long for a peer that takes frames of {longest}: raise "
+                "limits.frame there, or send less at once"
+            )
 
     def relevant(self, label: str = "") -> Stamp:
         """Record a relevant event, which follows everything sent and delivered here so far; returns what the
@@ -586,9 +622,14 @@ class Node:
             "staged_bytes": engine.staged,
             "journal_bytes": self._journal.bytes if self._journal is not None else 0,
             "failures": self._connections.troubles,
+            "quarantined": len(self._quarantine.frames()),
             "medium": self._medium.medium_counts() if self._medium is not None else {},
             "peers": {self._members.names[link]: self._peer_stats(link) for link in engine.outboxes},
         }
+
+    def quarantined(self) -> list[Quarantined]:
+        """Frames that one end of a link will not take, ours and those of peers; what follows them waits."""
+        return self._quarantine.frames()
 
     def health(self) -> Health:
         """Live: it has not failed and is not closed. Ready: it takes multicasts now, and can reach everybody
@@ -605,11 +646,22 @@ class Node:
         away = [link for link in linked if names[link] not in self._connections.calling]
         problems += [f"no link to {names[link]}{self._why_away(names[link])}" for link in away]
         behind = [link for link in away if self._engine.outboxes[link]]
+        for each in self._quarantine.frames():
+            way = "to" if each.outgoing else "from"
+            problems.append(f"frame {each.number} {way} {each.peer} is set aside: {each.reason}")
         return Health(True, why is None and not behind, tuple(problems))
 
     def _why_away(self, peer: str) -> str:
         reasons = list(self._connections.troubles_with(peer))
         return f": {reasons[-1]}" if reasons else ""
+
+    def reload_certificates(self) -> None:
+        """Read certificate, key and authority again: connections from now on use them, those there are last
+        until a certificate of theirs expires. IdentityError, and nothing changes, if they cannot be used."""
+        if not isinstance(self._guard, MutualTls):
+            raise LocalProtocolError(f"{self.name!r} has no certificates")
+        self._guard.reload()
+        log.info("certificates were read again", extra={"node": self.name})
 
     def on_link(self, listener: Callable[[LinkChange], object]) -> None:
         """Call `listener` whenever a connection with a peer is made or ends."""
@@ -794,6 +846,10 @@ class Node:
     def hello(self, peer: str) -> Hello:
         return self._members.hello(peer)
 
+    def check(self, peer: str, hello: Hello) -> None:
+        with self._stops_if_old():
+            self._members.check_hello(peer, hello)
+
     def meet(self, peer: str, hello: Hello) -> None:
         with self._stops_if_old():
             is_new = self._members.check_hello(peer, hello)
@@ -815,6 +871,10 @@ class Node:
             self._fail(error)
             raise
 
+    def confirmed(self, peer: str, number: int) -> None:
+        with self._stops_if_old():
+            self._members.check_confirmed(peer, number)
+
     def resumes(self, peer: str, number: int) -> None:
         with self._stops_if_old():
             self._members.check_resuming(peer, number)
@@ -828,6 +888,7 @@ class Node:
         link = self._members.index[peer]
         self._commits.stamp()
         if self._engine.free(link, number):
+            self._quarantine.passed(peer, True, number)
             self._commits.schedule()
             for other in self._engine.let_go():
                 self.transport.wake(self._members.names[other])
@@ -859,13 +920,16 @@ class Node:
         engine = self._engine
         inbox, receive = engine.inboxes[link], engine.receive
         self._commits.stamp()
-        before = inbox.received_through
+        before, is_refused = inbox.received_through, False
         try:
             for number, frame in frames:
                 if number == inbox.received_through + 1 or inbox.is_new(number):
                     receive(link, frame)
-        except RemoteProtocolError:
+        except RemoteProtocolError as error:
             self._refused += 1
+            is_refused = True
+            if number == inbox.received_through + 1:
+                self._quarantine.put(peer, False, number, len(frame), str(error))
             raise
         except EngineFault as error:
             self._fail(error)
@@ -877,8 +941,15 @@ class Node:
                 self._commits.schedule()
                 self._after_a_change()
                 self._regulate()
-            elif not engine.is_dirty and not self._commits.is_under_way:
+                if self._quarantine:
+                    self._quarantine.passed(peer, False, inbox.received_through)
+            elif not is_refused and not engine.is_dirty and not self._commits.is_under_way:
                 self.transport.durable(peer, inbox.durable)
+
+    def set_aside(self, peer: str, number: int, reason: str) -> None:
+        frames = self.outbox(peer).after(number - 1, 1)
+        size = len(frames[0][1]) if frames else 0
+        self._quarantine.put(peer, True, number, size, reason)
 
     def _meet_new_members(self) -> None:
         """Call those who were admitted; the links of those who had their indices are no more."""

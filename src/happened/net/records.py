@@ -3,16 +3,19 @@
     record   length of the sealed rest (4 bytes), the rest: frames, sealed together
     frame    length of the body (4 bytes), number (8 bytes), body
 
-Number 0 is for the link itself: a JSON object {"hello": …}, {"have": k} or {"refused": why}, or nothing: a
-sign of life. Other numbers are link numbers. Numbers are big-endian.
+Number 0 is for the link itself: a JSON object {"hello": …}, {"have": k} or {"refused": why, "number": k}, or
+nothing: a sign of life. Other numbers are link numbers. Numbers are big-endian. A hello is told with a
+checksum over all that is said with it, {"check": c}: a flipped bit must not be remembered for good.
 """
 
 import json
 import struct
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..core.errors import RemoteProtocolError
+from .terms import CHECKSUM, Terms
 from .transport import Hello
 
 LENGTH = struct.Struct(">I")
@@ -69,6 +72,18 @@ def frames_in(record: bytes, limit: int) -> list[tuple[int, bytes]]:
     return frames
 
 
+def fit_record(frames: list[tuple[int, bytes]], longest: int) -> list[tuple[int, bytes]]:
+    """Those of the first frames that go into one record for a peer that takes frames of `longest` bytes: none
+    if the first is longer. Their heads count: many short frames must not make a record too long for it."""
+    room = RECORD_BYTES
+    for place, (_, frame) in enumerate(frames):
+        size = len(frame)
+        if size > longest or room < 0:
+            return frames[:place]
+        room -= size + FRAME.size
+    return frames
+
+
 def frames_out(frames: Iterable[tuple[int, bytes]]) -> bytes:
     """The frames with these numbers and bodies, as one string of bytes."""
     parts = []
@@ -97,9 +112,28 @@ def read_control(body: bytes) -> dict[str, Any]:
     return said
 
 
+def with_check(**said: Any) -> dict[str, Any]:
+    """What is said together with a hello, and a checksum over it."""
+    return said | {"check": _checksum(said)}
+
+
+def _checksum(said: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(said, sort_keys=True).encode())
+
+
+def checked_hello(said: dict[str, Any]) -> Hello:
+    """The hello in a control frame, whose checksum must be right if the speaker makes any."""
+    hello = hello_from_json(said["hello"])
+    rest = {key: value for key, value in said.items() if key != "check"}
+    if ("check" in said or CHECKSUM in hello.terms.features) and said.get("check") != _checksum(rest):
+        raise RemoteProtocolError("a hello was damaged on its way: its checksum is wrong")
+    return hello
+
+
 def hello_to_json(hello: Hello) -> dict[str, Any]:
     said = hello._asdict() | {"incarnation": hello.incarnation.hex(), "knows": hello.knows.hex()}
-    for later in ("tracker", "topology", "confirmed"):
+    said["terms"] = hello.terms.to_json()
+    for later in ("tracker", "topology", "confirmed", "terms"):
         if not said[later]:
             del said[later]  # as it was said before there were any
     return said
@@ -119,7 +153,8 @@ def hello_from_json(said: Any) -> Hello:
         if not isinstance(topology, str) or len(topology) > 128:
             raise ValueError("the topology is told by its digest")
         confirmed = number_in(said, "confirmed") if "confirmed" in said else 0
-        return Hello(incarnation, knows, said["protocol"], members, tracker, topology, confirmed)
+        terms = Terms.from_json(said.get("terms", {}))
+        return Hello(incarnation, knows, said["protocol"], members, tracker, topology, confirmed, terms)
     except (KeyError, TypeError, ValueError) as error:
         raise RemoteProtocolError(f"not a hello: {error!r}") from error
 

@@ -2,8 +2,10 @@
 
 The sender of a link calls; frames go from caller to called, and acknowledgements come back. After the
 handshake (who are you), both say hello (can we work together), and the called end says which frames it has:
-the caller goes on after those. A connection that fails in any way is closed, and the caller calls again after
-a delay that grows.
+the caller goes on after those. Neither remembers anything of the other before both have accepted each other:
+the caller once it has the other's hello, the called once something but a refusal follows its own. A
+connection that fails in any way is closed, and the caller calls again after a delay that grows. After a frame
+was refused, it is the only one that is sent until it is acknowledged.
 
 Promises   those of transport.py. A peer is who the guard says it is. A name that is not a peer's, a second
            node of a peer's name with another incarnation, or bytes that break a rule end the connection; the
@@ -24,20 +26,24 @@ from ..core.errors import RemoteProtocolError
 from .accepting import Listener, open_listener
 from .errors import NodeError
 from .handshake import HandshakeError, Reason
+from .identity import certificate_lasts
 from .limits import Limits
 from .records import (
     LENGTH,
     RECORD_BYTES,
     Records,
+    checked_hello,
     control,
+    fit_record,
     frames_in,
     frames_out,
-    hello_from_json,
     hello_to_json,
     number_in,
     read_control,
+    with_check,
 )
-from .transport import Guard, Host
+from .terms import CHECKSUM
+from .transport import Guard, Hello, Host
 
 WRITE_AHEAD = 1 << 20
 """Bytes that may wait in a connection's write buffer."""
@@ -74,10 +80,9 @@ class TcpTransport:
         self._host = host
         where, port = self._listen
         self._check_local(where, "listens on")
-        context = self._guard.tls(server=True)
         try:
             self._server = await open_listener(
-                lambda: _Called(self), where, port, host, self._limits, context
+                lambda: _Called(self), where, port, host, self._limits, lambda: self._guard.tls(server=True)
             )
         except OSError as error:
             raise NodeError(
@@ -206,6 +211,8 @@ class _Connection(asyncio.Protocol):
         self._heard = True
         self._silent = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._lasts: float | None = None  # seconds that the peer's certificate was still valid at first
+        self._expiry: asyncio.TimerHandle | None = None
         self._is_paused = False
         self._may_write = True
         self._agreed = False  # both have said hello
@@ -226,6 +233,7 @@ class _Connection(asyncio.Protocol):
             self._owner.stranger(self)
         try:
             tls = transport.get_extra_info("ssl_object")
+            self._lasts = certificate_lasts(tls)
             self._handshake = self._owner.guard.handshake(host.name, self._wanted, tls)
             self._transport.write(self._handshake.begin())
         except RemoteProtocolError as error:
@@ -275,6 +283,11 @@ class _Connection(asyncio.Protocol):
         self._heard = True
         self._timer = asyncio.get_running_loop().call_later(self._owner.limits.heartbeat, self._beat)
         self._owner.host.connected(self.peer, self.outgoing)
+        if self._lasts is not None:
+            self._expiry = asyncio.get_running_loop().call_later(self._lasts, self._expired)
+
+    def _expired(self) -> None:
+        self.end("its certificate has expired")
 
     def write(self, frames: bytes) -> None:
         sealed = self._handshake.channel.seal(frames)
@@ -303,8 +316,9 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._ended = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._expiry):
+            if timer is not None:
+                timer.cancel()
         self._owner.forgotten(self)
         reason = self._reason or (str(error) if error is not None else "the other side closed it")
         self._owner.host.disconnected(self.peer or self._wanted or self._address, self.outgoing, reason)
@@ -330,8 +344,17 @@ class _Connection(asyncio.Protocol):
         if isinstance(error, HandshakeError) and not self.peer:
             self._transport.write(error.answer)
         elif self.peer:
-            self.say(refused=str(error)[:500])
+            self.say(refused=str(error)[:500], **self._refused_frame())
         self.end(str(error))
+
+    def _refused_frame(self) -> dict[str, int]:
+        """Which of the peer's frames is refused, if frames may come already."""
+        return {}
+
+    def _protect(self, ours: Hello, theirs: Hello) -> None:
+        """Both hellos were told; what follows them, in either direction, is checked for damage."""
+        if CHECKSUM in ours.terms.features & theirs.terms.features:
+            self._handshake.add_checksums()
 
     def _too_slow(self) -> None:
         self.end("it did not say who it is in time")
@@ -356,6 +379,7 @@ class _Called(_Connection):
     def __init__(self, owner: TcpTransport) -> None:
         super().__init__(owner, None)
         self._unsaid: int | None = None
+        self._unmet: Hello | None = None  # the caller's hello, until we know that it has accepted ours
 
     def acknowledge(self, number: int) -> None:
         """Acknowledge frames up to this number; a caller that does not read gets the last number once it
@@ -374,8 +398,20 @@ class _Called(_Connection):
     def _introduced(self) -> None:
         pass  # the caller speaks first
 
+    def _refused_frame(self) -> dict[str, int]:
+        return {"number": self._owner.host.expects(self.peer)} if self._agreed else {}
+
+    def _meet(self, frames: list[tuple[int, bytes]]) -> None:
+        """Remember a caller that goes on after our hello."""
+        if self._unmet is not None and frames:
+            number, body = frames[0]
+            if number or "refused" not in read_control(body):
+                self._owner.host.meet(self.peer, self._unmet)
+                self._unmet = None
+
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
         host = self._owner.host
+        self._meet(frames)
         if self._agreed and all(number for number, _ in frames):
             host.arrived(self.peer, frames)
             return
@@ -387,10 +423,12 @@ class _Called(_Connection):
             elif (said := read_control(body)) and "refused" in said:
                 self.end(f"it refused us: {said['refused']!s:.500}")
             elif "hello" in said and not self._agreed:
-                host.meet(self.peer, hello_from_json(said["hello"]))
+                self._unmet, ours = checked_hello(said), host.hello(self.peer)
+                host.check(self.peer, self._unmet)
                 self._agree()
                 self._owner.welcome(self, self.peer)
-                self.say(hello=hello_to_json(host.hello(self.peer)), have=host.received(self.peer))
+                self.say(**with_check(hello=hello_to_json(ours), have=host.received(self.peer)))
+                self._protect(ours, self._unmet)
 
 
 class _Outgoing(_Connection):
@@ -398,14 +436,21 @@ class _Outgoing(_Connection):
 
     outgoing = True
 
-    def __init__(self, owner: TcpTransport, peer: str, closed: Callable[[bool], None]) -> None:
+    def __init__(
+        self, owner: TcpTransport, peer: str, probes: bool, closed: Callable[[bool, bool], None]
+    ) -> None:
+        """`probes`: send the first frame alone, since the peer refused one."""
         super().__init__(owner, peer)
-        self._sent = 0
+        self._sent = self._began = 0
+        self._probes = probes
         self._closed = closed
-        self._progress = False
+        self._progress = self._was_refused = False
+        self._longest = owner.limits.frame  # that the peer takes
+        self._ours: Hello | None = None
 
     def _introduced(self) -> None:
-        self.say(hello=hello_to_json(self._owner.host.hello(self.peer)))
+        self._ours = self._owner.host.hello(self.peer)
+        self.say(**with_check(hello=hello_to_json(self._ours)))
 
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
         host = self._owner.host
@@ -414,26 +459,54 @@ class _Outgoing(_Connection):
                 raise RemoteProtocolError("frames come against the direction of their link")
             said = read_control(body)
             if "refused" in said:
-                self.end(f"it refused us: {said['refused']!s:.500}")
+                self._note_refusal(said)
             elif "hello" in said and not self._agreed:
-                host.meet(self.peer, hello_from_json(said["hello"]))
-                self._sent = number_in(said, "have")
-                host.resumes(self.peer, self._sent)
-                self._agree()
-                self.pump()
+                self._greeted(said)
+            elif self._agreed and "have" in said:
+                host.acknowledged(self.peer, have := number_in(said, "have"))
+                if have > self._began:
+                    self._progress, self._probes = True, False
+                    self.pump()
             elif self._agreed:
                 self._progress = True  # it has not hung up on what we sent
-                if "have" in said:
-                    host.acknowledged(self.peer, number_in(said, "have"))
+
+    def _greeted(self, said: dict[str, Any]) -> None:
+        host, theirs = self._owner.host, checked_hello(said)
+        if self._ours is not None:
+            self._protect(self._ours, theirs)
+        host.check(self.peer, theirs)
+        self._sent = self._began = number_in(said, "have")
+        host.resumes(self.peer, self._sent)
+        host.meet(self.peer, theirs)
+        self._longest = theirs.terms.frame or self._longest
+        self._agree()
+        self.say()  # so that it can be sure of us, too
+        self.pump()
+
+    def _note_refusal(self, said: dict[str, Any]) -> None:
+        reason = f"it refused us: {said['refused']!s:.500}"
+        if self._agreed:
+            self._was_refused = True
+            number = number_in(said, "number") if "number" in said else self._sent
+            if self._began < number <= self._sent:
+                self._owner.host.set_aside(self.peer, number, reason)
+        self.end(reason)
 
     def pump(self) -> None:
-        """Send what is released, as long as the connection takes it."""
+        """Send what is released, as long as the connection takes it and the peer takes the frames."""
         outbox = self._owner.host.outbox(self.peer)
         while self._may_write and self._agreed and not self._ended:
-            if not (frames := outbox.after(self._sent, RECORD_BYTES)):
+            if self._probes and self._sent > self._began:
                 return
-            self._sent = frames[-1][0]
-            self.write(frames_out(frames))
+            if not (frames := outbox.after(self._sent, 1 if self._probes else RECORD_BYTES)):
+                return
+            if not (fitting := fit_record(frames, self._longest)):
+                number, frame = frames[0]
+                why = f"it has {len(frame)} bytes, and {self.peer!r} takes {self._longest}"
+                self._owner.host.set_aside(self.peer, number, f"{why}: raise limits.frame there")
+                return
+            self._sent = fitting[-1][0]
+            self.write(frames_out(fitting))
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -441,7 +514,7 @@ class _Outgoing(_Connection):
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
-        self._closed(self._progress)
+        self._closed(self._progress, self._was_refused)
 
 
 class _Caller:
@@ -452,6 +525,7 @@ class _Caller:
         self._peer = peer
         self._where, self._port = where, port
         self._attempt = 0
+        self._probes = False  # the peer has refused a frame
         self._connection: _Outgoing | None = None
         self._stopped = False
         self._dice = random.Random()
@@ -474,7 +548,10 @@ class _Caller:
         try:
             context = self._owner.guard.tls(server=False)
             made = loop.create_connection(
-                lambda: _Outgoing(self._owner, self._peer, self._lost), self._where, self._port, ssl=context
+                lambda: _Outgoing(self._owner, self._peer, self._probes, self._lost),
+                self._where,
+                self._port,
+                ssl=context,
             )
             _, connection = await asyncio.wait_for(made, limits.handshake)
             self._connection = connection if not connection._ended else None
@@ -485,8 +562,9 @@ class _Caller:
             self._owner.host.disconnected(self._peer, True, str(error) or "no answer in time")
             self._again()
 
-    def _lost(self, progress: bool) -> None:
+    def _lost(self, progress: bool, was_refused: bool) -> None:
         self._connection = None
+        self._probes = was_refused
         if progress:
             self._attempt = 0
         self._again()

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from .handshake import NONCE_SIZE, Handshake, Mode
 from .link import Sendable
+from .terms import Terms
 
 
 class Hello(NamedTuple):
@@ -39,6 +40,7 @@ class Hello(NamedTuple):
     tracker: str = ""  # the tracking protocol whose piggybacks messages carry; empty: none
     topology: str = ""  # the digest of its topology; empty: it has none
     confirmed: int = 0  # the speaker's frames up to this link number are in the other's journal
+    terms: Terms = Terms()  # those of a node that tells none
 
 
 class Host(Protocol):
@@ -50,12 +52,19 @@ class Host(Protocol):
     def hello(self, peer: str) -> Hello:
         """What we tell this peer about ourselves."""
 
+    def check(self, peer: str, hello: Hello) -> None:
+        """Raise PeerRefused if we cannot work with a peer that says this. Nothing is remembered."""
+
     def meet(self, peer: str, hello: Hello) -> None:
-        """Take the hello of a peer that the transport has authenticated. Raises PeerRefused if we cannot work
-        with it."""
+        """The same, and remember the peer's journal for good: only once the transport has authenticated it
+        and, where the two ends can answer each other, it has accepted our hello too."""
 
     def outbox(self, peer: str) -> Sendable:
         """The frames for a peer that may leave now, and are not acknowledged."""
+
+    def confirmed(self, peer: str, number: int) -> None:
+        """We are known to have confirmed frames of this peer up to this link number. Raises PeerRefused, and
+        stops, if our journal does not know them."""
 
     def resumes(self, peer: str, number: int) -> None:
         """A connection begins, and the peer says that it has our frames up to this link number. Raises
@@ -73,6 +82,9 @@ class Host(Protocol):
     def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
         """Frames with their link numbers, in order. Raises RemoteProtocolError for a gap or a bad frame:
         those before it are taken, and the link is to be closed (or the frame refused)."""
+
+    def set_aside(self, peer: str, number: int, reason: str) -> None:
+        """Our frame of this link number is not sent for now: the peer has refused it, or would."""
 
     def connected(self, peer: str, outgoing: bool) -> None:
         """A connection can carry frames; this is for logs and statistics."""

@@ -455,12 +455,18 @@ class MulticastTransport:
     def hello(self, peer: str) -> Hello:
         return self.host.hello(peer)
 
+    def check(self, peer: str, hello: Hello) -> None:
+        self.host.check(peer, hello)
+
     def meet(self, peer: str, hello: Hello) -> None:
         self.host.meet(peer, hello)
 
     def outbox(self, peer: str) -> Sendable:
         outbox, known = self.host.outbox(peer), self._peers.get(peer)
         return outbox if known is None else Unclaimed(outbox, known.claims)
+
+    def confirmed(self, peer: str, number: int) -> None:
+        self.host.confirmed(peer, number)
 
     def resumes(self, peer: str, number: int) -> None:
         self.host.resumes(peer, number)
@@ -494,6 +500,9 @@ class MulticastTransport:
                 self._hand_over(peer, known)
             except RemoteProtocolError as error:  # the link has done nothing wrong
                 self._complain(error)
+
+    def set_aside(self, peer: str, number: int, reason: str) -> None:
+        self.host.set_aside(peer, number, reason)
 
     def connected(self, peer: str, outgoing: bool) -> None:
         self._note_link(peer, outgoing, is_open=True)

@@ -164,10 +164,13 @@ class MemoryTransport:
         if peer in self._links or other is None or other is self or self.name not in other._peers:
             return
         try:
-            other.host.meet(self.name, self.host.hello(peer))
-            self.host.meet(peer, other.host.hello(self.name))
+            ours, theirs = self.host.hello(peer), other.host.hello(self.name)
+            other.host.check(self.name, ours)
+            self.host.check(peer, theirs)
             has = other.host.received(self.name)
             self.host.resumes(peer, has)
+            other.host.meet(self.name, ours)
+            self.host.meet(peer, theirs)
         except RemoteProtocolError as error:
             self.host.disconnected(peer, True, str(error))
             return

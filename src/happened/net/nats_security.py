@@ -1,0 +1,89 @@
+"""How a node shows a NATS server who it is, and how nodes know each other's messages from anybody else's.
+
+The server authenticates its clients by a credentials file, an nkey, a token or a certificate. Its permissions
+can keep them apart, but whoever may publish on a node's subjects can speak for it. With a group's key, each
+message has a tag over its place (stream, receiver, sender) and its bytes, which only holders of the key can
+make: other clients of the broker are refused. As on links with a shared key, holders are not told apart.
+"""
+
+import hmac
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import LocalProtocolError, RemoteProtocolError
+from .errors import IdentityError
+from .handshake import KEY_SIZE
+from .identity import read_key
+
+TAG = "Happened-Tag"
+CONFIG_FILES = ("credentials", "nkey", "key")
+CONFIG_TLS = ("authority", "certificate", "private_key")
+
+
+class Seal:
+    """Makes and checks the tags of one group's messages; without a key there are none."""
+
+    def __init__(self, key: bytes | str | Path | None) -> None:
+        """`key` is the key itself, or the path of a file that `happened keygen` wrote."""
+        self._key = key if key is None or isinstance(key, bytes) else read_key(Path(key))
+        if self._key is not None and len(self._key) < KEY_SIZE:
+            raise LocalProtocolError(
+                f"a group's key has at least {KEY_SIZE} bytes; `happened keygen` makes one"
+            )
+
+    def headers(self, *parts: str | bytes) -> dict[str, str]:
+        """The header to send with a message of these parts."""
+        return {} if self._key is None else {TAG: self._tag(self._key, parts)}
+
+    def check(self, headers: Mapping[str, str] | None, *parts: str | bytes) -> None:
+        """Raise RemoteProtocolError unless a holder of the key has sent these parts together."""
+        if self._key is not None:
+            told = (headers or {}).get(TAG, "")
+            if not hmac.compare_digest(told.encode(), self._tag(self._key, parts).encode()):
+                raise RemoteProtocolError(
+                    "a message on our subject has no tag of the group's key: another client of the broker "
+                    "sends here, or a node has no `key` or another one"
+                )
+
+    @staticmethod
+    def _tag(key: bytes, parts: tuple[str | bytes, ...]) -> str:
+        told = [part.encode() if isinstance(part, str) else part for part in parts]
+        lengths = b"".join(len(part).to_bytes(8, "big") for part in told)  # no two lists of parts are alike
+        return hmac.digest(key, b"happened nats 1\0" + lengths + b"".join(told), "sha256").hex()
+
+
+def connect_options(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of NatsTransport for the settings of `[nats]` about who we are; paths are ready to open."""
+    options: dict[str, Any] = {}
+    for setting, option in (("credentials", "user_credentials"), ("nkey", "nkeys_seed"), ("token", "token")):
+        if setting in settings:
+            options[option] = settings[setting]
+    for setting in ("credentials", "nkey"):
+        if setting in settings:
+            _check_readable(Path(settings[setting]))
+    if "key" in settings:
+        options["key"] = settings["key"]
+    if "tls" in settings:
+        options["tls"] = _context(settings["tls"])
+    return options
+
+
+def _check_readable(path: Path) -> None:
+    try:
+        path.read_bytes()
+    except OSError as error:
+        raise IdentityError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _context(tls: Mapping[str, str]) -> ssl.SSLContext:
+    """The broker is checked against `authority`, or those of the system; we show `certificate`, if any."""
+    try:
+        context = ssl.create_default_context(cafile=tls.get("authority"))
+        if "certificate" in tls:
+            context.load_cert_chain(tls["certificate"], tls.get("private_key"), password="")
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(tls.values())
+        raise IdentityError(f"[nats.tls] {files}: cannot be used: {error}") from None
+    return context

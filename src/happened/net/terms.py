@@ -1,0 +1,124 @@
+"""On what terms two nodes work together: the part of a hello that comes from configuration and version.
+
+Each end tells its terms before frames flow, and refuses a peer whose terms it cannot work with. A term that
+is not told is not compared: nodes up to 0.2.0 tell none, and a cluster is only compared where both have one,
+so that it can be introduced node by node.
+
+Versions   a node speaks all versions of the link from `lowest` to `highest`; two ends need one in common.
+Features   a node uses an optional part of the link's format only towards a peer that has told its name. So
+           nodes can be upgraded one after the other, in any order.
+"""
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..core.errors import LocalProtocolError
+from ..ordering import Machine
+from .errors import PeerRefused
+
+LOWEST, HIGHEST = 1, 2
+"""1: up to 0.2.0, whose hellos tell no terms. 2: hellos tell terms."""
+CHECKSUM = "checksum"
+"""After the hellos, records of plaintext links carry a checksum."""
+FEATURES = frozenset({CHECKSUM})
+MAX_TEXT = 255
+MAX_FEATURES = 64
+
+
+class Terms(NamedTuple):
+    """What a node asks of a peer, as it tells it; the defaults are those of a node that tells none."""
+
+    cluster: str = ""  # the name of the system; empty: it has none
+    founders: str = ""  # the digest of the first members, told to those who are among them
+    options: str = ""  # the digest of the ordering protocol's options
+    frame: int = 0  # the longest frame that it takes, in bytes; 0: it does not say
+    lowest: int = 1  # versions of the link
+    highest: int = 1
+    features: frozenset[str] = frozenset()
+
+    def check_system(self, peer: str, theirs: "Terms") -> None:
+        """Raise PeerRefused if a peer is of another system, or of a version too far from ours."""
+        if theirs.lowest > self.highest or theirs.highest < self.lowest:
+            raise PeerRefused(
+                f"{peer!r} speaks versions {theirs.lowest} to {theirs.highest} of links, and this node "
+                f"{self.lowest} to {self.highest}: upgrade the older one"
+            )
+        if _differ(self.cluster, theirs.cluster):
+            raise PeerRefused(
+                f"{peer!r} is of cluster {theirs.cluster!r}, and this node of {self.cluster!r}: correct the "
+                "address, or give both the same `cluster`"
+            )
+
+    def check_setup(self, peer: str, theirs: "Terms") -> None:
+        """Raise PeerRefused if a peer of our system was set up in another way than we."""
+        if _differ(self.founders, theirs.founders):
+            raise PeerRefused(
+                f"{peer!r} was started with other members than this node: give all nodes the same members, "
+                "in the same order"
+            )
+        if _differ(self.options, theirs.options):
+            raise PeerRefused(
+                f"{peer!r} has other options of the ordering protocol: give all nodes the same `options`"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """What differs from the terms of a node that tells none."""
+        said = {key: value for key, value in self._asdict().items() if value != self._field_defaults[key]}
+        if self.features:
+            said["features"] = sorted(self.features)
+        return said
+
+    @classmethod
+    def from_json(cls, said: Any) -> "Terms":
+        """Raises TypeError or ValueError if these are no terms. What later versions tell besides is left."""
+        if not isinstance(said, dict):
+            raise TypeError("terms are a table")
+        known = {key: said[key] for key in cls._fields if key in said}
+        if not isinstance(features := known.get("features", []), list) or len(features) > MAX_FEATURES:
+            raise ValueError("features are a list of names")
+        terms = cls(**{**known, "features": frozenset(features)})
+        for text in (terms.cluster, terms.founders, terms.options, *terms.features):
+            if not isinstance(text, str) or len(text) > MAX_TEXT:
+                raise ValueError("terms are told by names and digests")
+        for number in (terms.frame, terms.lowest, terms.highest):
+            if type(number) is not int or number < 0:
+                raise ValueError("versions and limits are numbers")
+        return terms
+
+
+def _differ(ours: str, theirs: str) -> bool:
+    return bool(ours and theirs) and ours != theirs
+
+
+def check_cluster(cluster: str) -> str:
+    """The name of a cluster, if a hello can tell it; empty: none."""
+    if not isinstance(cluster, str) or len(cluster) > MAX_TEXT or not cluster.isprintable():
+        raise LocalProtocolError(
+            f"{cluster!r} is no name of a cluster: at most {MAX_TEXT} characters, all printable"
+        )
+    return cluster
+
+
+def digest_of_members(members: Sequence[str]) -> str:
+    return _digest(list(members))
+
+
+def digest_of_options(machine: Machine, options: Mapping[str, Any]) -> str:
+    """Of those options that differ from their defaults: so defaults may be written out, and a version that
+    has an option more agrees with one that does not know it. How a sender frames its own messages for a
+    medium is not compared, since receivers take both forms; nor is its place, which the topology tells."""
+    parameters, left_out = inspect.signature(type(machine)).parameters, (machine.facts.common_frame, "place")
+    defaults = {name: parameter.default for name, parameter in parameters.items()}
+    told = {
+        name: value
+        for name, value in options.items()
+        if name not in left_out and (name not in defaults or value != defaults[name])
+    }
+    return _digest(told)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
