@@ -1,5 +1,7 @@
 """What messages carry does not grow with the changes that a system has been through."""
 
+from itertools import permutations
+
 import pytest
 
 from churn import Churning
@@ -8,6 +10,7 @@ from happened.ordering import protocols
 
 CHURNING = ("ks", "histories", "topological", "zoned-ks")
 RECYCLING = [name for name, facts in protocols().items() if facts.recycles and facts.joins]
+EXPELLING = [name for name, facts in protocols().items() if facts.expulsions and facts.joins]
 
 
 @pytest.mark.parametrize("protocol", CHURNING)
@@ -57,3 +60,24 @@ def test_what_one_who_has_left_says_of_an_index_is_of_who_had_it_then(protocol):
     assert set(p0.roster) == set(p2.roster) == {"p0", "p2", "r"}
     bring(p2, q)
     assert q.farewells == {0, 2}
+
+
+@pytest.mark.parametrize("protocol", EXPELLING)
+def test_a_newcomer_waits_for_no_farewell_of_one_who_left_before_whoever_tells_it(protocol):
+    """p0, who admits q, is expelled before it can say that p1 had gone: p2 and p3 say so."""
+    names = ["p0", "p1", "p2", "p3"]
+    p0, p1, p2, p3 = (Engine(name, names, protocol) for name in names)
+    p1.leave("p1")
+    for receiver in (p0, p2, p3):
+        bring(p1, receiver)
+        bring(receiver, p1)
+    assert p0.join("q", "nowhere") == 4
+    q = Engine("q", [*names, "q"], protocol)
+    bring(p0, p2)
+    p2.leave("p0")
+    staying = [p2, p3, q]
+    for _ in range(6):
+        for sender, receiver in permutations(staying, 2):
+            bring(sender, receiver)
+    assert not q.awaited and all(departure.closed for departure in q.departures.values())
+    assert all(set(engine.roster) == {"p2", "p3", "q"} for engine in staying)

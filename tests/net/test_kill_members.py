@@ -187,12 +187,7 @@ class World(System):
             self.part()
         self.drain_links()
         self.drop_strangers()
-        for name, engine in self.engines.items():
-            # A leaver who never heard of a newcomer, as the registrar was expelled, says no farewell to it.
-            for missing in [engine.roster.name(index) for index in engine.awaited]:
-                assert missing not in self.engines and self.faults["expel"]
-                self.give(name, lambda engine, missing=missing: engine.leave(missing), lethal=0)
-        self.drain_links()
+        assert not any(engine.awaited for engine in self.engines.values())
         self.expel_again()
 
     def drop_strangers(self):

@@ -879,9 +879,7 @@ class Engine:
         self._open_link(index)
         self.incarnations.pop(index, None)
         for gone in sorted(self.gone):
-            # What the registrar knows to be gone before it admits somebody has sent it nothing.
-            news = MemberAbsent(gone) if admits else self._news_of(gone)
-            self._put(index, changes.encode(news))
+            self._put(index, changes.encode(self._news_of(gone, admits=admits)))
             if stage := self.departures[gone].stage:
                 self._put(index, changes.encode(DepartureStage(gone, min(stage, LAST_STAGE))))
         self._rank_last(index)
@@ -894,8 +892,15 @@ class Engine:
         if self.serialization is not None:
             self.serialization.join(index)
 
-    def _news_of(self, gone: int) -> MemberLeft | MemberDeparted | MemberExpelled:
+    def _news_of(
+        self, gone: int, *, admits: bool
+    ) -> MemberAbsent | MemberLeft | MemberDeparted | MemberExpelled:
+        """What a newcomer is told of a process that has gone. That process has sent it nothing if we admit
+        the newcomer, and also if its farewell came before we heard of the newcomer: had it known the newcomer
+        when it left, it would have told us on the same link, before its farewell."""
         departure = self.departures[gone]
+        if admits or (departure.closed and not departure.expelled):
+            return MemberAbsent(gone)
         if departure.is_old:
             return MemberLeft(gone)
         return MemberExpelled(gone) if departure.expelled else MemberDeparted(gone)
