@@ -86,7 +86,7 @@ class World:
             self.nodes[to].arrived(sender, frames)
             await self.nodes[to].flush()
             if acknowledged:
-                self.nodes[sender].acknowledged(to, frames[-1][0])
+                self.nodes[sender].freed(to, frames[-1][0])
                 await self.nodes[sender].flush()
 
     async def acknowledge(self, name):

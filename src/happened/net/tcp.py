@@ -424,7 +424,7 @@ class _Outgoing(_Connection):
             elif self._agreed:
                 self._progress = True  # it has not hung up on what we sent
                 if "have" in said:
-                    host.acknowledged(self.peer, number_in(said, "have"))
+                    host.freed(self.peer, number_in(said, "have"))
 
     def pump(self) -> None:
         """Send what is released, as long as the connection takes it."""
