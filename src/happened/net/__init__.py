@@ -13,7 +13,7 @@ from .consumers import Subscription
 from .errors import IdentityError, JournalError, NodeClosed, NodeError, NodeFull, PayloadError, PeerRefused
 from .identity import MutualTls, SharedKey
 from .limits import Limits
-from .messages import Health, Message, Pending, Sent, was_sent
+from .message import Health, Message, Pending, Sent, was_sent
 from .node import Node
 from .payloads import JSON, Codec, MsgPack
 from .transport import Plaintext

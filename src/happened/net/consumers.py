@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ..core.errors import LocalProtocolError
 from .engine import Delivery
 from .lifecycle import Lifecycle
-from .messages import Message, Sent
+from .message import Message, Sent
 from .payloads import Payloads
 
 
@@ -64,7 +64,7 @@ class Consumer:
         self.is_closed = False
         self._attempts: dict[int, int] = {}  # of what is to come again
 
-    # What a message asks for: see messages.Giver.
+    # What a message asks for: see message.Giver.
 
     @property
     def payloads(self) -> Payloads:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .messages import Health
+    from .message import Health
 
 PREFIX = "happened_"
 REQUEST_SECONDS = 5.0

@@ -44,7 +44,7 @@ from .lifecycle import Lifecycle, State
 from .limits import Limits
 from .link import Outbox
 from .membership import InitialMembers, Membership, Peer, addresses_of
-from .messages import REQUEST, Health, Message, Pending, Sent, note_sent, tells_if_cancelled
+from .message import REQUEST, Health, Message, Pending, Sent, note_sent, tells_if_cancelled
 from .payloads import Payloads, check_headers
 from .qualified import keywords
 from .requests import Requests

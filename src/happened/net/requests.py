@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from .engine import Delivery
 from .errors import NodeClosed
-from .messages import REPLY, Message
+from .message import REPLY, Message
 from .payloads import Payloads
 
 
