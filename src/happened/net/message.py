@@ -6,16 +6,21 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from ..core.clocks import Causality
 from ..core.errors import LocalProtocolError
 from ..ordering.causal.incomplete import CausalHistory
+from ..tracking import Stamp
 from .engine import Delivery
 from .payloads import OWN, Opened, Payloads, check_headers
 from .qualified import history_from_json
+from .send_stamps import stamp_from_text
 
 Raised = TypeVar("Raised", bound=BaseException)
 REQUEST = OWN + "request"
 REPLY = OWN + "re"
 """The headers of a request and of a reply; the second has the name of what it answers."""
+STAMP = OWN + "stamp"
+"""The header with the tracker's timestamp of the sending (send_stamps.py)."""
 
 
 class Sent(str):
@@ -120,6 +125,12 @@ class Message:
         return self._opened.headers.get(REPLY)
 
     @property
+    def stamp(self) -> Stamp | None:
+        """The tracker's timestamp of its sending; None if it has none, or one that cannot be read."""
+        text = self._opened.headers.get(STAMP)
+        return None if text is None else stamp_from_text(self.sender, text)
+
+    @property
     def history(self) -> CausalHistory:
         """What is sent `after` this message comes after, where the application manages histories."""
         if not self._delivery.history:
@@ -175,3 +186,19 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.name}, {len(self.payload)} bytes>"
+
+
+def relation(one: Message, other: Message) -> Causality:
+    """How the sendings of two messages stand to each other; LocalProtocolError if that cannot be told."""
+    if one.sender == other.sender:
+        if one.clock == other.clock:
+            return Causality.EQUAL
+        return Causality.BEFORE if one.clock < other.clock else Causality.AFTER
+    first, second = one.stamp, other.stamp
+    if first is None or second is None:
+        bare = one if first is None else other
+        raise LocalProtocolError(
+            f"{bare.name} has no timestamp, so its relation to the other message is not known: "
+            'give every node tracker="p1" (or another that tells vectors), headers=True and stamps=True'
+        )
+    return first.compare(second)

@@ -27,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..core.clocks import Causality
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.places import onward_by_link
 from ..ordering import DEFAULT, Relays, facts_of
@@ -44,14 +45,16 @@ from .lifecycle import Lifecycle, State
 from .limits import Limits
 from .link import Outbox
 from .membership import InitialMembers, Membership, Peer, addresses_of
-from .message import REQUEST, Health, Message, Pending, Sent, note_sent, tells_if_cancelled
+from .message import REQUEST, STAMP, Health, Message, Pending, Sent, note_sent, relation, tells_if_cancelled
 from .payloads import Payloads, check_headers
 from .qualified import keywords
 from .requests import Requests
+from .send_stamps import check_stamps, stamp_to_text
 from .site import Site, proposal, read_site
 from .site_changes import SiteChanges
 from .site_failures import How, check_witnesses, succession_proposal
 from .tcp import TcpTransport
+from .timing import Histogram, Timing
 from .tracked import check_tracker
 from .transport import Guard, Hello, Shared, Sharing, Transport
 from .turns import Turns
@@ -73,6 +76,7 @@ class Node:
     codec       what values are sent as: None for bytes, JSON, MsgPack(), a dataclass, a pydantic model, or
                 an object of your own (payloads.py); the same everywhere
     headers     whether messages have headers, which requests and replies need; the same everywhere
+    stamps      whether messages carry the tracker's timestamp of their sending, for `relation`
     options     the ordering protocol's own, with names for processes
     tracker     a tracking protocol for `relevant` events, as in `p3-reduced` or `p2:4`, the same everywhere
     expiry      seconds in which every message is delivered, whoever is away meanwhile: protocols that keep
@@ -102,6 +106,7 @@ class Node:
         groups: Mapping[str, Iterable[str]] | None = None,
         codec: object = None,
         headers: bool = False,
+        stamps: bool = False,
         journal: str | Path | None = None,
         flush: bool = True,
         trace: str | Path | None = None,
@@ -157,6 +162,9 @@ class Node:
         self._tracker = tracker
         if tracker is not None:
             check_tracker(tracker, self._facts, transport)
+        self._stamps = stamps
+        if stamps:
+            check_stamps(tracker, headers=headers)
 
         self._life = Lifecycle(name)
         self._connections = Connections(name)
@@ -165,6 +173,7 @@ class Node:
         self._flow = Flow(self._limits, relays=relays_for_others)
         self._journal: Journal | None = None
         self._turns: Turns | None = None  # where sends must be serialized
+        self._timing: Timing | None = None
         self._recorder: TraceRecorder | None = None
         self._consumers = Consumers(self, self._life)
         self._requests = Requests(self.payloads, self._consumers.own.hand)
@@ -384,26 +393,31 @@ class Node:
         """The same without waiting: the message is certain to be delivered after the next commit. Raises
         NodeFull above the limits."""
         check_headers(headers or {})
-        return self._multicast_now(
-            to, self.payloads.pack(value, headers), ordered, label=label, priority=priority, after=after
-        )
+        body = self.payloads.encode(value)
+        return self._multicast_now(to, body, headers, ordered, label=label, priority=priority, after=after)
 
     def _multicast_now(
-        self, to: str | Iterable[str], payload: bytes, ordered: bool = True, **how: Any
+        self,
+        to: str | Iterable[str],
+        body: bytes,
+        headers: Mapping[str, str] | None,
+        ordered: bool = True,
+        **how: Any,
     ) -> Sent:
         self._life.check_running()
         destinations = self._members.destinations(to)
         if (why := self._why_wait(destinations)) is not None:
             raise NodeFull(f"{self.name!r} {why}; wait for room()")
-        most = min(self._limits.payload, self.transport.max_payload)
-        if len(payload) > most:
-            raise LocalProtocolError(f"a payload of {len(payload)} bytes exceeds the limit of {most}")
+        payload = self._sealed(body, headers)
         if (site := self.site) is not None:
             site.check_traffic(destinations)
         self._commits.stamp()
         try:
             qualified = keywords(self._facts, **how)
             if ordered:
+                if self._stamps:
+                    stamp = self._engine.relevant("send")
+                    payload = self._sealed(body, {**(headers or {}), STAMP: stamp_to_text(stamp)})
                 clock = self._engine.multicast(destinations, payload, qualified)
             else:
                 clock = self._engine.multicast_unordered(destinations, payload)
@@ -416,6 +430,13 @@ class Node:
         if ordered and self._engine.history is not None:
             sent.history = self._engine.history
         return sent
+
+    def _sealed(self, body: bytes, headers: Mapping[str, str] | None) -> bytes:
+        payload = self.payloads.seal(body, headers)
+        most = min(self._limits.payload, self.transport.max_payload)
+        if len(payload) > most:
+            raise LocalProtocolError(f"a payload of {len(payload)} bytes exceeds the limit of {most}")
+        return payload
 
     async def broadcast(
         self, value: Any, *, headers: Mapping[str, str] | None = None, timeout: float | None = None
@@ -433,10 +454,10 @@ class Node:
         """
         if not self.payloads.has_headers:
             raise LocalProtocolError("requests need Node(headers=True), on every node")
-        payload = self.payloads.pack(value, {REQUEST: "1"})
+        body = self.payloads.encode(value)
         deadline = None if timeout is None else self._loop.time() + timeout
         await self.room(to, timeout=timeout)
-        name = self._multicast_now(to, payload)
+        name = self._multicast_now(to, body, {REQUEST: "1"})
         with tells_if_cancelled(name):
             try:
                 async with asyncio.timeout_at(deadline):
@@ -454,10 +475,10 @@ class Node:
         value: Any,
         headers: Mapping[str, str] | None,
     ) -> Sent:
-        payload = self.payloads.pack(value, headers)
+        body = self.payloads.encode(value)
         await self.room(to)
         # Nothing is committed between these two, for nothing is awaited.
-        name = self._multicast_now(to, payload)
+        name = self._multicast_now(to, body, headers)
         then()
         await self._until_journaled(name)
         return name
@@ -573,6 +594,11 @@ class Node:
         self._engine.remember(delivery)
         self._regulate()
 
+    def relation(self, one: Message, other: Message) -> Causality:
+        """Whether the sending of one message happened before that of another, after it, or neither. Of two
+        messages of one sender that is always known; of others with Node(stamps=True)."""
+        return relation(one, other)
+
     def pending(self) -> list[Pending]:
         """What is held back here, and what each message waits for."""
         names = self._members.names
@@ -609,6 +635,14 @@ class Node:
             "medium": self._medium.medium_counts() if self._medium is not None else {},
             "peers": {self._members.names[link]: self._peer_stats(link) for link in engine.outboxes},
         }
+
+    def timings(self) -> dict[str, Histogram]:
+        """How long messages were held, and took to the application, since this was first called (timing.py):
+        measuring costs some microseconds for each message, so it begins then."""
+        self._life.check_running()
+        if self._timing is None:
+            self._timing = self._engine.recorder = Timing(self._loop.time, self._engine.recorder)
+        return self._timing.histograms()
 
     def health(self) -> Health:
         """Live: it has not failed and is not closed. Ready: it takes multicasts now, and can reach everybody
@@ -953,6 +987,8 @@ class Node:
             transport.durable(names[link], number)
             self._part_if_done(link)
         if batch.deliveries:
+            if self._timing is not None:
+                self._timing.committed(batch.deliveries)
             self._consumers.deliver(self._requests.answered(batch.deliveries))
         self._regulate()
         self._measure_room()

@@ -152,14 +152,18 @@ class Payloads:
 
     def pack(self, value: Any, headers: Mapping[str, str] | None = None) -> bytes:
         """The payload of a value; LocalProtocolError if the codec or the headers do not take it."""
-        body = value if type(value) is bytes and self.codec is BYTES else self._encode(value)
+        return self.seal(self.encode(value), headers)
+
+    def seal(self, body: bytes, headers: Mapping[str, str] | None) -> bytes:
         if self.has_headers:
             return seal(headers or {}, body)
         if headers:
             raise LocalProtocolError("messages have headers with Node(headers=True), on every node")
         return body
 
-    def _encode(self, value: Any) -> bytes:
+    def encode(self, value: Any) -> bytes:
+        if type(value) is bytes and self.codec is BYTES:
+            return value
         try:
             return self.codec.encode(value)
         except Exception as error:
