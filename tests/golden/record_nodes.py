@@ -27,6 +27,7 @@ class Silent:
 
     max_payload = 1 << 20
     keeps_order = True
+    acknowledges_for_peers = True
 
     async def start(self, host):
         pass

@@ -9,6 +9,7 @@ class InHand:
 
     max_payload = MAX_FRAME
     keeps_order = True
+    acknowledges_for_peers = True
 
     def __init__(self):
         self.peers, self.paused, self.acknowledged = {}, set(), {}

@@ -852,7 +852,9 @@ class Node:
     # The transport's side: see transport.Host.
 
     def hello(self, peer: str) -> Hello:
-        return self._members.hello(peer)
+        hello = self._members.hello(peer)
+        # A broker acknowledges what it keeps: that says nothing of the peer's journal.
+        return hello if self.transport.acknowledges_for_peers else hello._replace(confirmed=0)
 
     def meet(self, peer: str, hello: Hello) -> None:
         with self._stops_if_old():
