@@ -27,6 +27,7 @@ class Silent:
 
     max_payload = 1 << 20
     keeps_order = True
+    acknowledges_for_peers = True
 
     async def start(self, host):
         pass
@@ -86,7 +87,7 @@ class World:
             self.nodes[to].arrived(sender, frames)
             await self.nodes[to].flush()
             if acknowledged:
-                self.nodes[sender].acknowledged(to, frames[-1][0])
+                self.nodes[sender].freed(to, frames[-1][0])
                 await self.nodes[sender].flush()
 
     async def acknowledge(self, name):

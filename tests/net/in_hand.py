@@ -9,6 +9,7 @@ class InHand:
 
     max_payload = MAX_FRAME
     keeps_order = True
+    acknowledges_for_peers = True
 
     def __init__(self):
         self.peers, self.paused, self.acknowledged = {}, set(), {}
@@ -50,7 +51,7 @@ def make_node(name, names, protocol="ks", **more):
 
 def carry(sender, receiver, most=1 << 30):
     """Bring frames from one node to another, about `most` bytes, and back what is acknowledged."""
-    sender.acknowledged(receiver.name, receiver.received(sender.name))
+    sender.freed(receiver.name, receiver.received(sender.name))
     frames = sender.outbox(receiver.name).after(receiver.expects(sender.name) - 1, most)
     receiver.arrived(sender.name, frames)
     return len(frames)

@@ -55,7 +55,7 @@ class Books:
     def outbox(self, peer):
         return self.outboxes[peer]
 
-    def acknowledged(self, peer, number):
+    def freed(self, peer, number):
         self.outboxes[peer].acknowledge(number)
         self.changed.set()
 

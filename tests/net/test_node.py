@@ -671,7 +671,7 @@ def test_a_node_closes_while_its_application_acknowledges(tmp_path):
         async with nodes("a", "b", tmp_path=tmp_path) as (a, b):
             for _ in range(9000):
                 a.multicast_nowait(["b"], b"x")
-            await until(lambda: len(b._ready) == 9000)
+            await until(lambda: b.stats()["undelivered"] == 9000)
             done = 0
 
             async def acknowledge():

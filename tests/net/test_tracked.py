@@ -269,6 +269,7 @@ def test_a_fifo_tracker_refuses_what_reorders():
 
     class Shuffling(InHand):
         keeps_order = False
+        acknowledges_for_peers = True
 
     with pytest.raises(LocalProtocolError, match="differential needs FIFO links, which Shuffling does not"):
         make_node("a", NAMES, tracker="differential", transport=Shuffling())

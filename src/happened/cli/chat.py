@@ -179,17 +179,32 @@ async def _say(node: Node, peers: list[str], screen: Screen) -> None:
         if command == "/quit":
             return
         elif command == "/who":
-            note(", ".join(node.members))
+            note(_who(node))
         elif command == "/held":
             note("\n".join(map(_held, node.pending())) or "nothing is held")
         elif command == "/to" and first in peers and words:
             await _multicast(node, [first], {"text": words, "alone": True}, screen)
         elif command == "/re" and (answers := screen.name(first)) and words:
             await _multicast(node, peers, {"text": words, "answers": answers}, screen)
+        elif command == "/to" and first and words:
+            note(f"there is no {_printable(first)}; there are {', '.join(peers)}")
+        elif command == "/re" and first and words:
+            note(f"there is no line {_printable(first)} here that could be answered")
         elif command:
             note(f"{command} is not understood:\n{HELP}")
         elif text:
             await _multicast(node, peers, {"text": text}, screen)
+
+
+def _who(node: Node) -> str:
+    """Everybody, and who has a connection now. A broker has those of all, and keeps what is said to them."""
+    if not node.transport.acknowledges_for_peers:
+        return f"{', '.join(node.members)}: the broker keeps what is said for those who are away"
+    peers = node.stats()["peers"]
+    return ", ".join(
+        f"{name} ({'you' if name == node.name else 'there' if peers[name]['calling'] else 'away'})"
+        for name in node.members
+    )
 
 
 async def _multicast(node: Node, to: list[str], said: dict[str, Any], screen: Screen) -> None:

@@ -136,10 +136,11 @@ class _Session:
         from ..net.metrics import serve_metrics
         from ..net.tcp import split_address
 
-        where = split_address(config["metrics"])
+        where, node = split_address(config["metrics"]), self._node
+        node.timings()  # measured from now on
         try:
             return await serve_metrics(
-                where, self._node.stats, node=self._node.name, health=self._node.health
+                where, lambda: node.stats() | node.timings(), node=node.name, health=node.health
             )
         except OSError as error:
             raise NodeError(f"metrics: cannot listen on {config['metrics']}: {error}") from error

@@ -1,33 +1,68 @@
 """Real processes: a `Node` runs an ordering protocol over TCP or NATS, and survives by its journal.
 
-What goes wrong is logged under "happened", as sentences that say what to do. An application that
-configures no logging sees warnings and errors on stderr, as Python does by default.
+Everything public of the runtime is here. What goes wrong is logged under "happened", as sentences that say
+what to do. An application that configures no logging sees warnings and errors on stderr, as Python does by
+default.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from ..core.clocks import Causality
 from .connections import LinkChange
-from .errors import JournalError, NodeClosed, NodeError, NodeFull, PeerRefused
+from .consumers import Subscription
+from .errors import IdentityError, JournalError, NodeClosed, NodeError, NodeFull, PayloadError, PeerRefused
 from .identity import MutualTls, SharedKey
 from .limits import Limits
-from .node import Health, Message, Node, Pending
+from .message import Health, Message, Pending, Sent, was_sent
+from .node import Node
+from .payloads import JSON, Codec, MsgPack
 from .refused_frames import Quarantined
 from .transport import Plaintext
 from .udp_multicast import UdpMulticast
 
+if TYPE_CHECKING:
+    from .nats import NatsTransport
+    from .nats_broadcast import NatsBroadcast
+
 __all__ = [
+    "JSON",
+    "Causality",
+    "Codec",
     "Health",
+    "IdentityError",
     "JournalError",
     "Limits",
     "LinkChange",
     "Message",
+    "MsgPack",
     "MutualTls",
+    "NatsBroadcast",
+    "NatsTransport",
     "Node",
     "NodeClosed",
     "NodeError",
     "NodeFull",
+    "PayloadError",
     "PeerRefused",
     "Pending",
     "Plaintext",
     "Quarantined",
+    "Sent",
     "SharedKey",
+    "Subscription",
     "UdpMulticast",
+    "was_sent",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs nats-py is imported when it is asked for."""
+    if name == "NatsTransport":
+        from .nats import NatsTransport
+
+        return NatsTransport
+    if name == "NatsBroadcast":
+        from .nats_broadcast import NatsBroadcast
+
+        return NatsBroadcast
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -406,6 +406,16 @@ class Engine:
             self.unacknowledged_bytes -= len(delivery.payload)
         return delivery is not None
 
+    def remember(self, delivery: Delivery) -> None:
+        """Take back what `forget` dropped: it is to be delivered again."""
+        self.unacknowledged[delivery.number] = delivery
+        self.unacknowledged_bytes += len(delivery.payload)
+
+    @property
+    def acknowledged(self) -> int:
+        """The number up to which all deliveries are acknowledged."""
+        return min(self.unacknowledged, default=self.delivered + 1) - 1
+
     def free(self, link: int, number: int) -> bool:
         """Drop our frames up to this link number, which the peer has; False if they were dropped before."""
         outbox = self.outboxes[link]

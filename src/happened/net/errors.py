@@ -33,3 +33,7 @@ class OldJournal(PeerRefused):
 
 class IdentityError(CausalityError):
     """A key or certificate cannot be used or made; the text says which file and what to do."""
+
+
+class PayloadError(CausalityError):
+    """A delivered payload is not what the node's codec reads; the message can still be acknowledged."""

@@ -15,7 +15,7 @@ from .errors import OldJournal, PeerRefused
 from .handshake import check_name
 from .limits import Limits
 from .terms import Terms
-from .transport import Hello
+from .transport import Hello, Transport
 
 NO_TERMS = Terms()
 
@@ -26,6 +26,18 @@ class Peer(NamedTuple):
     name: str
     address: str
     joined: bool
+
+
+def addresses_of(peers: Mapping[str, str] | Iterable[str], transport: Transport | None) -> Mapping[str, str]:
+    """Peers by name; names alone will do where a transport finds them without addresses."""
+    if isinstance(peers, Mapping):
+        return peers
+    names = [peers] if isinstance(peers, str) else list(peers)
+    for name in names:
+        if transport is None:
+            raise LocalProtocolError(f"give an address for {name!r}, as in peers={{{name!r}: 'host:port'}}")
+        transport.check_address(name, "")
+    return dict.fromkeys(names, "")
 
 
 class InitialMembers:

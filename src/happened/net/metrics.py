@@ -11,13 +11,26 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from .timing import BOUNDS, Histogram
+
 if TYPE_CHECKING:
-    from .node import Health
+    from .message import Health
 
 PREFIX = "happened_"
 REQUEST_SECONDS = 5.0
 REQUEST_BYTES = 8192
 CONNECTIONS = 16
+
+COUNTERS = {
+    *("frames_received", "frames_duplicate", "commits", "refused", "multicasts", "deliveries", "events"),
+    *("failure", "peer_sent", "peer_acknowledged", "peer_received", "medium"),
+}
+"""Numbers of a node that only grow, but for a restart."""
+GAUGES = {
+    *("undelivered", "unacknowledged", "held", "held_bytes", "queued", "queued_bytes", "staged_bytes"),
+    *("journal_bytes", "peer_outbox_frames", "peer_outbox_bytes"),
+    *("peer_paused", "peer_calling", "peer_called", "peer_gone"),
+}
 
 Numbers = Mapping[str, Any]
 
@@ -26,14 +39,38 @@ def render(numbers: Numbers, *, node: str) -> str:
     """Render numbers by name; a mapping of mappings (per peer, say) gets a label, its key's singular.
 
     {"sent": 7, "peers": {"bob": {"held": 1}}} becomes happened_sent and happened_peer_held{peer="bob"}.
-    What is neither a number nor such a mapping is left out.
+    A histogram has its buckets. What is none of these is left out.
     """
     samples: dict[str, list[str]] = {}
     for name, labels, value in _samples(numbers, {"node": node}):
-        text = ",".join(f'{key}="{_escape(label)}"' for key, label in labels.items())
-        samples.setdefault(name, []).append(f"{name}{{{text}}} {_number(value)}")
-    lines = [line for name, rows in sorted(samples.items()) for line in (f"# TYPE {name} untyped", *rows)]
-    return "".join(f"{line}\n" for line in lines)
+        samples.setdefault(name, [f"# TYPE {name} {_type(name)}"]).append(_sample(name, labels, value))
+    for key, value in numbers.items():
+        if isinstance(value, Histogram):
+            name = _name(key)
+            samples[name] = [f"# TYPE {name} histogram", *_buckets(name, value, {"node": node})]
+    return "".join(f"{line}\n" for _, lines in sorted(samples.items()) for line in lines)
+
+
+def _type(name: str) -> str:
+    plain = name.removeprefix(PREFIX)
+    if plain in COUNTERS:
+        return "counter"
+    return "gauge" if plain in GAUGES else "untyped"
+
+
+def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
+    text = ",".join(f'{key}="{_escape(label)}"' for key, label in labels.items())
+    return f"{name}{{{text}}} {_number(value)}"
+
+
+def _buckets(name: str, histogram: Histogram, labels: dict[str, str]) -> Iterator[str]:
+    """Counts up to each bound, the sum and the count, as Prometheus reads them."""
+    count = 0
+    for bound, inside in zip((*map(repr, BOUNDS), "+Inf"), histogram.counts, strict=True):
+        count += inside
+        yield _sample(f"{name}_bucket", labels | {"le": bound}, count)
+    yield _sample(f"{name}_sum", labels, histogram.sum)
+    yield _sample(f"{name}_count", labels, count)
 
 
 def _samples(numbers: Numbers, labels: dict[str, str]) -> Iterator[tuple[str, dict[str, str], float]]:

@@ -308,7 +308,7 @@ class Link:
 
     def _stored(self, number: int) -> None:
         """The broker has all our frames up to this number."""
-        self._host.acknowledged(self._peer, number)
+        self._host.freed(self._peer, number)
 
     async def _publish(self) -> None:
         """Keep a window of publications under way, in order, and report each that is acknowledged."""

@@ -265,7 +265,7 @@ class SharedLink(Link):
     def _settle(self) -> None:
         while self._shared and self._shared[0][0] <= self._host.outbox(self._peer).acknowledged + 1:
             _, last = self._shared.popleft()
-            self._host.acknowledged(self._peer, last)
+            self._host.freed(self._peer, last)
             self.claims.settle(last)
             self.wake()
 

@@ -22,12 +22,12 @@ import contextlib
 import json
 import logging
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ..core.clocks import Causality
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.places import onward_by_link
 from ..ordering import DEFAULT, Relays, facts_of
@@ -35,6 +35,7 @@ from ..ordering.causal.incomplete import CausalHistory
 from ..tracking import Stamp
 from .commits import Commits
 from .connections import Connections, LinkChange
+from .consumers import Consumers, Subscription
 from .engine import Batch, Delivery, Engine
 from .errors import EngineFault, NodeClosed, NodeError, NodeFull, OldJournal
 from .expiry import Expiry, check_expiry
@@ -44,14 +45,19 @@ from .journal import Identity, Journal
 from .lifecycle import Lifecycle, State
 from .limits import Limits
 from .link import Outbox
-from .membership import InitialMembers, Membership, Peer
-from .qualified import history_from_json, keywords
+from .membership import InitialMembers, Membership, Peer, addresses_of
+from .message import REQUEST, STAMP, Health, Message, Pending, Sent, note_sent, relation, tells_if_cancelled
+from .payloads import Payloads, check_headers
+from .qualified import keywords
 from .refused_frames import Quarantine, Quarantined
+from .requests import Requests
+from .send_stamps import check_stamps, stamp_to_text
 from .site import Site, proposal, read_site
 from .site_changes import SiteChanges
 from .site_failures import How, check_witnesses, succession_proposal
 from .tcp import TcpTransport
 from .terms import FEATURES, HIGHEST, LOWEST, Terms, check_cluster, digest_of_members, digest_of_options
+from .timing import Histogram, Timing
 from .tracked import check_tracker
 from .transport import Guard, Hello, Shared, Sharing, Transport
 from .turns import Turns
@@ -63,77 +69,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("happened.node")
 
 
-class Message:
-    """A delivered message. `name` is the same at its sender and everywhere it is delivered."""
-
-    __slots__ = ("_history", "_node", "_number", "clock", "payload", "sender")
-
-    def __init__(self, node: "Node", delivery: Delivery, sender: str) -> None:
-        self._node = node
-        self._number = delivery.number
-        self.sender = sender
-        self.clock = delivery.clock
-        self.payload = delivery.payload
-        self._history = delivery.history
-
-    @property
-    def history(self) -> CausalHistory:
-        """What is sent `after` this message comes after, where the application manages histories."""
-        if not self._history:
-            raise LocalProtocolError("messages come with histories where the application manages them")
-        return history_from_json(json.loads(self._history))
-
-    @property
-    def name(self) -> str:
-        return f"{self.sender}:{self.clock}"
-
-    @property
-    def number(self) -> int:
-        """Its place among all deliveries here, from 1; the same when it is delivered again."""
-        return self._number
-
-    async def ack(self) -> None:
-        """Say that this message need not be delivered again; returns when that is certain."""
-        self._node._acknowledge(self._number)
-        await self._node.flush()
-
-    def ack_nowait(self) -> None:
-        """Say the same without waiting: it is certain after the next commit, some milliseconds from now."""
-        self._node._acknowledge(self._number)
-
-    def __repr__(self) -> str:
-        return f"<Message {self.name}, {len(self.payload)} bytes>"
-
-
-class Sent(str):
-    """The name of a message that was sent; where the application manages histories, with its own."""
-
-    history: CausalHistory
-
-
-class Pending(NamedTuple):
-    """A message that arrived and may not be delivered yet."""
-
-    message: str
-    waits_for: tuple[str, ...]  # messages not delivered here; itself: it lacks its place in the total order
-    since: int  # the seq of its arrival
-
-
-class Health(NamedTuple):
-    """Whether a node lives, and whether it can serve its application now; `problems` says what is amiss."""
-
-    is_live: bool
-    is_ready: bool
-    problems: tuple[str, ...]
-
-
 class Node:
     """One process.
 
     cluster     the name of the system, the same everywhere: a node of another one is refused; empty: none
-    peers       names and addresses of the others; of those in `members`, only the ones we talk with
+    peers       names and addresses of the others; of those in `members`, only the ones we talk with.
+                Names alone where the transport needs no addresses, as over NATS
     members     everybody, in the order of their indices, the same everywhere; default: all names, sorted
     groups      names for sets of members, usable as destinations
+    codec       what values are sent as: None for bytes, JSON, MsgPack(), a dataclass, a pydantic model, or
+                an object of your own (payloads.py); the same everywhere
+    headers     whether messages have headers, which requests and replies need; the same everywhere
+    stamps      whether messages carry the tracker's timestamp of their sending, for `relation`
     options     the ordering protocol's own, with names for processes
     tracker     a tracking protocol for `relevant` events, as in `p3-reduced` or `p2:4`, the same everywhere
     expiry      seconds in which every message is delivered, whoever is away meanwhile: protocols that keep
@@ -152,7 +99,7 @@ class Node:
         self,
         name: str,
         *,
-        peers: Mapping[str, str],
+        peers: Mapping[str, str] | Iterable[str],
         listen: str = "127.0.0.1:0",
         protocol: str = DEFAULT,
         options: Mapping[str, Any] | None = None,
@@ -161,6 +108,9 @@ class Node:
         topology: str | Path | None = None,
         members: Sequence[str] | None = None,
         groups: Mapping[str, Iterable[str]] | None = None,
+        codec: object = None,
+        headers: bool = False,
+        stamps: bool = False,
         journal: str | Path | None = None,
         flush: bool = True,
         trace: str | Path | None = None,
@@ -184,6 +134,8 @@ class Node:
             )
         self._protocol = protocol
         self._options = dict(options or {})
+        self.payloads = Payloads(codec, headers=headers)
+        peers = addresses_of(peers, transport)
         self._first_site: Site | None = None
         if topology is not None:
             self._first_site = site = read_site(Path(topology), name, self._facts, members)
@@ -217,6 +169,9 @@ class Node:
         self._tracker = tracker
         if tracker is not None:
             check_tracker(tracker, self._facts, transport)
+        self._stamps = stamps
+        if stamps:
+            check_stamps(tracker, headers=headers)
 
         self._life = Lifecycle(name)
         self._connections = Connections(name)
@@ -226,9 +181,10 @@ class Node:
         self._flow = Flow(self._limits, relays=relays_for_others)
         self._journal: Journal | None = None
         self._turns: Turns | None = None  # where sends must be serialized
+        self._timing: Timing | None = None
         self._recorder: TraceRecorder | None = None
-        self._ready: deque[Delivery] = deque()  # durable, and not taken by the application
-        self._news = asyncio.Event()  # something is ready, or the node has stopped
+        self._consumers = Consumers(self, self._life)
+        self._requests = Requests(self.payloads, self._consumers.own.hand)
         self._room = asyncio.Event()  # for multicasts; while closing: somebody has acknowledged, or is gone
         self._has_ended = asyncio.Event()
         self._paused: set[int] = set()
@@ -263,9 +219,7 @@ class Node:
             self._life.move(State.RUNNING)
             for peer in self._members.peers():
                 self._add_peer(peer)
-            self._ready.extend(self._engine.unacknowledged.values())
-            if self._ready:
-                self._news.set()
+            self._consumers.deliver(self._engine.unacknowledged.values())
             await self.transport.start(self)
             if_it_fails.pop_all()
         self._regulate()
@@ -274,7 +228,7 @@ class Node:
             self._expiry = Expiry(
                 self._engine, self._loop, seconds, self._commits.stamp, self._commits.schedule
             )
-        again = len(self._ready)
+        again = len(self._engine.unacknowledged)
         log.info("started", extra={"node": self.name, "events": self._engine.events, "again": again})
 
     async def _load(self, if_it_fails: contextlib.ExitStack) -> None:
@@ -402,7 +356,8 @@ class Node:
 
     def _wake_everybody(self) -> None:
         """Let everybody who waits see that the node has stopped."""
-        self._news.set()
+        self._consumers.stop()
+        self._requests.stop(self._life.closed_error)
         self._room.set()
         if self._turns is not None:
             self._turns.cancel()
@@ -415,8 +370,9 @@ class Node:
     async def multicast(
         self,
         to: str | Iterable[str],
-        payload: bytes,
+        value: Any,
         *,
+        headers: Mapping[str, str] | None = None,
         ordered: bool = True,
         label: str | None = None,
         priority: int | None = None,
@@ -424,7 +380,9 @@ class Node:
         timeout: float | None = None,
     ) -> Sent:
         """Returns the message's name when it is certain to be delivered: journaled, if there is a journal.
+        If it is cancelled, `was_sent(error)` tells whether the message goes out all the same.
 
+        value           what the codec takes: bytes, unless the node has another one
         ordered=False   it is delivered as soon as it arrives, once at each destination: it waits for nothing,
                         nothing waits for it, and no order leads through it (docs/runtime.md)
         label, priority, after   what an incomplete order takes (docs/large-systems.md)
@@ -432,17 +390,22 @@ class Node:
         """
         await self.room(to, timeout=timeout)
         name = self.multicast_nowait(
-            to, payload, ordered=ordered, label=label, priority=priority, after=after
+            to, value, headers=headers, ordered=ordered, label=label, priority=priority, after=after
         )
-        if self._journal is not None:
-            await self.flush()
+        await self._until_journaled(name)
         return name
+
+    async def _until_journaled(self, name: Sent) -> None:
+        if self._journal is not None:
+            with tells_if_cancelled(name):
+                await self.flush()
 
     def multicast_nowait(
         self,
         to: str | Iterable[str],
-        payload: bytes,
+        value: Any,
         *,
+        headers: Mapping[str, str] | None = None,
         ordered: bool = True,
         label: str | None = None,
         priority: int | None = None,
@@ -450,21 +413,34 @@ class Node:
     ) -> Sent:
         """The same without waiting: the message is certain to be delivered after the next commit. Raises
         NodeFull above the limits."""
+        check_headers(headers or {})
+        body = self.payloads.encode(value)
+        return self._multicast_now(to, body, headers, ordered, label=label, priority=priority, after=after)
+
+    def _multicast_now(
+        self,
+        to: str | Iterable[str],
+        body: bytes,
+        headers: Mapping[str, str] | None,
+        ordered: bool = True,
+        **how: Any,
+    ) -> Sent:
         self._life.check_running()
         destinations = self._members.destinations(to)
         if (why := self._why_wait(destinations)) is not None:
             raise NodeFull(f"{self.name!r} {why}; wait for room()")
-        most = min(self._limits.payload, self.transport.max_payload)
-        if len(payload) > most:
-            raise LocalProtocolError(f"a payload of {len(payload)} bytes exceeds the limit of {most}")
+        payload = self._sealed(body, headers)
         self._check_frame(destinations, len(payload))
         if (site := self.site) is not None:
             site.check_traffic(destinations)
         self._commits.stamp()
         try:
-            how = keywords(self._facts, label=label, priority=priority, after=after)
+            qualified = keywords(self._facts, **how)
             if ordered:
-                clock = self._engine.multicast(destinations, payload, how)
+                if self._stamps:
+                    stamp = self._engine.relevant("send")
+                    payload = self._sealed(body, {**(headers or {}), STAMP: stamp_to_text(stamp)})
+                clock = self._engine.multicast(destinations, payload, qualified)
             else:
                 clock = self._engine.multicast_unordered(destinations, payload)
         except EngineFault as error:
@@ -491,6 +467,58 @@ class Node:
                 "limits.frame there, or send less at once"
             )
 
+    def _sealed(self, body: bytes, headers: Mapping[str, str] | None) -> bytes:
+        payload = self.payloads.seal(body, headers)
+        most = min(self._limits.payload, self.transport.max_payload)
+        if len(payload) > most:
+            raise LocalProtocolError(f"a payload of {len(payload)} bytes exceeds the limit of {most}")
+        return payload
+
+    async def broadcast(
+        self, value: Any, *, headers: Mapping[str, str] | None = None, timeout: float | None = None
+    ) -> Sent:
+        """Multicast to all the others who are present; to ourselves too: `multicast(node.members, value)`."""
+        return await self.multicast(self.others, value, headers=headers, timeout=timeout)
+
+    async def request(self, to: str, value: Any, *, timeout: float | None = None) -> Message:
+        """Ask one process, and wait for what its application gives to `message.reply`; needs headers.
+
+        The reply is yours to acknowledge. It is handed over past messages that wait to be taken, and comes
+        like any other message if nobody waits for it any more: after a timeout, or after a restart.
+        NodeFull: no room in time, and nothing was sent. TimeoutError: no reply in time; `was_sent` has the
+        request's name.
+        """
+        if not self.payloads.has_headers:
+            raise LocalProtocolError("requests need Node(headers=True), on every node")
+        body = self.payloads.encode(value)
+        deadline = None if timeout is None else self._loop.time() + timeout
+        await self.room(to, timeout=timeout)
+        name = self._multicast_now(to, body, {REQUEST: "1"})
+        with tells_if_cancelled(name):
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await self._requests.reply(name)
+            except TimeoutError:
+                error = TimeoutError(
+                    f"{to!r} has not replied to {name} within {timeout} s; a late reply comes as a message"
+                )
+                raise note_sent(error, name) from None
+
+    async def multicast_with(
+        self,
+        then: Callable[[], None],
+        to: str | Iterable[str],
+        value: Any,
+        headers: Mapping[str, str] | None,
+    ) -> Sent:
+        body = self.payloads.encode(value)
+        await self.room(to)
+        # Nothing is committed between these two, for nothing is awaited.
+        name = self._multicast_now(to, body, headers)
+        then()
+        await self._until_journaled(name)
+        return name
+
     def relevant(self, label: str = "") -> Stamp:
         """Record a relevant event, which follows everything sent and delivered here so far; returns what the
         tracker tells of it. It is certain after the next commit: `await flush()` before it counts."""
@@ -511,6 +539,12 @@ class Node:
     def delivered(self) -> int:
         """How many messages were delivered here, acknowledged or not."""
         return self._engine.delivered
+
+    @property
+    def acknowledged(self) -> int:
+        """The number up to which all deliveries are acknowledged (without a journal: taken). After a restart,
+        deliveries with higher numbers come again, but for those of them that were acknowledged."""
+        return self._engine.acknowledged
 
     async def room(self, to: str | Iterable[str] | None = None, *, timeout: float | None = None) -> None:
         """Wait until the journal and the outboxes of these destinations (None: of everybody) are below their
@@ -553,41 +587,53 @@ class Node:
         self._life.check_takes_input()
         await self._commits.settled()
 
+    # Taking messages: see consumers.py.
+
     def __aiter__(self) -> "Node":
         return self
 
     async def __anext__(self) -> Message:
-        while not self._ready:
-            if self.failure is not None:
-                raise self._life.closed_error()
-            if not self._life.is_running:
-                raise StopAsyncIteration
-            self._news.clear()
-            await self._news.wait()
-        if self.failure is not None:
-            raise self._life.closed_error()
-        return self._next()
+        """The next message. Several tasks may iterate: each message goes to one of them."""
+        return await self._consumers.own.take()
 
     def receive_nowait(self) -> Message | None:
         """The next message; None if there is none, or the node has failed."""
-        return self._next() if self._ready and self.failure is None else None
+        return self._consumers.own.take_nowait()
 
-    def _next(self) -> Message:
-        delivery = self._ready.popleft()
-        if self._journal is None:  # nothing is delivered again: the application is done with it
-            self._engine.forget(delivery.number)
-            if self._paused:
-                self._regulate()
-        return Message(self, delivery, self._members.names[delivery.sender])
+    def subscribe(self) -> Subscription:
+        """A consumer of its own, that gets every message. A message is acknowledged when all subscriptions
+        that got it have acknowledged it. Make all of them before the first one reads: it gets what waits.
+        While there are any, iterating over the node itself is refused."""
+        return self._consumers.subscribe()
 
-    def _acknowledge(self, number: int) -> None:
-        self._life.check_takes_input()
-        if self._journal is not None:
+    @property
+    def is_journaled(self) -> bool:
+        return self._journal is not None
+
+    def name_of(self, process: int) -> str:
+        return self._members.names[process]
+
+    def is_open(self, number: int) -> bool:
+        return number in self._engine.unacknowledged
+
+    def finish(self, number: int) -> None:
+        if self._journal is None:
+            self._engine.forget(number)
+        else:
             self._commits.stamp()
             if self._engine.acknowledge(number):
                 self._commits.schedule()
-                if self._paused:
-                    self._regulate()
+        if self._paused:
+            self._regulate()
+
+    def revive(self, delivery: Delivery) -> None:
+        self._engine.remember(delivery)
+        self._regulate()
+
+    def relation(self, one: Message, other: Message) -> Causality:
+        """Whether the sending of one message happened before that of another, after it, or neither. Of two
+        messages of one sender that is always known; of others with Node(stamps=True)."""
+        return relation(one, other)
 
     def pending(self) -> list[Pending]:
         """What is held back here, and what each message waits for."""
@@ -613,7 +659,7 @@ class Node:
             "multicasts": engine.sent,
             "deliveries": engine.delivered,
             "events": engine.events,
-            "undelivered": len(self._ready),
+            "undelivered": self._consumers.waiting,
             "unacknowledged": len(engine.unacknowledged),
             "held": engine.held_count(),
             "held_bytes": engine.held_bytes,
@@ -630,6 +676,14 @@ class Node:
     def quarantined(self) -> list[Quarantined]:
         """Frames that one end of a link will not take, ours and those of peers; what follows them waits."""
         return self._quarantine.frames()
+
+    def timings(self) -> dict[str, Histogram]:
+        """How long messages were held, and took to the application, since this was first called (timing.py):
+        measuring costs some microseconds for each message, so it begins then."""
+        self._life.check_running()
+        if self._timing is None:
+            self._timing = self._engine.recorder = Timing(self._loop.time, self._engine.recorder)
+        return self._timing.histograms()
 
     def health(self) -> Health:
         """Live: it has not failed and is not closed. Ready: it takes multicasts now, and can reach everybody
@@ -688,6 +742,12 @@ class Node:
     def members(self) -> tuple[str, ...]:
         """Who is present."""
         return tuple(self._engine.roster)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Who is present and has an application, but for this process."""
+        routers = () if self.site is None else self.site.forwarders
+        return tuple(name for name in self.members if name != self.name and name not in routers)
 
     def _check_may_change(self) -> None:
         self._life.check_running()
@@ -844,7 +904,9 @@ class Node:
     # The transport's side: see transport.Host.
 
     def hello(self, peer: str) -> Hello:
-        return self._members.hello(peer)
+        hello = self._members.hello(peer)
+        # A broker acknowledges what it keeps: that says nothing of the peer's journal.
+        return hello if self.transport.acknowledges_for_peers else hello._replace(confirmed=0)
 
     def check(self, peer: str, hello: Hello) -> None:
         with self._stops_if_old():
@@ -878,9 +940,9 @@ class Node:
     def resumes(self, peer: str, number: int) -> None:
         with self._stops_if_old():
             self._members.check_resuming(peer, number)
-        self.acknowledged(peer, number)
+        self.freed(peer, number)
 
-    def acknowledged(self, peer: str, number: int) -> None:
+    def freed(self, peer: str, number: int) -> None:
         if self.failure is not None:
             return
         with self._stops_if_old():
@@ -998,8 +1060,9 @@ class Node:
             transport.durable(names[link], number)
             self._part_if_done(link)
         if batch.deliveries:
-            self._ready.extend(batch.deliveries)
-            self._news.set()
+            if self._timing is not None:
+                self._timing.committed(batch.deliveries)
+            self._consumers.deliver(self._requests.answered(batch.deliveries))
         self._regulate()
         self._measure_room()
 

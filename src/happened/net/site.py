@@ -59,6 +59,11 @@ class Site(NamedTuple):
             )
         return {name: peers[name] for name in self.links}
 
+    @property
+    def forwarders(self) -> frozenset[str]:
+        """Those that only forward, by name."""
+        return frozenset(self.members[router] for router in unpack(self.routers))
+
     def check_traffic(self, to: Iterable[int]) -> None:
         """Refuse a multicast from a router, or to one."""
         if self.routers >> self.me & 1:

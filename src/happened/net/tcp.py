@@ -463,7 +463,7 @@ class _Outgoing(_Connection):
             elif "hello" in said and not self._agreed:
                 self._greeted(said)
             elif self._agreed and "have" in said:
-                host.acknowledged(self.peer, have := number_in(said, "have"))
+                host.freed(self.peer, have := number_in(said, "have"))
                 if have > self._began:
                     self._progress, self._probes = True, False
                     self.pump()

@@ -9,7 +9,7 @@ Who does what
     The node owns all that must survive: the outbox of every peer, and how far each incoming link is
     journaled. A transport owns connections alone. It may lose everything it knows at any time.
     Outgoing   the node says `wake(peer)`; the transport takes frames from `host.outbox(peer)`, and reports
-               `host.acknowledged(peer, number)` once frames up to that number are durable elsewhere: in
+               `host.freed(peer, number)` once frames up to that number are durable elsewhere: in
                the peer's journal (TCP), in the broker (JetStream). Until then they stay in the outbox, and
                a new connection begins again after what the other side says it has.
     Incoming   the transport hands frames to `host.arrived`; the node journals them and says
@@ -70,7 +70,7 @@ class Host(Protocol):
         """A connection begins, and the peer says that it has our frames up to this link number. Raises
         PeerRefused if one of us has forgotten what it knew."""
 
-    def acknowledged(self, peer: str, number: int) -> None:
+    def freed(self, peer: str, number: int) -> None:
         """Our frames up to this link number are durable elsewhere. Less than before changes nothing."""
 
     def expects(self, peer: str) -> int:

@@ -472,8 +472,8 @@ class MulticastTransport:
         self.host.resumes(peer, number)
         self._settle(peer, number)
 
-    def acknowledged(self, peer: str, number: int) -> None:
-        self.host.acknowledged(peer, number)
+    def freed(self, peer: str, number: int) -> None:
+        self.host.freed(peer, number)
         self._note_link(peer, outgoing=True, is_open=True)
         self._settle(peer, number)
 

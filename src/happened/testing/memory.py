@@ -238,7 +238,7 @@ class _Link:
 
     def _confirmed(self, number: int) -> None:
         if self.is_open:
-            self._source.host.acknowledged(self.other.name, number)
+            self._source.host.freed(self.other.name, number)
 
     def _at(self, not_before: float, act: Callable[[], None]) -> float:
         loop, network = asyncio.get_running_loop(), self._source.network

@@ -1,0 +1,274 @@
+"""Who takes the messages of a node: whoever iterates over it shares them; subscriptions get a copy each.
+
+Promises   every delivery is given to one taker of the node, or to every subscription there is when it is
+           distributed. It counts as acknowledged when each of those has acknowledged its copy; without a
+           journal, when each has taken it. What nobody has taken is never acknowledged by itself.
+           A taker that is cancelled while it waits has taken nothing.
+Bounds     those of the engine: what is not acknowledged, or is to come again, stays in its count.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Protocol
+
+from ..core.errors import LocalProtocolError
+from .engine import Delivery
+from .lifecycle import Lifecycle
+from .message import Message, Sent
+from .payloads import Payloads
+
+
+class Desk(Protocol):
+    """The node, as its consumers see it."""
+
+    @property
+    def payloads(self) -> Payloads: ...
+    def name_of(self, process: int) -> str: ...
+    def finish(self, number: int) -> None:
+        """A delivery need not come again."""
+
+    def revive(self, delivery: Delivery) -> None:
+        """A delivery is to come again; it is counted as not acknowledged."""
+
+    def is_open(self, number: int) -> bool:
+        """Whether a delivery is not acknowledged."""
+
+    @property
+    def is_journaled(self) -> bool: ...
+    async def flush(self) -> None: ...
+    async def multicast_with(
+        self, then: Callable[[], None], to: str | Iterable[str], value: Any, headers: Mapping[str, str] | None
+    ) -> Sent:
+        """Multicast when there is room, and call `then` in the same commit, unless it is refused."""
+
+
+class Copies:
+    """One delivery that was given to subscriptions: to how many, and who has not finished with it."""
+
+    __slots__ = ("given", "holders")
+
+    def __init__(self, holders: "Iterable[Consumer]") -> None:
+        self.holders = set(holders)
+        self.given = len(self.holders)
+
+
+class Consumer:
+    """One queue of deliveries, and the messages that were taken from it."""
+
+    def __init__(self, consumers: "Consumers") -> None:
+        self._consumers = consumers
+        self.queue: deque[Delivery] = deque()
+        self.news = asyncio.Event()  # there is something in the queue, or a reason not to wait for it
+        self.is_closed = False
+        self._attempts: dict[int, int] = {}  # of what is to come again
+
+    # What a message asks for: see message.Giver.
+
+    @property
+    def payloads(self) -> Payloads:
+        return self._consumers.desk.payloads
+
+    async def flush(self) -> None:
+        await self._consumers.desk.flush()
+
+    def acknowledge(self, number: int) -> None:
+        consumers = self._consumers
+        consumers.life.check_takes_input()
+        if consumers.desk.is_journaled:
+            consumers.finish(self, number)
+
+    async def acknowledge_and_multicast(
+        self, number: int, to: str | Iterable[str], value: Any, headers: Mapping[str, str] | None
+    ) -> Sent:
+        def acknowledge() -> None:
+            self._check_open(number)
+            self.acknowledge(number)
+
+        self._check_open(number)
+        return await self._consumers.desk.multicast_with(acknowledge, to, value, headers)
+
+    def nack(self, delivery: Delivery, delay: float, attempt: int) -> None:
+        consumers = self._consumers
+        consumers.life.check_takes_input()
+        self._check_open(delivery.number)
+        if not consumers.desk.is_journaled:
+            consumers.revive(self, delivery)
+        self._attempts[delivery.number] = attempt + 1
+        consumers.later(delay, lambda: self._put_back(delivery))
+
+    def _check_open(self, number: int) -> None:
+        consumers = self._consumers
+        if consumers.desk.is_journaled and not consumers.is_open(self, number):
+            raise LocalProtocolError(f"delivery {number} is acknowledged already: nothing is done")
+
+    def _put_back(self, delivery: Delivery) -> None:
+        if self.is_closed:
+            self._consumers.leave_behind(self, [delivery])
+        else:
+            self.queue.append(delivery)
+            self.news.set()
+
+    # Taking.
+
+    def take_nowait(self) -> Message | None:
+        """The next message; None if there is none, or the node has failed."""
+        consumers = self._consumers
+        consumers.distribute(self)
+        if not self.queue or consumers.life.failure is not None:
+            return None
+        return self.hand(self.queue.popleft())
+
+    def hand(self, delivery: Delivery) -> Message:
+        """Hand out a delivery that is in no queue."""
+        consumers = self._consumers
+        attempt = self._attempts.pop(delivery.number, 1) if self._attempts else 1
+        if not consumers.desk.is_journaled:  # nothing is delivered again: the application is done with it
+            consumers.finish(self, delivery.number)
+        return Message(self, delivery, consumers.desk.name_of(delivery.sender), attempt)
+
+    async def take(self) -> Message:
+        life = self._consumers.life
+        while (message := self.take_nowait()) is None:
+            if life.failure is not None:
+                raise life.closed_error()
+            if self.is_closed or not life.is_running:
+                raise StopAsyncIteration
+            self.news.clear()
+            await self.news.wait()
+        return message
+
+
+class Subscription(Consumer):
+    """A consumer that gets every message, from those that wait when it first reads on.
+
+    with node.subscribe() as messages:
+        async for message in messages: ...
+    """
+
+    def __enter__(self) -> "Subscription":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take no more. What was not taken is left to the others; what was taken and not acknowledged comes
+        again when the process starts again."""
+        self._consumers.unsubscribe(self)
+
+    def __aiter__(self) -> "Subscription":
+        return self
+
+    async def __anext__(self) -> Message:
+        return await self.take()
+
+    def receive_nowait(self) -> Message | None:
+        """The next message; None if there is none, or the node has failed."""
+        return self.take_nowait()
+
+
+class Consumers:
+    """All takers of one node. `own` is shared by those who iterate over the node itself."""
+
+    def __init__(self, desk: Desk, life: Lifecycle) -> None:
+        self.desk, self.life = desk, life
+        self.own = Consumer(self)
+        self._subscriptions: list[Subscription] = []
+        self._copies: dict[int, Copies] = {}  # of deliveries that were given to subscriptions
+        self._timers: set[asyncio.TimerHandle] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many deliveries somebody has yet to take."""
+        return len(self.own.queue) + max((len(each.queue) for each in self._subscriptions), default=0)
+
+    def deliver(self, deliveries: Iterable[Delivery]) -> None:
+        self.own.queue.extend(deliveries)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let everybody who waits look again."""
+        self.own.news.set()
+        for each in self._subscriptions:
+            each.news.set()
+
+    def stop(self) -> None:
+        """The node takes no more input: what is to come again comes in its next life."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        self.wake()
+
+    # Subscriptions.
+
+    def subscribe(self) -> Subscription:
+        self._subscriptions.append(subscription := Subscription(self))
+        self.own.news.set()  # whoever waits there is told that it gets nothing
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        if not subscription.is_closed:
+            subscription.is_closed = True
+            self._subscriptions.remove(subscription)
+            self.leave_behind(subscription, subscription.queue)
+            subscription.queue.clear()
+            subscription.news.set()
+
+    def leave_behind(self, closed: Consumer, deliveries: Iterable[Delivery]) -> None:
+        """What a closed subscription will not take is for those who have copies, or else for the next."""
+        for delivery in deliveries:
+            copies = self._copies.get(delivery.number)
+            if copies is not None and copies.given > 1:
+                self.finish(closed, delivery.number)
+            else:
+                self._copies.pop(delivery.number, None)
+                self.deliver([delivery])
+
+    def distribute(self, taker: Consumer) -> None:
+        """Give what waits to every subscription. LocalProtocolError if there are some and this is none."""
+        if not self._subscriptions:
+            return
+        if taker is self.own:
+            raise LocalProtocolError("this node has subscriptions, which get its messages: iterate over one")
+        while self.own.queue:
+            delivery = self.own.queue.popleft()
+            self._copies[delivery.number] = Copies(self._subscriptions)
+            for each in self._subscriptions:
+                each.queue.append(delivery)
+                each.news.set()
+
+    # Copies.
+
+    def is_open(self, consumer: Consumer, number: int) -> bool:
+        """Whether a consumer has not acknowledged a delivery."""
+        copies = self._copies.get(number)
+        return self.desk.is_open(number) and (copies is None or consumer in copies.holders)
+
+    def finish(self, consumer: Consumer, number: int) -> None:
+        copies = self._copies.get(number)
+        if copies is not None:
+            copies.holders.discard(consumer)
+            if copies.holders:
+                return
+            del self._copies[number]
+        self.desk.finish(number)
+
+    def revive(self, consumer: Consumer, delivery: Delivery) -> None:
+        """Without a journal: somebody who has taken a delivery wants it again."""
+        copies = self._copies.get(delivery.number)
+        if copies is not None:
+            copies.holders.add(consumer)
+        else:
+            self.desk.revive(delivery)
+
+    def later(self, delay: float, act: Callable[[], None]) -> None:
+        def fire() -> None:
+            self._timers.discard(timer)
+            act()
+
+        timer = asyncio.get_running_loop().call_later(delay, fire)
+        self._timers.add(timer)

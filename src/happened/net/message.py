@@ -1,0 +1,204 @@
+"""What an application has in hand: messages delivered, names of messages sent, and what its node says."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from ..core.clocks import Causality
+from ..core.errors import LocalProtocolError
+from ..ordering.causal.incomplete import CausalHistory
+from ..tracking import Stamp
+from .engine import Delivery
+from .payloads import OWN, Opened, Payloads, check_headers
+from .qualified import history_from_json
+from .send_stamps import stamp_from_text
+
+Raised = TypeVar("Raised", bound=BaseException)
+REQUEST = OWN + "request"
+REPLY = OWN + "re"
+"""The headers of a request and of a reply; the second has the name of what it answers."""
+STAMP = OWN + "stamp"
+"""The header with the tracker's timestamp of the sending (send_stamps.py)."""
+
+
+class Sent(str):
+    """The name of a message that was sent; where the application manages histories, with its own."""
+
+    history: CausalHistory
+
+
+def note_sent(error: Raised, name: Sent) -> Raised:
+    """The same error, of which `was_sent` tells that the message goes out."""
+    error.__dict__["sent"] = name
+    error.add_note(f"{name} was sent")
+    return error
+
+
+@contextlib.contextmanager
+def tells_if_cancelled(name: Sent) -> Iterator[None]:
+    """If what is done here is cancelled, `was_sent` tells that this message goes out all the same."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        note_sent(error, name)
+        raise
+
+
+def was_sent(error: BaseException | None) -> Sent | None:
+    """The name of the message that goes out although sending it was cancelled, or timed out, with this
+    error; None: nothing was sent."""
+    while error is not None:
+        if isinstance(name := error.__dict__.get("sent"), Sent):
+            return name
+        error = error.__cause__
+    return None
+
+
+class Pending(NamedTuple):
+    """A message that arrived and may not be delivered yet."""
+
+    message: str
+    waits_for: tuple[str, ...]  # messages not delivered here; itself: it lacks its place in the total order
+    since: int  # the seq of its arrival
+
+
+class Health(NamedTuple):
+    """Whether a node lives, and whether it can serve its application now; `problems` says what is amiss."""
+
+    is_live: bool
+    is_ready: bool
+    problems: tuple[str, ...]
+
+
+class Giver(Protocol):
+    """The consumer that handed a message out, as the message sees it: see consumers.py."""
+
+    @property
+    def payloads(self) -> Payloads: ...
+    def acknowledge(self, number: int) -> None: ...
+    def nack(self, delivery: Delivery, delay: float, attempt: int) -> None: ...
+    async def flush(self) -> None: ...
+    async def acknowledge_and_multicast(
+        self, number: int, to: str | Iterable[str], value: Any, headers: Mapping[str, str] | None
+    ) -> Sent: ...
+
+
+class Message:
+    """A delivered message. `name` is the same at its sender and everywhere it is delivered.
+
+    payload   its bytes, without headers
+    attempt   1, and one more each time it comes again after a `nack`, in this life of the process
+    """
+
+    __slots__ = ("_delivery", "_giver", "_has_gone_back", "_opened", "attempt", "clock", "payload", "sender")
+
+    def __init__(self, giver: Giver, delivery: Delivery, sender: str, attempt: int = 1) -> None:
+        self._giver = giver
+        self._delivery = delivery
+        self._opened: Opened = giver.payloads.open(delivery.payload)
+        self._has_gone_back = False
+        self.sender = sender
+        self.clock = delivery.clock
+        self.payload = self._opened.body
+        self.attempt = attempt
+
+    @property
+    def value(self) -> Any:
+        """What the node's codec makes of the payload, anew each time; PayloadError if that is nothing."""
+        return self._giver.payloads.read(self._opened, self.name)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that its sender gave it."""
+        return {name: text for name, text in self._opened.headers.items() if not name.startswith(OWN)}
+
+    @property
+    def is_request(self) -> bool:
+        """Whether its sender waits, or waited, for a reply."""
+        return REQUEST in self._opened.headers
+
+    @property
+    def reply_to(self) -> str | None:
+        """The name of the message that this one answers."""
+        return self._opened.headers.get(REPLY)
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """The tracker's timestamp of its sending; None if it has none, or one that cannot be read."""
+        text = self._opened.headers.get(STAMP)
+        return None if text is None else stamp_from_text(self.sender, text)
+
+    @property
+    def history(self) -> CausalHistory:
+        """What is sent `after` this message comes after, where the application manages histories."""
+        if not self._delivery.history:
+            raise LocalProtocolError("messages come with histories where the application manages them")
+        return history_from_json(json.loads(self._delivery.history))
+
+    @property
+    def name(self) -> str:
+        return f"{self.sender}:{self.clock}"
+
+    @property
+    def number(self) -> int:
+        """Its place among all deliveries here, from 1; the same when it is delivered again."""
+        return self._delivery.number
+
+    async def ack(self) -> None:
+        """Say that this message need not be delivered again; returns when that is certain."""
+        self.ack_nowait()
+        await self._giver.flush()
+
+    def ack_nowait(self) -> None:
+        """Say the same without waiting: it is certain after the next commit, some milliseconds from now."""
+        self._check_in_hand()
+        self._giver.acknowledge(self._delivery.number)
+
+    async def ack_and_multicast(
+        self, to: str | Iterable[str], value: Any, *, headers: Mapping[str, str] | None = None
+    ) -> Sent:
+        """Acknowledge this message and multicast another in one commit: a crash does both or neither, and
+        so does whatever refuses the multicast. Waits for room first, as `multicast` does."""
+        self._check_in_hand()
+        check_headers(headers or {})
+        return await self._giver.acknowledge_and_multicast(self._delivery.number, to, value, headers)
+
+    async def reply(self, value: Any) -> Sent:
+        """Answer its sender, and acknowledge this message in the same commit. Needs headers."""
+        if not self._giver.payloads.has_headers:
+            raise LocalProtocolError("replies need Node(headers=True), on every node")
+        self._check_in_hand()
+        number, headers = self._delivery.number, {REPLY: self.name}
+        return await self._giver.acknowledge_and_multicast(number, self.sender, value, headers)
+
+    def nack(self, delay: float = 0.0) -> None:
+        """Have this message delivered again, to the same consumer, `delay` seconds from now or when the
+        process starts again. What comes meanwhile does not wait for it."""
+        self._check_in_hand()
+        self._giver.nack(self._delivery, delay, self.attempt)
+        self._has_gone_back = True
+
+    def _check_in_hand(self) -> None:
+        if self._has_gone_back:
+            raise LocalProtocolError(f"{self.name} was given back by nack(): wait until it comes again")
+
+    def __repr__(self) -> str:
+        return f"<Message {self.name}, {len(self.payload)} bytes>"
+
+
+def relation(one: Message, other: Message) -> Causality:
+    """How the sendings of two messages stand to each other; LocalProtocolError if that cannot be told."""
+    if one.sender == other.sender:
+        if one.clock == other.clock:
+            return Causality.EQUAL
+        return Causality.BEFORE if one.clock < other.clock else Causality.AFTER
+    first, second = one.stamp, other.stamp
+    if first is None or second is None:
+        bare = one if first is None else other
+        raise LocalProtocolError(
+            f"{bare.name} has no timestamp, so its relation to the other message is not known: "
+            'give every node tracker="p1" (or another that tells vectors), headers=True and stamps=True'
+        )
+    return first.compare(second)

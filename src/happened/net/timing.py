@@ -1,0 +1,90 @@
+"""How long messages are held, and how long they take from their arrival to the application, as histograms.
+
+    hold_seconds       from a message's arrival to its delivery by the ordering protocol
+    delivery_seconds   from its arrival to when the application can have it: journaled, if there is a journal
+
+Both are measured by one clock of this process. They leave out what has no arrival of its own: messages to
+oneself, unordered ones, and those that come inside others.
+Bounds     ARRIVALS messages are remembered that have not been delivered; beyond, the oldest go uncounted.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ..tracking import Stamp
+from .engine import Delivery, Recorder
+
+BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+ARRIVALS = 65_536
+
+Name = tuple[int, int]
+
+
+class Histogram:
+    """Counts of durations in seconds, by upper bounds; the last count is of those above all bounds."""
+
+    __slots__ = ("counts", "sum")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.sum += seconds
+
+
+class Timing:
+    """Measures what an engine records, and passes it on to another recorder if there is one."""
+
+    def __init__(self, clock: Callable[[], float], recorder: Recorder | None) -> None:
+        self._clock = clock
+        self._recorder = recorder
+        self._arrivals: dict[Name, float] = {}  # of messages that are not delivered
+        self._delivered: dict[Name, float] = {}  # when those arrived that are delivered, and not committed
+        self.hold, self.delivery = Histogram(), Histogram()
+
+    def histograms(self) -> dict[str, Histogram]:
+        return {"hold_seconds": self.hold, "delivery_seconds": self.delivery}
+
+    def committed(self, deliveries: Iterable[Delivery]) -> None:
+        """These deliveries are durable: the application can have them."""
+        now = self._clock()
+        for each in deliveries:
+            arrival = self._delivered.pop((each.sender, each.clock), None)
+            if arrival is not None:
+                self.delivery.observe(now - arrival)
+
+    # What an engine records.
+
+    def received(self, seq: int, time: int, message: Any) -> None:
+        clock = getattr(message, "clock", None)  # what a protocol sends for itself may have none
+        if clock is not None:
+            self._arrivals[message.sender, clock] = self._clock()
+            if len(self._arrivals) > ARRIVALS:
+                del self._arrivals[next(iter(self._arrivals))]
+        if self._recorder is not None:
+            self._recorder.received(seq, time, message)
+
+    def delivered(self, seq: int, time: int, sender: int, clock: int) -> None:
+        arrival = self._arrivals.pop((sender, clock), None)
+        if arrival is not None:
+            self.hold.observe(self._clock() - arrival)
+            self._delivered[sender, clock] = arrival
+        if self._recorder is not None:
+            self._recorder.delivered(seq, time, sender, clock)
+
+    def sent(self, seq: int, time: int, clock: int, to: Iterable[int], messages: Sequence[Any]) -> None:
+        if self._recorder is not None:
+            self._recorder.sent(seq, time, clock, to, messages)
+
+    def sent_unordered(
+        self, seq: int, time: int, clock: int, to: Iterable[int], attributes: dict[str, str] | None = None
+    ) -> None:
+        if self._recorder is not None:
+            self._recorder.sent_unordered(seq, time, clock, to, attributes)
+
+    def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None:
+        if self._recorder is not None:
+            self._recorder.relevant(seq, time, tracker, stamp, label)
