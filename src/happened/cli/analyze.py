@@ -10,7 +10,7 @@ from ..causality.questions.stamp import TIMESTAMPS
 from ..core.errors import LocalProtocolError, TraceFormatError
 from ..trace.atomic import refuse_unavailable
 from ..trace.store import AnyPath, any_path
-from .check import add_completeness
+from .completeness import add_completeness
 from .output import add_force, replacing
 from .terminal import note, positive, print_json
 

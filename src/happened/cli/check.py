@@ -20,6 +20,7 @@ from ..causality.judgement import check_path
 from ..core.errors import LocalProtocolError, TraceFormatError
 from ..trace.atomic import whole_file
 from ..trace.store import any_path
+from .completeness import add_completeness
 from .output import add_force, refuse_earlier_file, replacing
 from .terminal import local_path, note, print_json, progress
 
@@ -61,23 +62,6 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     parser.set_defaults(run=run)
-
-
-def add_completeness(parser: argparse.ArgumentParser) -> None:
-    either = parser.add_mutually_exclusive_group()
-    either.add_argument(
-        "--complete",
-        action="store_true",
-        default=None,
-        help="the trace has all that happened: a message that is never delivered where one sent causally "
-        "after it was, violates causal order (default for what `happened simulate` made)",
-    )
-    either.add_argument(
-        "--cut-off",
-        dest="complete",
-        action="store_false",
-        help="it may end too soon: such a message leaves causal order undecided (default for other traces)",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:

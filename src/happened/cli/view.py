@@ -8,7 +8,7 @@ from ..causality import ORDERS
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..trace.atomic import whole_file
-from .check import add_completeness
+from .completeness import add_completeness
 from .output import add_force, refuse_earlier_file
 from .slice_options import add_slice_options, slice_of
 from .terminal import local_path, note, progress

@@ -348,7 +348,7 @@ class Link:
 
     async def _publish_batch(self, batch: list[tuple[int, bytes]]) -> "asyncio.Future[Any]":
         me, peer = self._host.name, self._peer
-        hello = self._host.hello(peer)._replace(confirmed=0)  # what the broker has, its receiver may not have
+        hello = self._host.hello(peer)
         first, last = batch[0][0], batch[-1][0]
         headers = {
             api.Header.MSG_ID: f"{hello.incarnation.hex()}:{token(me)}>{token(peer)}:{first}-{last}",
