@@ -60,7 +60,9 @@ class Heard(Running):
     def until(self, key, count=1, seconds=120):
         deadline = time.monotonic() + seconds
         while len(found := [said[key] for said in self.said if key in said]) < count:
-            assert time.monotonic() < deadline and self.process.poll() is None, (key, count, self.said[-3:])
+            errors = [said for said in self.said if "error" in said]
+            in_time = time.monotonic() < deadline and self.process.poll() is None
+            assert in_time, (key, len(found), count, errors[:3], self.said[-3:])
             time.sleep(0.02)
         return found
 
@@ -95,6 +97,19 @@ class Site:
         self.running[name].kill()
         time.sleep(0.2)
         self.running[name] = self.start(name)
+
+    def until_members(self, names, holds, seconds=120):
+        """Wait until these processes have heard of a change: a process is addressed by whoever knows it."""
+        deadline = time.monotonic() + seconds
+        for name in names:
+            running = self.running[name]
+            while True:
+                heard = sum("members" in said for said in running.said)
+                running.say(show="members")
+                if holds(running.until("members", heard + 1)[-1]):
+                    break
+                assert time.monotonic() < deadline, name
+                time.sleep(0.1)
 
     def drain(self, seconds=120):
         """Wait until nobody holds a message back or has something to send that was not acknowledged."""
@@ -200,6 +215,7 @@ def test_a_router_is_succeeded_and_a_process_joins_under_kills(tmp_path, seed, s
         for name in ("newcomer", "spare"):
             system.configure(name, members)
             system.running[name] = system.start(name)
+        system.until_members(applications, lambda known: "newcomer" in known)
         traffic([*applications, "newcomer"], 20)
         for _ in range(2):
             system.again(dice.choice([each for each in [*routers, "spare"] if each != old]))

@@ -62,15 +62,7 @@ class Failing(Site):
 
     def until_without(self, failed):
         """Wait until everybody has heard the end of it, killed meanwhile or not."""
-        for name in self.applications:
-            running, deadline = self.running[name], time.monotonic() + 120
-            while True:
-                heard = sum("members" in said for said in running.said)
-                running.say(show="members")
-                if failed not in running.until("members", heard + 1)[-1]:
-                    break
-                assert time.monotonic() < deadline, (name, failed)
-                time.sleep(0.1)
+        self.until_members(self.applications, lambda known: failed not in known)
 
     def change(self, following):
         """The links of another topology, without its zones, and a newcomer beside the first application."""
@@ -88,6 +80,7 @@ class Failing(Site):
         members = next(said["members"] for said in reversed(at.said) if "changed" in said)
         self.configure("newcomer", members)
         self.running["newcomer"] = self.start("newcomer")
+        self.until_members(self.applications, lambda known: "newcomer" in known)
         self.applications.append("newcomer")
         self.sent["newcomer"] = self.due["newcomer"] = 0
 
