@@ -198,5 +198,6 @@ def test_whatever_writes_to_out_takes_force(module):
     import_module(f"happened.cli.{module}").add_parser(parser.add_subparsers())
     for name, each in parsers(parser):
         options = each._option_string_actions
-        keeps_keys = name == "happened topology deploy"  # never overwritten
-        assert keeps_keys or ("--out" in options) == ("--force" in options), name
+        # Keys are never overwritten, and a stream goes on with what is at --out.
+        keeps = name in ("happened topology deploy", "happened stream")
+        assert keeps or ("--out" in options) == ("--force" in options), name

@@ -62,5 +62,9 @@ async def busy(protocol, dice, steps, directory):
 @pytest.mark.parametrize("protocol", sorted(protocols()))
 def test_the_number_held_is_the_number_pending(protocol, dice: Random, tmp_path):
     steps = 1500 if protocols()[protocol].serialized else 300  # the token makes its way in most of them
-    most = asyncio.run(busy(protocol, dice, steps, tmp_path))
+    most = asyncio.run(busy(protocol, dice, steps, tmp_path / "0"))
+    for again in range(1, 6):  # whether anything is ever held is a matter of luck
+        if most or protocol in NEVER_HOLDS:
+            break
+        most = asyncio.run(busy(protocol, dice, steps, tmp_path / str(again)))
     assert most == 0 if protocol in NEVER_HOLDS else most > 0
