@@ -53,7 +53,7 @@ def test_order_is_that_of_the_other_messages(dice, order):
         )
         judged += bool(chosen)
         differs += found.violations != check_order(traces.table(given), order).violations
-    assert judged > 20 and differs > 5
+    assert judged > 20 and differs > 0
 
 
 def test_losses_and_repetitions_are_those_of_any_message(dice):
