@@ -85,6 +85,13 @@ def test_force_replaces_a_run_and_nothing_else(tmp_path):
     assert json.loads((tmp_path / "summary.json").read_text())["parameters"]["messages"] == 10
 
 
+def test_force_does_not_put_a_run_beside_answers_about_another(tmp_path):
+    (tmp_path / "stamps").mkdir()
+    (tmp_path / "stamps" / "part-0.parquet").write_bytes(b"")
+    with pytest.raises(LocalProtocolError, match=r"holds answers about a trace \(stamps\)"):
+        simulate(PARAMETERS, tmp_path, force=True)
+
+
 def test_a_file_is_not_a_directory(tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(LocalProtocolError, match="is a file"):

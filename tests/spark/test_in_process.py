@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from random import Random
 
 import pyarrow.dataset as ds
@@ -149,6 +150,15 @@ def test_force_removes_results_and_nothing_else(trace, tmp_path, capsys):
     assert main(["check", str(trace), "--out", str(out), "--force"]) == 2
     assert "no result of happened (thesis.tex)" in capsys.readouterr().err
     assert (out / "thesis.tex").exists() and (out / "summary.json").exists()
+
+
+def test_force_keeps_an_imported_trace(trace, tmp_path, capsys):
+    shop = tmp_path / "shop"
+    log = Path(__file__).parents[2] / "examples" / "shop.otlp.json"
+    assert main(["import", str(log), "--out", str(shop)]) == 0
+    assert main(["check", str(trace), "--out", str(shop), "--force"]) == 2
+    assert "holds what is no result of happened (import.json, trace)" in capsys.readouterr().err
+    assert main(["import", str(log), "--out", str(shop), "--force"]) == 0
 
 
 def test_options_that_say_nothing_together_are_refused(trace, tmp_path, capsys):

@@ -106,7 +106,7 @@ def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> int:
         together=arguments.together,
         clock_order=arguments.clock_order,
     )
-    with replacing(arguments.out, force=arguments.force):
+    with replacing(arguments.out, force=arguments.force, traces=True):
         done = _import(arguments, files, options)
     for line in _leftovers(done):
         note(line)

@@ -16,8 +16,10 @@ from ..core.errors import LocalProtocolError
 if TYPE_CHECKING:
     from ..trace.store import AnyPath
 
-RESULTS = frozenset({"summary.json", "import.json", "report.html"})
+RESULTS = frozenset({"summary.json", "report.html"})
 """Files that stand beside tables."""
+TRACES = frozenset({"trace", "import.json"})
+"""What an import leaves: replaced by another one alone, since it may be all that is left of the logs."""
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:
@@ -45,15 +47,16 @@ def refuse_earlier_file(path: Path | None, *, force: bool) -> None:
 
 
 @contextmanager
-def replacing(out: "AnyPath | None", *, force: bool) -> Iterator[None]:
-    """Make way for a file or directory that the body makes; without `force`, the body is to refuse it."""
+def replacing(out: "AnyPath | None", *, force: bool, traces: bool = False) -> Iterator[None]:
+    """Make way for a file or directory that the body makes; without `force`, the body is to refuse it.
+    Imported traces are replaced only if the body makes one too (`traces`)."""
     if out is None or not force or not out.exists():
         yield
         return
     from ..trace.store import remove_tree  # with pyarrow, which most commands do without
 
     if out.is_dir():
-        foreign = sorted(entry.name for entry in out.iterdir() if not _is_result(entry))
+        foreign = sorted(entry.name for entry in out.iterdir() if not _is_result(entry, traces))
         if foreign:
             raise LocalProtocolError(
                 f"{out} holds what is no result of happened ({', '.join(foreign[:3])}); --force replaces "
@@ -76,8 +79,10 @@ def replacing(out: "AnyPath | None", *, force: bool) -> Iterator[None]:
     remove_tree(aside) if aside.is_dir() else aside.unlink()
 
 
-def _is_result(entry: "AnyPath") -> bool:
-    """A file of RESULTS, or a directory with nothing but Parquet in it."""
+def _is_result(entry: "AnyPath", traces: bool) -> bool:
+    """A file of RESULTS, or a directory with nothing but Parquet in it; what is an import's if `traces`."""
+    if entry.name in TRACES:
+        return traces
     if entry.is_file():
         return entry.name in RESULTS
     return all(file.name.endswith(".parquet") for file in entry.rglob("*") if file.is_file())

@@ -55,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
         of = viewed(arguments.path, order=arguments.order, complete=arguments.complete)
         bar.update()
         of.computations[:] = of.chosen(arguments.computation)
+        if not any(part.mask(each).any() for each in of.computations):
+            raise LocalProtocolError("no event fits; nothing is written")
         text = page(of, None if part.is_whole else part)
         bar.update()
     with whole_file(out) as unfinished:

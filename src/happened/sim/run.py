@@ -196,6 +196,13 @@ def claim(out: Path, *, force: bool) -> None:
             raise LocalProtocolError(
                 f"{out} is not empty; choose another directory, or replace the run in it with --force"
             )
+        ours = {pattern.split("/")[0] for pattern in OURS}
+        tables = sorted(path.name for path in out.iterdir() if any(path.glob("*.parquet")))
+        if answers := [name for name in tables if name not in ours]:
+            raise LocalProtocolError(
+                f"{out} holds answers about a trace ({', '.join(answers[:3])}), and --force replaces runs "
+                "only: choose another directory"
+            )
         _clear(out)
     out.mkdir(parents=True, exist_ok=True)
 

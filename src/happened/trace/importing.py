@@ -285,7 +285,8 @@ def choose_format(files: Sequence[AnyPath], format: str, options: Options) -> st
     unknown = next((path for path, name in found.items() if name is None), None)
     if unknown is not None:
         raise TraceFormatError(
-            f"its format cannot be told from its beginning; say --format, one of {', '.join(FORMATS)}",
+            f"its format cannot be told from its beginning; say --format, one of {', '.join(FORMATS)}, "
+            "or which fields of JSON lines or CSV mean what with --map",
             file=str(unknown),
         )
     if len(set(found.values())) > 1:

@@ -127,6 +127,8 @@ def event_from_json(text: bytes, file: str, line: int, needs: Collection[str] = 
     except json.JSONDecodeError as error:
         cut = "the file ends inside it: " if not text.endswith(b"\n") else ""
         reason = f"not a JSON object ({cut}{error.msg} at column {error.colno}); repair or remove the line"
+        if line == 1:
+            reason += ", or make a trace of another system's log with `happened import`"
         raise TraceFormatError(reason, file=file, line=line) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or nesting without end
         raise TraceFormatError(f"not an event ({error}); remove the line", file=file, line=line) from error
