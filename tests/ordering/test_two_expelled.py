@@ -118,3 +118,24 @@ def test_cbcast_does_not_bring_a_lost_message_after_what_followed_it():
     assert [d.payload for d in two.receive(later.message) if isinstance(d, Deliver)] == [b"follows it"]
     [other] = zero.multicast([2], b"carries it").effects
     assert [d.payload for d in two.receive(other.message) if isinstance(d, Deliver)] == [b"carries it"]
+
+
+def test_psync_names_each_sender_once_although_a_message_between_two_is_lost():
+    """Frames have room for one name of each sender. What 1 sent between a and b of 2 is lost on its way to 0."""
+    zero, one, two = (create("psync", me, 3) for me in range(3))
+
+    def sent(machine, payload):
+        to = [p for p in range(3) if p != machine.me]
+        return {s.to: s.message for s in machine.multicast(to, payload).effects}
+
+    a = sent(two, b"a")
+    one.receive(a[1])
+    lost = sent(one, b"lost")
+    two.receive(lost[2])
+    b = sent(two, b"b")
+    zero.receive(a[0])
+    assert zero.receive(b[0]) == []
+    zero.expel(1)
+    assert [d.payload for d in zero.close(1)] == [b"b"]
+    [own] = zero.multicast([2], b"own").effects
+    assert own.message.context == ((2, b[0].clock),)

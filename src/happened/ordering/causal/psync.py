@@ -107,7 +107,8 @@ class ContextGraph(HoldingProcess[PsyncMessage]):
 
     def learn(self, message: PsyncMessage) -> None:
         self._view[message.sender] = message.clock
-        self._leaves.difference_update(message.context)
+        # Of its sender only the newest: it follows the others, also past a lost one that is skipped.
+        self._leaves = {key for key in self._leaves.difference(message.context) if key[0] != message.sender}
         self._leaves.add((message.sender, message.clock))
 
     def log_size(self) -> tuple[int, int]:

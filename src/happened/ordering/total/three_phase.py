@@ -249,7 +249,7 @@ class ThreePhase(Process):
         return self._tell(decided) + [effect for effects in settled for effect in effects]
 
     def _tell(self, finals: Finals) -> list[Effect]:
-        return [Send(p, AgreedFinals(self.me, tuple(each))) for p, each in sorted(finals.items())]
+        return [Send(p, AgreedFinals(self.me, tuple(sorted(each)))) for p, each in sorted(finals.items())]
 
     def _gathered(self, clock: int, opened: _Round) -> Iterator[Effect]:
         """Keep a round of ours, or close it if nothing is missing."""
