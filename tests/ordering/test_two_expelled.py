@@ -121,7 +121,7 @@ def test_cbcast_does_not_bring_a_lost_message_after_what_followed_it():
 
 
 def test_psync_names_each_sender_once_although_a_message_between_two_is_lost():
-    """Frames have room for one name of each sender. What 1 sent between a and b of 2 is lost on its way to 0."""
+    """Frames have room for one name of each sender. What 1 sent between a and b of 2 does not come to 0."""
     zero, one, two = (create("psync", me, 3) for me in range(3))
 
     def sent(machine, payload):
