@@ -51,7 +51,7 @@ def test_an_expulsion_at_every_step_of_many_programs(name, seed):
 def test_a_departure_and_a_newcomer_at_every_step_of_a_program_of_two_messages(name, kind, seed):
     facts, dice = protocols()[name], Dice(seed)
     found = Changes(facts, some_program(facts, dice, 2), [kind]).explore(most=800)
-    assert found.states > 50
+    assert found.states > 10
 
 
 @pytest.mark.slow
