@@ -110,3 +110,14 @@ def test_held_bytes_stop_the_links_that_have_some(tmp_path):
             await until(lambda: c.stats()["held_bytes"] == 0)
 
     run(scenario())
+
+
+def test_destinations_may_be_any_iterable():
+    """Whether there is room is asked of the same destinations that the message is sent to."""
+
+    async def scenario():
+        async with MemoryNetwork().nodes("a", "b", "c") as (a, b, c):
+            name = await a.multicast((each for each in ("b", "c")), b"once")
+            assert await take(b, 1) == await take(c, 1) == [name]
+
+    run(scenario())

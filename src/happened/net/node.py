@@ -388,6 +388,7 @@ class Node:
         label, priority, after   what an incomplete order takes (docs/large-systems.md)
         timeout         NodeFull, and nothing is sent, if there is no room for it within so many seconds
         """
+        to = _listed(to)
         await self.room(to, timeout=timeout)
         name = self.multicast_nowait(
             to, value, headers=headers, ordered=ordered, label=label, priority=priority, after=after
@@ -511,7 +512,7 @@ class Node:
         value: Any,
         headers: Mapping[str, str] | None,
     ) -> Sent:
-        body = self.payloads.encode(value)
+        body, to = self.payloads.encode(value), _listed(to)
         await self.room(to)
         # Nothing is committed between these two, for nothing is awaited.
         name = self._multicast_now(to, body, headers)
@@ -1097,3 +1098,8 @@ class Node:
             for link in self._paused - wanted:
                 self.transport.resume(names[link])
             self._paused = wanted
+
+
+def _listed(to: str | Iterable[str]) -> str | tuple[str, ...]:
+    """Destinations that can be looked at twice: for whether there is room, and to send."""
+    return to if isinstance(to, str) else tuple(to)
