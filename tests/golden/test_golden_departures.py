@@ -48,4 +48,4 @@ def test_a_journal_with_changes_is_replayed_to_the_same_state(story):
     engine = access.engine(recorded)
     shown = access.shown_engine(engine)
     assert shown == {key: recorded[key] for key in shown}
-    assert (engine.departures or engine.roster.former) and any(shown["outboxes"].values())
+    assert (engine.members.departures or engine.roster.former) and any(shown["outboxes"].values())

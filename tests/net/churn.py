@@ -23,13 +23,13 @@ class Churning:
         if self.dice.random() < 0.5:
             self.engines[name].leave(name)
             self.carry()
-            assert len(self.engines[name].farewells) == len(self.engines) - 1
+            assert len(self.engines[name].members.farewells) == len(self.engines) - 1
             del self.engines[name]
         else:
             del self.engines[name]
             self.engines[self.dice.choice(sorted(self.engines))].leave(name)
         self.carry()
-        registrar = next(engine for engine in self.engines.values() if engine.registrar == engine.me)
+        registrar = next(engine for engine in self.engines.values() if engine.members.registrar == engine.me)
         name = f"p{self.ever}"
         self.ever += 1
         registrar.join(name, "nowhere")

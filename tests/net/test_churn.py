@@ -59,7 +59,7 @@ def test_what_one_who_has_left_says_of_an_index_is_of_who_had_it_then(protocol):
         bring(sender, receiver)
     assert set(p0.roster) == set(p2.roster) == {"p0", "p2", "r"}
     bring(p2, q)
-    assert q.farewells == {0, 2}
+    assert q.members.farewells == {0, 2}
 
 
 @pytest.mark.parametrize("protocol", EXPELLING)
@@ -79,5 +79,5 @@ def test_a_newcomer_waits_for_no_farewell_of_one_who_left_before_whoever_tells_i
     for _ in range(6):
         for sender, receiver in permutations(staying, 2):
             bring(sender, receiver)
-    assert not q.awaited and all(departure.closed for departure in q.departures.values())
+    assert not q.members.awaited and all(departure.closed for departure in q.members.departures.values())
     assert all(set(engine.roster) == {"p2", "p3", "q"} for engine in staying)

@@ -152,19 +152,19 @@ def test_members_join_and_leave_and_are_numbered_alike():
     engines["b"].multicast([0, 2, 3], b"hello")
     engines["a"].leave("a")
     deliver_all(engines)
-    assert engines["a"].farewells == {1, 2, 3}
+    assert engines["a"].members.farewells == {1, 2, 3}
     assert all(list(engines[name].roster) == ["b", "c", "d"] for name in "bcd")
     del engines["a"]
     with pytest.raises(LocalProtocolError, match="has left"):
         engines["b"].multicast([0], b"too late")
     assert engines["b"].join("e", "there:2") == 0  # by the next registrar, who stays that; a is forgotten
     engines["e"] = Engine("e", ["e", "b", "c", "d"], "ks")
-    assert engines["b"].registrar == 1
+    assert engines["b"].members.registrar == 1
     engines["d"].multicast([1, 2], b"still here")
     deliver_all(engines)
     engines["c"].multicast([1, 3, 0], b"all")
     deliver_all(engines)
-    assert {engine.registrar for engine in engines.values()} == {1}
+    assert {engine.members.registrar for engine in engines.values()} == {1}
     with pytest.raises(LocalProtocolError, match="'a' is or was a member"):
         engines["b"].join("a", "there:3")
     assert [each.payload for each in engines["e"].unacknowledged.values()] == [b"all"]

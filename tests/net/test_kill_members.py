@@ -117,7 +117,7 @@ class World(System):
         staying = [name for name in self.engines if name not in self.leaving]
         kind = self.dice.one(["join", "leave", "expel"])
         if kind == "join" and self.facts.joins and len(staying) < 7:
-            admits = [e for e in map(self.engines.get, staying) if e.registrar == e.me]
+            admits = [e for e in map(self.engines.get, staying) if e.members.registrar == e.me]
             registrar = admits[0] if self.calm() else None
             if registrar is not None:
                 name = f"p{self.ever}"
@@ -151,16 +151,16 @@ class World(System):
         """Whether all know that all have closed with everybody who was expelled."""
         engines = [self.engines[name] for name in staying]
         return not any(name in engine.roster for name in self.lost for engine in engines) and all(
-            each.stage > 1 for engine in engines for each in engine.departures.values() if each.expelled
+            each.stage > 1 for engine in engines for each in engine.members.departures.values() if each.expelled
         )
 
     def calm(self):
         """Whether one process is known to be the registrar, and it is no process that leaves."""
         staying = [engine for name, engine in self.engines.items() if name not in self.leaving]
-        if any(each.expelled and not each.closed for e in staying for each in e.departures.values()):
+        if any(each.expelled and not each.closed for e in staying for each in e.members.departures.values()):
             return False
-        registrars = {engine.name for engine in staying if engine.registrar == engine.me}
-        agreed = {engine.roster.name(engine.registrar) for engine in staying}
+        registrars = {engine.name for engine in staying if engine.members.registrar == engine.me}
+        agreed = {engine.roster.name(engine.members.registrar) for engine in staying}
         return len(registrars) == 1 and agreed == registrars
 
     def part(self):
@@ -168,7 +168,7 @@ class World(System):
         for name in sorted(self.leaving & self.engines.keys()):
             engine = self.engines[name]
             links = [link for link in engine.present_links() if engine.roster.name(link) in self.engines]
-            if all(link in engine.farewells and not engine.outboxes[link] for link in links):
+            if all(link in engine.members.farewells and not engine.outboxes[link] for link in links):
                 del self.engines[name]
 
     def run(self, steps):
@@ -187,18 +187,21 @@ class World(System):
             self.part()
         self.drain_links()
         self.drop_strangers()
-        assert not any(engine.awaited for engine in self.engines.values())
+        assert not any(engine.members.awaited for engine in self.engines.values())
         self.expel_again()
 
     def drop_strangers(self):
-        """Who was admitted by a registrar that was expelled before anybody else heard is nobody's member."""
-        for name in sorted(self.engines):
-            others = [engine for other, engine in self.engines.items() if other != name]
-            if not any(name in engine.roster.ever() for engine in others):
+        """Who was admitted by a registrar that was expelled before anybody else heard is nobody's member; nor
+        is whoever only such a process knows."""
+        while strangers := [name for name in sorted(self.engines) if not self.is_known(name)]:
+            for name in strangers:
                 assert name not in NAMES and self.faults["expel"]
                 del self.engines[name]
                 self.departed.add(name)
                 self.lost.add(name)
+
+    def is_known(self, name):
+        return any(name in engine.roster.ever() for other, engine in self.engines.items() if other != name)
 
     def expel_again(self):
         """Who expelled a process may have been expelled before anybody heard: somebody does it again."""
@@ -221,7 +224,7 @@ class World(System):
         for name, engine in self.engines.items():
             assert name not in self.leaving, f"{name} waits for farewells"
             assert not engine.pending() and not engine.machine.queued
-            assert all(each.stage or each.closed for each in engine.departures.values())
+            assert all(each.stage or each.closed for each in engine.members.departures.values())
         if self.facts.order.is_total:
             self.check_one_order()
         if self.facts.serialized:

@@ -71,7 +71,7 @@ def test_the_registrar_does_not_believe_that_somebody_else_admits():
     a.join("d", "here:4")
     with pytest.raises(RemoteProtocolError, match="says that 'eve' was admitted, and only 'a' admits"):
         a.receive(M, changes.encode(MemberJoined(4, "eve", "there:4")))
-    assert "eve" not in a.roster and a.registrar == A
+    assert "eve" not in a.roster and a.members.registrar == A
     tell(a, b, B)
     tell(b, a, A)  # b passes it on, to a as well
     assert "d" in b.roster
@@ -81,7 +81,7 @@ def test_a_stage_of_a_departure_counts_for_its_speaker_alone():
     a, *_ = engines("ks", ["a", "b", "m", "d"])
     a.leave("d")
     a.receive(M, changes.encode(DepartureStage(3, 3)))
-    assert a.departures[3].said == {M: 3} and a.departures[3].stage < 3
+    assert a.members.departures[3].said == {M: 3} and a.members.departures[3].stage < 3
 
 
 @pytest.mark.parametrize("protocol", ["ks", "bss", "agreed", "causal-total", "cbcast"])

@@ -110,7 +110,7 @@ def test_a_peer_cannot_bring_a_name_back_either():
     registrar.join("d", AWAY)
     registrar.leave("d")
     hand_over()
-    registrar._join(4, "d", AWAY)  # as a registrar that does not check would
+    registrar.members.join(4, "d", AWAY)  # as a registrar that does not check would
     with pytest.raises(RemoteProtocolError, match="we disagree"):
         hand_over()
 

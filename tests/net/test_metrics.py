@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from happened.net import metrics, timing
-from happened.net.engine import Delivery
+from happened.net.batch import Delivery
 from happened.testing import MemoryNetwork
 
 NUMBERS = {

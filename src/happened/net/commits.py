@@ -17,7 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
-from .engine import Batch, Engine
+from .batch import Batch
+from .engine import Engine
 from .errors import JournalError, NodeError
 from .journal import MAX_SNAPSHOT, Journal
 

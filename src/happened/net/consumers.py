@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from ..core.errors import LocalProtocolError
-from .engine import Delivery
+from .batch import Delivery
 from .lifecycle import Lifecycle
 from .message import Message, Sent
 from .payloads import Payloads

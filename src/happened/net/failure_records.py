@@ -15,7 +15,7 @@ from ..core.destinations import unpack
 from ..core.errors import LocalProtocolError
 from ..ordering.last_to_fail import perhaps_last
 from ..wire import site_news
-from .engine import snapshot_head
+from .engine_snapshots import snapshot_head
 from .errors import JournalError
 from .inputs import Input, read_entries
 from .journal import Journal

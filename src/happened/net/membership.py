@@ -113,10 +113,10 @@ class Membership:
         """Whom to call when the node starts: not those who have left, unless a farewell waits for them."""
         engine = self._engine
         found = []
-        for name, address in {**self._initial.peers, **engine.addresses}.items():
+        for name, address in {**self._initial.peers, **engine.members.addresses}.items():
             link = self.index.get(name)
             if link is not None and not self.is_done_with(link) and self.is_linked(link):
-                found.append(Peer(name, address, joined=name in engine.addresses))
+                found.append(Peer(name, address, joined=name in engine.members.addresses))
         return found
 
     def is_linked(self, link: int) -> bool:
@@ -132,9 +132,15 @@ class Membership:
         if engine.sites is not None:
             links = engine.sites.site.links
             return [
-                Peer(name, engine.addresses[name], joined=True) for name in links if name in engine.addresses
+                Peer(name, engine.members.addresses[name], joined=True)
+                for name in links
+                if name in engine.members.addresses
             ]
-        return [Peer(name, engine.addresses[name], joined=True) for name in self.names if name not in known]
+        return [
+            Peer(name, engine.members.addresses[name], joined=True)
+            for name in self.names
+            if name not in known
+        ]
 
     def replaced(self, before: Sequence[str]) -> list[str]:
         """Of these names, those of members whose index somebody else has."""
@@ -144,7 +150,7 @@ class Membership:
         """Whether a process has left, has all our frames and we have all of its, up to its own farewell, so
         that its link can be closed. One that was expelled may never say farewell: its link stays open."""
         engine = self._engine
-        return engine.is_gone(link) and link not in engine.awaited and not engine.outboxes[link]
+        return link in engine.gone and link not in engine.members.awaited and not engine.outboxes[link]
 
     def destinations(self, to: str | Iterable[str]) -> tuple[int, ...]:
         """The indices of members and of the present members of groups, each once."""
@@ -178,7 +184,9 @@ class Membership:
         """Whether every member that is present has confirmed that we left, so that nothing more will come
         from it, and has all our frames: it may have heard from others that we left, before those came."""
         engine = self._engine
-        return all(link in engine.farewells and not engine.outboxes[link] for link in engine.present_links())
+        return all(
+            link in engine.members.farewells and not engine.outboxes[link] for link in engine.present_links()
+        )
 
     def expel(self, name: str) -> None:
         self._engine.leave(name)
@@ -187,7 +195,7 @@ class Membership:
 
     def hello(self, peer: str) -> Hello:
         """What we tell this peer about ourselves."""
-        knows = self._engine.incarnations.get(self.index[peer], b"")
+        knows = self._engine.members.incarnations.get(self.index[peer], b"")
         tracking = self._engine.tracking
         tracker = tracking.facts.name if tracking is not None else ""
         sites = self._engine.sites
@@ -264,7 +272,7 @@ class Membership:
 
     def _may_differ(self, index: int, name: str) -> bool:
         """Whether one of us has not heard yet that the index of a process that left was given again."""
-        return name in self._engine.roster.former or self._engine.is_gone(index)
+        return name in self._engine.roster.former or index in self._engine.gone
 
     def check_resuming(self, peer: str, number: int) -> None:
         """Raise PeerRefused if the number of our frames that a peer has, when a connection begins, shows that

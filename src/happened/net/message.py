@@ -10,7 +10,7 @@ from ..core.clocks import Causality
 from ..core.errors import LocalProtocolError
 from ..ordering.causal.incomplete import CausalHistory
 from ..tracking import Stamp
-from .engine import Delivery
+from .batch import Delivery
 from .payloads import OWN, Opened, Payloads, check_headers
 from .qualified import history_from_json
 from .send_stamps import stamp_from_text

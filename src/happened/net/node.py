@@ -33,10 +33,11 @@ from ..core.places import onward_by_link
 from ..ordering import DEFAULT, Relays, facts_of
 from ..ordering.causal.incomplete import CausalHistory
 from ..tracking import Stamp
+from .batch import Batch, Delivery
 from .commits import Commits
 from .connections import Connections, LinkChange
 from .consumers import Consumers, Subscription
-from .engine import Batch, Delivery, Engine
+from .engine import Engine
 from .errors import EngineFault, NodeClosed, NodeError, NodeFull, OldJournal
 from .expiry import Expiry, check_expiry
 from .flow import Flow
@@ -257,14 +258,14 @@ class Node:
         )
         if_it_fails.callback(self._commits.close)
         self._engine.shares = self._medium is not None
-        self._engine.bound_outboxes(self._limits.outbox)
+        self._engine.links.bound(self._limits.outbox)
         await self._commits.recover()
         if self._engine.serialization is not None:
             self._turns = Turns(self._engine, self._loop, self._commits.stamp, self._after_a_turn)
         self._members = Membership(
             self._initial, self._engine, self._protocol, incarnation, self._terms(options)
         )
-        self._joined = self._engine.joined
+        self._joined = self._engine.members.joined
         self._know_routes()
 
     def _terms(self, options: Mapping[str, Any]) -> Terms:
@@ -574,8 +575,8 @@ class Node:
             return "does not have the token"
         if not self._flow.has_room(engine.staged, engine.queued_bytes):
             return "has too much that is not journaled, or that the protocol keeps back"
-        if engine.full:
-            full = engine.full - engine.gone
+        if engine.links.full:
+            full = engine.links.full - engine.gone
             if links is not None and self._sends_directly:
                 full &= set(links)
             if full:
@@ -734,7 +735,7 @@ class Node:
             "paused": link in self._paused,
             "calling": name in self._connections.calling,
             "called": name in self._connections.called,
-            "gone": engine.is_gone(link),
+            "gone": link in engine.gone,
         }
 
     # Members.
@@ -764,7 +765,7 @@ class Node:
         self._commits.stamp()
         before = self._members.names
         members = self._members.join(name, address)
-        self._joined = self._engine.joined
+        self._joined = self._engine.members.joined
         for former in self._members.replaced(before):
             self.transport.remove_peer(former)
         self.transport.add_peer(name, address)
@@ -874,7 +875,7 @@ class Node:
         return self._engine.sites
 
     def _known_addresses(self, given: Mapping[str, str] | None) -> dict[str, str]:
-        return {**self._initial.peers, **self._engine.addresses, **(given or {})}
+        return {**self._initial.peers, **self._engine.members.addresses, **(given or {})}
 
     async def _change_site(self, sites: SiteChanges, text: str, timeout: float) -> tuple[str, ...]:
         self._commits.stamp()
@@ -897,7 +898,7 @@ class Node:
         self._measure_room()
 
     def _after_a_change(self) -> None:
-        if self._engine.joined != self._joined:
+        if self._engine.members.joined != self._joined:
             self._meet_new_members()
             self._know_routes()
             self._measure_room()
@@ -1016,7 +1017,7 @@ class Node:
 
     def _meet_new_members(self) -> None:
         """Call those who were admitted; the links of those who had their indices are no more."""
-        self._joined, before = self._engine.joined, self._members.names
+        self._joined, before = self._engine.members.joined, self._members.names
         admitted = self._members.newly_admitted()
         failed = self._engine.sites.failed if self._engine.sites is not None else ()
         for name in (*self._members.replaced(before), *(self._members.names[each] for each in failed)):
@@ -1086,7 +1087,7 @@ class Node:
             outbox_bytes=[outbox.bytes for link, outbox in engine.outboxes.items() if link not in engine.gone]
             if self._flow.relays
             else (),
-            held_on_link=engine.held_on_link,
+            held_on_link=engine.links.held,
             held_bytes=engine.held_bytes,
         )
         if self.site is not None:

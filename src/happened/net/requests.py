@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 
-from .engine import Delivery
+from .batch import Delivery
 from .errors import NodeClosed
 from .message import REPLY, Message
 from .payloads import Payloads

@@ -38,8 +38,8 @@ proposed at a process that has not finished: that change then never ends. It is 
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 from ..core.destinations import unpack
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
@@ -85,25 +85,29 @@ class Change:
         return self.succession is None, self.key
 
 
-class Steps(NamedTuple):
-    """What an engine does for a change.
+class Steps(Protocol):
+    """What an engine does for a change."""
 
-    put         puts a frame into the outbox of a link
-    go_on       stands in another site
-    is_idle     tells whether no message waits here
-    lose        takes nothing from a process that has failed, and sends it nothing
-    send_again  sends the hops of a failed router, as its witness
-    stand_in    forwards what a failed router has left to forward, as its witness
-    do_without  waits for nothing of a failed process any more
-    """
+    def put(self, link: int, frame: bytes) -> object:
+        """Put a frame into the outbox of a link."""
 
-    put: Callable[[int, bytes], object]
-    go_on: Callable[[Site], None]
-    is_idle: Callable[[], bool]
-    lose: Callable[[Succession], None]
-    send_again: Callable[[int], None]
-    stand_in: Callable[[int], None]
-    do_without: Callable[[int], None]
+    def go_on(self, site: Site) -> None:
+        """Stand in another site: everything that anybody sent in the last one has been delivered."""
+
+    def is_idle(self) -> bool:
+        """Whether no message waits here."""
+
+    def lose(self, succession: Succession) -> None:
+        """Take nothing from a process that has failed, and send it nothing."""
+
+    def send_again(self, failed: int) -> None:
+        """Send the hops of a failed router, as its witness."""
+
+    def stand_in(self, failed: int) -> None:
+        """Forward what a failed router has left to forward, as its witness."""
+
+    def do_without(self, failed: int) -> None:
+        """Wait for nothing of a failed process any more."""
 
 
 class SiteChanges:

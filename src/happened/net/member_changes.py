@@ -1,0 +1,446 @@
+"""Who takes part, as the frames of a link tell it: members that join, leave and are expelled.
+
+A frame is a message of the ordering protocol or a change of members (wire/membership.py). A process forwards
+each change on all its links before anything that presumes it, so members are numbered alike everywhere as
+long as one process at a time admits them: of those present the first to have joined, which is called the
+*registrar*. What follows from a departure is in departures.py.
+
+Invariant  `gone` has whoever is in `departures`; of those, `awaited` has whoever others say has left and
+           whose own farewell, with what it sent before, is still to come.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from ..core.destinations import pack, unpack
+from ..core.errors import LocalProtocolError, RemoteProtocolError
+from ..core.roster import Roster
+from ..ordering import Facts, Machine
+from ..wire import membership as wire
+from ..wire.membership import (
+    LAST_STAGE,
+    DepartureStage,
+    MemberAbsent,
+    MemberDeparted,
+    MemberExpelled,
+    MemberJoined,
+    MemberLeft,
+    MemberRanked,
+)
+from .departures import FREE, Departure, Departures
+from .handshake import check_name
+from .links import Links
+from .serialized import Serialization
+from .speakers import check_admission
+from .tracked import Tracking
+
+
+class Concerned(Protocol):
+    """What of an engine a change of members concerns."""
+
+    machine: Machine
+    tracking: Tracking | None
+    serialization: Serialization | None
+    links: Links
+    replays: bool  # whether what happens now has happened before
+
+    def perform(self, effects: Iterable[Any]) -> None: ...
+
+
+class MemberChanges:
+    """The members as process `name` sees them; `concerned` follows what they do."""
+
+    def __init__(self, name: str, members: Sequence[str], facts: Facts, concerned: Concerned) -> None:
+        self._facts, self._concerned = facts, concerned
+        self.roster = Roster(members)
+        self.name = name
+        self.me = self.roster.index(name)
+        self.addresses: dict[str, str] = {}  # of those who joined at run time
+        self.seniority = list(range(len(members)))  # indices in the order of joining
+        self.joined = 0  # how many that were, since this object was made
+        self.incarnations: dict[int, bytes] = {}  # of the journals of those we have met
+        self.gone: set[int] = set()  # who has left or was expelled
+        self.awaited: set[int] = set()
+        self.departures = Departures()
+        self.under_way: list[int] = []  # of those in `gone`, the ones that others or we have not done with
+        self.has_left = False  # or was expelled: nobody takes our messages any more
+        self.farewells: set[int] = set()  # the links on which nothing more will come, since we have left
+        # Since this object was made. Who has just joined under an old index may take itself for the registrar
+        # until it hears its rank; who has admitted somebody is it, until it leaves.
+        self._has_admitted = False
+
+    @property
+    def registrar(self) -> int:
+        """Of those who have not left the first to have joined: the only one that admits others."""
+        return next(index for index in self.seniority if index not in self.gone)
+
+    def present_links(self) -> list[int]:
+        return [link for link in self._concerned.links.outboxes if link not in self.gone]
+
+    def takes_nothing_from(self, link: int) -> bool:
+        """Whether a process was expelled, and may not have heard that nobody listens."""
+        return link in self.gone and self.departures[link].expelled
+
+    def takes_messages(self, to: int) -> bool:
+        """Whether what a machine sends to a process is put on its link, also after it has gone."""
+        return to not in self.gone or to in self.awaited or self.departures[to].is_old
+
+    def _listeners(self) -> list[int]:
+        """Whom a change must reach before what presumes it: those present, and those we still answer."""
+        return [link for link in self._concerned.links.outboxes if self._is_answered(link)]
+
+    def _is_answered(self, link: int) -> bool:
+        if link not in self.gone:
+            return True
+        return link in self.awaited and not self.departures[link].is_old
+
+    def _tell(self, links: Iterable[int], news: Any, besides: int | None = None) -> None:
+        frame = wire.encode(news)
+        for link in links:
+            if link != besides:
+                self._concerned.links.put(link, frame)
+
+    # What this process does.
+
+    def admit(self, name: str, address: str) -> int:
+        """Admit a process as the registrar; returns its index."""
+        if self.registrar != self.me:
+            raise LocalProtocolError(
+                f"{self.roster.name(self.registrar)!r} admits new members, so that all are numbered alike"
+            )
+        if name in self.roster.ever():
+            raise LocalProtocolError(f"{name!r} is or was a member: a process that joins needs a new name")
+        if any(each.expelled and not each.closed for each in self.departures.values()):
+            raise LocalProtocolError(
+                "somebody was expelled who may have admitted others; try again when everybody has heard of it"
+            )
+        # A tracker's timestamps name everybody for ever.
+        recycles = self._facts.recycles and self._concerned.tracking is None
+        free = self.departures.free(self.present_links()) if recycles else None
+        most = self._facts.most_processes
+        if len(self.roster) >= most and free is None:
+            raise LocalProtocolError(f"there were {most} members already, which is the limit")
+        index = len(self.roster) if free is None else free
+        self.join(index, name, address)
+        self._has_admitted = True
+        return index
+
+    def leave(self, index: int) -> None:
+        """Leave: say farewell on every link."""
+        self._concerned.perform(self._concerned.machine.leave(index))  # refuses if members are fixed
+        if self._concerned.serialization is not None:
+            self._concerned.serialization.leave(index)
+        self.say_farewell(MemberDeparted(index))
+
+    def expel(self, index: int) -> None:
+        """Go on without another process, and tell everybody."""
+        name = self.roster.name(index)
+        self._facts.check_expulsion(name)
+        self._check_one_expulsion(name)
+        self._leave(index, MemberExpelled(index))
+
+    def _check_one_expulsion(self, name: str) -> None:
+        """Refuse to expel another process while not everybody has closed with the one before, where the order
+        of messages of others could be lost with both."""
+        open_ones = [p for p, each in sorted(self.departures.items()) if each.expelled and each.stage < 2]
+        if not self._facts.expels_one or not open_ones:
+            return
+        behind = [self.roster.name(p) for p in self.present_links() if self._is_behind(p, open_ones)]
+        raise LocalProtocolError(
+            f"{name!r} cannot be expelled yet: {self.roster.name(open_ones[0])!r} was, and not everybody has "
+            f"closed with it ({', '.join(behind) or 'we have not'}). Messages of {self._facts.name} do not "
+            "tell enough to keep their order if both are gone at once. Try again; start again from its "
+            "journal whoever does not answer"
+        )
+
+    def _is_behind(self, link: int, departed: Iterable[int]) -> bool:
+        return any(self.departures[p].said.get(link, 0) < 1 for p in departed)
+
+    def say_farewell(self, news: MemberDeparted | MemberLeft) -> None:
+        """Leave; the machine itself goes on."""
+        self._tell(self.present_links(), news)  # the last frame on every link
+        self.has_left = True
+
+    def leaving(self, name: str) -> int:
+        """The index of a process that is present, or whose farewell does not come."""
+        for index in self.awaited:
+            if self.roster.name(index) == name:
+                return index
+        return self.roster.index(name)
+
+    # What others say.
+
+    def hear(self, link: int, frame: bytes) -> None:
+        """Take a change of members from a link. RemoteProtocolError: it is refused, nothing has changed."""
+        change = wire.decode(frame)
+        if self.departures.means_somebody_else(link, change.index):
+            return
+        match change:
+            case MemberJoined(index, name, address):
+                self._hear_joined(link, index, name, address)
+            case MemberLeft(index):
+                self._hear_left_as_before(link, index)
+            case MemberDeparted(index):
+                self._hear_departed(link, index)
+            case MemberExpelled(index):
+                self._hear_expelled(link, index)
+            case MemberAbsent(index):
+                self._hear_absent(link, index)
+            case MemberRanked(index):
+                self._check_known(link, index)
+                self._rank_last(index)
+            case DepartureStage(index, stage):
+                if index in self.gone:
+                    self.departures[index].said[link] = stage
+
+    def _check_known(self, link: int, index: int) -> None:
+        if index >= len(self.roster):
+            raise _disagreement(link, index, "")
+
+    def _hear_joined(self, link: int, index: int, name: str, address: str) -> None:
+        try:
+            check_name(name)
+        except LocalProtocolError as error:
+            raise RemoteProtocolError(f"not a change of members: {error}") from error
+        known = len(self.roster)
+        is_free = index in self.gone and self.departures[index].stage >= LAST_STAGE
+        if name not in self.roster.ever() and (index == known < self._facts.most_processes or is_free):
+            if self._has_admitted and not self.has_left and not self._concerned.replays:
+                check_admission(self.name, self.departures, link, name)
+            self.join(index, name, address)
+        elif (index >= known or self.roster.name(index) != name) and not self.has_left:
+            raise _disagreement(link, index, name)
+
+    def _hear_farewell(self, link: int) -> None:
+        self.farewells.add(link)
+        self.has_left = True
+
+    def _hear_departed(self, link: int, index: int) -> None:
+        self._check_known(link, index)
+        if index == self.me:
+            self._hear_farewell(link)
+            return
+        if index not in self.gone:
+            self.awaited.add(index)  # what it sent before it left may still be on its way to us
+            self._leave(index, MemberDeparted(index))
+        departure = self.departures[index]
+        departure.heard.add(link)
+        if index == link and not departure.parted:
+            departure.parted = True
+            self.awaited.discard(index)
+            self._tell((index,), MemberDeparted(index))  # nothing more will come from us
+
+    def _hear_expelled(self, link: int, index: int) -> None:
+        self._check_known(link, index)
+        if index == self.me:
+            self._hear_farewell(link)
+            return
+        departure = self.departures.get(index)
+        if departure is None or not (departure.expelled or departure.closed):
+            self._leave(index, MemberExpelled(index))
+        self.departures[index].heard.add(link)
+
+    def _hear_absent(self, link: int, index: int) -> None:
+        self._check_known(link, index)
+        if index not in self.gone:
+            self._leave(index, MemberDeparted(index))
+        self.awaited.discard(index)
+        self.departures[index].expelled = False
+
+    def _hear_left_as_before(self, link: int, index: int) -> None:
+        """A departure in the words of versions up to 0.2.0, who also said farewell to it at once."""
+        self._check_known(link, index)
+        if index == self.me:
+            self._hear_farewell(link)
+            return
+        if index not in self.gone:
+            self.leave_as_before(index)
+            if index != link:  # what it sent before it left may still be on its way to us
+                self.awaited.add(index)
+        if index == link:
+            self.awaited.discard(index)
+
+    # What follows.
+
+    def leave_as_before(self, index: int) -> None:
+        """Note a departure as versions up to 0.2.0 did."""
+        self._concerned.machine.note_departure(index)
+        self.roster.leave(self.roster.name(index))
+        self.gone.add(index)
+        self.departures[index] = Departure(is_old=True)
+        if self._concerned.serialization is not None:
+            self._concerned.serialization.leave(index)
+        self._tell((*self.present_links(), index), MemberLeft(index))
+
+    def join(self, index: int, name: str, address: str, *, as_before: bool = False) -> None:
+        """Take a process in, tell everybody, and tell it who is there; `as_before`: in the words of versions
+        up to 0.2.0."""
+        admits = self.registrar == self.me and not as_before
+        news = MemberJoined(index, name, address)
+        wire.encode(news)  # refuses what is too long
+        effects = self._concerned.machine.join(index)  # refuses if members are fixed; nothing has changed
+        self.roster.join(name, index)
+        if self._concerned.tracking is not None:
+            self._concerned.tracking.join(index)
+        if index in self.gone:
+            self.gone.discard(index)
+            self.farewells.discard(index)
+            self.departures.give_again(index)
+            self.under_way = self.departures.under_way()
+        self._tell(self._listeners(), news, besides=index)
+        self.addresses[name] = address
+        self.joined += 1
+        self._concerned.links.open(index)
+        self.incarnations.pop(index, None)
+        self._rank_last(index)
+        self._introduce(index, admits=admits)
+        self._concerned.perform(effects)
+        if self._concerned.serialization is not None:
+            self._concerned.serialization.join(index)
+
+    def _introduce(self, newcomer: int, *, admits: bool) -> None:
+        """Tell a newcomer of those who have gone and, if we admit it, in which order the others joined."""
+        for gone in sorted(self.gone):
+            self._tell((newcomer,), self._news_of(gone, admits=admits))
+            if stage := self.departures[gone].stage:
+                self._tell((newcomer,), DepartureStage(gone, min(stage, LAST_STAGE)))
+        if admits and self.seniority != sorted(self.seniority):
+            for each in self.seniority:
+                self._tell((newcomer,), MemberRanked(each))
+        if self.has_left:  # it was admitted meanwhile, and waits for our farewell like the others
+            self._tell((newcomer,), MemberDeparted(self.me))
+
+    def _news_of(
+        self, gone: int, *, admits: bool
+    ) -> MemberAbsent | MemberLeft | MemberDeparted | MemberExpelled:
+        """What a newcomer is told of a process that has gone. That process has sent it nothing if we admit
+        the newcomer, and also if its farewell came before we heard of the newcomer: had it known the newcomer
+        when it left, it would have told us on the same link, before its farewell."""
+        departure = self.departures[gone]
+        if admits or (departure.closed and not departure.expelled):
+            return MemberAbsent(gone)
+        if departure.is_old:
+            return MemberLeft(gone)
+        return MemberExpelled(gone) if departure.expelled else MemberDeparted(gone)
+
+    def _rank_last(self, index: int) -> None:
+        self.seniority = [each for each in self.seniority if each != index] + [index]
+
+    def _leave(self, index: int, news: MemberDeparted | MemberExpelled) -> None:
+        """Note that a process has gone, or that one which was leaving is expelled; tell everybody."""
+        machine, effects = self._concerned.machine, []
+        departure = self.departures.get(index)
+        is_expelled = isinstance(news, MemberExpelled)
+        if departure is None:
+            effects = machine.leave(index)
+            self.roster.leave(self.roster.name(index))
+            self.gone.add(index)
+            self.departures[index] = departure = Departure()
+        elif departure.is_old:
+            effects = machine.go_on_without(index)
+            departure.is_old = False
+        if is_expelled:
+            effects += machine.expel(index)
+        self._tell(self._listeners(), news, besides=index)
+        if is_expelled:
+            departure.expelled = departure.parted = True
+            self.awaited.discard(index)
+            self._tell((index,), MemberDeparted(index))  # should it live, it hears so from us
+        self.under_way = self.departures.under_way()
+        self._concerned.perform(effects)
+        if self._concerned.serialization is not None:
+            self._concerned.serialization.leave(index)
+
+    def note_gone(self, index: int) -> None:
+        """Nothing of this process is on its way, or expected, any more."""
+        self.roster.leave(self.roster.name(index))
+        self.gone.add(index)
+        self.departures[index] = departure = Departure()
+        departure.closed, departure.parted, departure.stage = True, True, FREE
+
+    def do_without(self, departed: int) -> None:
+        """Go on without this set of processes, of whom nothing is on its way."""
+        for index in unpack(departed & ~pack(self.gone)):
+            if index == self.me:
+                self.has_left = True
+                continue
+            self._concerned.perform(self._concerned.machine.leave(index))
+            self._concerned.perform(self._concerned.machine.close(index))
+            self.note_gone(index)
+
+    def advance(self) -> None:
+        """Do what has become possible with those who have gone."""
+        present, machine = self.present_links(), self._concerned.machine
+        for index in self.departures.to_close(self.awaited, present):
+            departure = self.departures[index]
+            if departure.is_old:
+                self._concerned.perform(machine.go_on_without(index))
+            departure.closed, departure.is_old = True, False
+            self._concerned.perform(machine.close(index))
+        for index in self.departures.under_way():
+            departure = self.departures[index]
+            if departure.closed and not departure.stage and not self._holds(index):
+                self._reach(index, 1)
+            while departure.advances(present):
+                if departure.stage == 1:
+                    machine.forget(index)
+                self._reach(index, departure.stage + 1)
+        self.under_way = self.departures.under_way()
+
+    def _reach(self, index: int, stage: int) -> None:
+        self.departures[index].stage = stage
+        if stage <= LAST_STAGE:
+            self._tell(self.present_links(), DepartureStage(index, stage))
+
+    def _holds(self, index: int) -> bool:
+        """Whether a message of this process waits for others here."""
+        machine = self._concerned.machine
+        return machine.pending_count > 0 and any(held.message.sender == index for held in machine.pending())
+
+    # Surviving: the words of a snapshot's header, some of which stand there only if they say something.
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "members": [self.roster.name(index) for index in range(len(self.roster))],
+            "gone": sorted(self.gone),
+            "farewells": sorted(self.farewells),
+            "left": self.has_left,
+            "addresses": self.addresses,
+            "incarnations": {link: each.hex() for link, each in self.incarnations.items()},
+        }
+
+    def changed_state(self) -> dict[str, Any]:
+        head: dict[str, Any] = {}
+        if self.awaited:
+            head["awaited"] = sorted(self.awaited)
+        if self.gone:
+            head["departures"] = {index: each.state() for index, each in sorted(self.departures.items())}
+        if self.seniority != list(range(len(self.roster))):
+            head["seniority"] = self.seniority
+        if self.roster.former:
+            head["former"] = sorted(self.roster.former)
+        return head
+
+    def restore(self, head: dict[str, Any]) -> None:
+        self.roster = Roster(head["members"])
+        self.gone, self.farewells = set(head["gone"]), set(head["farewells"])
+        self.awaited = set(head.get("awaited", ()))
+        self.has_left = head.get("left", False)
+        self.roster.remember(head.get("former", ()))
+        self.seniority = head.get("seniority", list(range(len(self.roster))))
+        told = head.get("departures", {})  # which versions up to 0.2.0 did not write
+        self.departures = Departures()
+        for index in head["gone"]:
+            self.roster.leave(self.roster.name(index))
+            state = told.get(str(index))
+            self.departures[index] = Departure(is_old=True) if state is None else Departure.from_state(state)
+        self.under_way = self.departures.under_way()
+        self.addresses = head["addresses"]
+        self.incarnations = {int(k): bytes.fromhex(each) for k, each in head["incarnations"].items()}
+
+
+def _disagreement(link: int, index: int, name: str) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        f"process {link} says that {name!r} is process {index}, and we disagree: "
+        "let one process at a time admit members"
+    )
