@@ -20,7 +20,7 @@ ALLOWED = {
     ("cli/topology.py", "histories"): "a column of the study: the size of histories",
     ("core/orders.py", "causal-total"): "the order that several protocols promise",
     ("net/link.py", "acknowledged"): "a field of an outbox: how far its peer has it",
-    ("net/node.py", "acknowledged"): "the same field in a node's statistics",
+    ("net/observation.py", "acknowledged"): "the same field in a node's statistics",
 }
 
 

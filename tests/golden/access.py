@@ -230,8 +230,10 @@ def shown_node(node: Any) -> dict[str, Any]:
                 "acknowledged": links[peer]["acknowledged"],
                 "received": links[peer]["received"],
                 "gone": links[peer]["gone"],
-                "incarnation": node.hello(peer).knows.hex(),
-                "frames": [[number, frame.hex()] for number, frame in node.outbox(peer).after(0, 1 << 30)],
+                "incarnation": node.host.hello(peer).knows.hex(),
+                "frames": [
+                    [number, frame.hex()] for number, frame in node.host.outbox(peer).after(0, 1 << 30)
+                ],
             }
             for peer in links
         },

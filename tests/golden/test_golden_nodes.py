@@ -59,7 +59,7 @@ def test_a_node_goes_on_from_a_recorded_journal(story, tmp_path):
         again = delivered_again(node)
         assert again == recorded["unacknowledged"]
         for arrival in recorded["arrivals"]:
-            node.arrived(arrival["peer"], [(arrival["number"], bytes.fromhex(arrival["frame"]))])
+            node.host.arrived(arrival["peer"], [(arrival["number"], bytes.fromhex(arrival["frame"]))])
         await node.flush()
         if recorded["sends"] is not None:
             assert await node.multicast(recorded["sends"]["to"], b"next") == recorded["sends"]["name"]
@@ -82,7 +82,7 @@ def test_what_a_node_adds_to_a_recorded_journal_is_there_after_a_restart(story, 
         node = access.node(recorded, path)
         await node.start()
         for arrival in recorded["arrivals"]:
-            node.arrived(arrival["peer"], [(arrival["number"], bytes.fromhex(arrival["frame"]))])
+            node.host.arrived(arrival["peer"], [(arrival["number"], bytes.fromhex(arrival["frame"]))])
         if recorded["sends"] is not None:
             await node.multicast(recorded["sends"]["to"], b"next")
         await node.close()
@@ -105,10 +105,10 @@ def test_recorded_changes_of_members_are_understood_and_passed_on():
     async def scenario():
         node = access.node(new, None)
         await node.start()
-        node.arrived("alice", [(1, joins)])
+        node.host.arrived("alice", [(1, joins)])
         await node.flush()
         assert node.members == ("alice", "bob", "carol", "dave")
-        node.arrived("alice", [(2, leaves)])
+        node.host.arrived("alice", [(2, leaves)])
         await node.flush()
         assert node.members == ("alice", "carol", "dave")
         for peer in ("alice", "bob"):

@@ -51,7 +51,7 @@ def make_node(name, names, protocol="ks", **more):
 
 def carry(sender, receiver, most=1 << 30):
     """Bring frames from one node to another, about `most` bytes, and back what is acknowledged."""
-    sender.freed(receiver.name, receiver.received(sender.name))
-    frames = sender.outbox(receiver.name).after(receiver.expects(sender.name) - 1, most)
-    receiver.arrived(sender.name, frames)
+    sender.host.freed(receiver.name, receiver.host.received(sender.name))
+    frames = sender.host.outbox(receiver.name).after(receiver.host.expects(sender.name) - 1, most)
+    receiver.host.arrived(sender.name, frames)
     return len(frames)

@@ -80,7 +80,7 @@ def test_bytes_that_were_not_acknowledged_count_after_a_restart(tmp_path, clean)
         await b.start()
         for _ in range(11):
             await a.multicast(["b"], b"x" * 20_000)
-        await until(lambda: b.received("a") == 11)
+        await until(lambda: b.host.received("a") == 11)
         await (b.close() if clean else crash(b))
         b = make("b", where, tmp_path, limits)
         await b.start()
@@ -116,7 +116,7 @@ def test_a_member_that_repeats_itself_and_never_reads_does_not_fill_our_memory()
         attacker.writer.write(record(hand, control(hello=hello_to_json(hello))))
         attacker.writer.write(record(hand, first))
         repeated = record(hand, FRAME.pack(0, 1)) * 4000
-        await until(lambda: alice.received("bob") == 1)
+        await until(lambda: alice.host.received("bob") == 1)
         called = alice.transport._called["bob"]
         called._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         for _ in range(40):  # each asks for an acknowledgement, of about thirty bytes: 4 MB

@@ -62,7 +62,7 @@ def test_a_misdirected_call_to_another_cluster_is_not_remembered_at_either_end(t
         await until(lambda: any("cluster" in why for why in reasons(a, "b")))
         told = [why for why in reasons(stranger, "a") if "cluster" in why]
         assert "'a' is of cluster 'production', and this node of 'staging': correct the address" in told[0]
-        assert not a.hello("b").knows and not stranger.hello("a").knows
+        assert not a.host.hello("b").knows and not stranger.host.hello("a").knows
         await a.close()
         a = node("a", production, tmp_path, guard=guard, cluster="production")
         b = node("b", production, tmp_path, guard=guard, cluster="production")
@@ -70,7 +70,7 @@ def test_a_misdirected_call_to_another_cluster_is_not_remembered_at_either_end(t
         await asyncio.gather(a.start(), b.start(), genuine.start())
         await genuine.multicast(["b"], b"for b of staging")
         assert await take(b, 1) == ["a:1"] and await take(stranger, 1) == ["a:1"]
-        assert a.hello("b").knows == b.hello("a").incarnation
+        assert a.host.hello("b").knows == b.host.hello("a").incarnation
         await asyncio.gather(*(each.close() for each in (a, b, genuine, stranger)))
 
     run(scenario())
@@ -95,16 +95,16 @@ def test_a_caller_is_remembered_once_it_has_accepted_our_hello(tmp_path, goes_on
         a = make("a", where, tmp_path)
         await a.start()
         caller, hand, said = await call(where, "b", Hello(b"b" * 8, b"", "ks", ("a", "b")))
-        assert "hello" in said and not a.hello("b").knows
+        assert "hello" in said and not a.host.hello("b").knows
         rest = control() if goes_on else control(refused="this is not the a that I know")
         caller.writer.write(record(hand, rest))
         if goes_on:
-            await until(lambda: a.hello("b").knows == b"b" * 8)
+            await until(lambda: a.host.hello("b").knows == b"b" * 8)
         else:
             caller.writer.write_eof()
             await caller.is_refused()
             await until(lambda: any("not the a that I know" in why for why in reasons(a, "b")))
-            assert not a.hello("b").knows
+            assert not a.host.hello("b").knows
         caller.writer.close()
         await a.close()
 
@@ -121,7 +121,7 @@ def test_an_earlier_version_that_is_refused_hears_nothing_that_it_takes_for_prog
         caller, hand, said = await call(where, "b", Hello(b"b" * 8, b"", "ks", ("a", "b")))
         assert said["have"] == 0
         caller.writer.write(record(hand, control()))
-        await until(lambda: a.hello("b").knows)
+        await until(lambda: a.host.hello("b").knows)
         await a.flush()
         caller.writer.write(record(hand, frames_out([(1, b"no frame")])))
         rest = await caller.is_refused()
@@ -141,7 +141,7 @@ def test_members_that_differ_are_refused_before_anything_is_delivered(tmp_path):
         await asyncio.gather(a.start(), b.start())
         await b.multicast(["a"], b"x")
         await until(lambda: any("other members" in why for why in reasons(a, "b")))
-        assert a.delivered == 0 and not a.hello("b").knows
+        assert a.delivered == 0 and not a.host.hello("b").knows
         await asyncio.gather(a.close(), b.close())
 
     run(scenario())
@@ -339,7 +339,7 @@ def test_a_refused_frame_is_set_aside_shown_and_tried_again_alone(tmp_path, monk
         receive, is_old = b._engine.receive, True
 
         def older(link, frame):
-            if is_old and b.expects("a") == 3:
+            if is_old and b.host.expects("a") == 3:
                 raise RemoteProtocolError("frames of kind 99 are not known here")
             receive(link, frame)
 

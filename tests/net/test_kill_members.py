@@ -151,7 +151,10 @@ class World(System):
         """Whether all know that all have closed with everybody who was expelled."""
         engines = [self.engines[name] for name in staying]
         return not any(name in engine.roster for name in self.lost for engine in engines) and all(
-            each.stage > 1 for engine in engines for each in engine.members.departures.values() if each.expelled
+            each.stage > 1
+            for engine in engines
+            for each in engine.members.departures.values()
+            if each.expelled
         )
 
     def calm(self):

@@ -258,7 +258,7 @@ def test_a_right_certificate_and_messages_of_another(pki, caplog):
 
 
 def said_hello(pair):
-    hello = Hello(b"m" * 8, pair.alice.hello("mallory").incarnation, "ks", ("alice", "bob", "mallory"))
+    hello = Hello(b"m" * 8, pair.alice.host.hello("mallory").incarnation, "ks", ("alice", "bob", "mallory"))
     return control(hello=hello_to_json(hello))
 
 
@@ -375,7 +375,7 @@ def test_a_malformed_message_after_a_good_hello(pki, caplog):
         hand = await attacker.shake_hands(guard, "mallory")
         attacker.writer.write(record(hand, said_hello(pair)) + record(hand, frames_out([(1, b"\x07" * 30)])))
         await attacker.is_refused()
-        assert pair.alice.expects("mallory") == 1
+        assert pair.alice.host.expects("mallory") == 1
 
     attack("shared-key", pki, caplog, act)
 

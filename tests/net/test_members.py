@@ -150,7 +150,9 @@ def test_who_leaves_waits_until_everybody_has_what_it_sent():
     tell(b, c, 2)
     assert 0 in c.gone and not c.unacknowledged
     tell(c, a, 0)
-    assert a.members.farewells == {1} and not members.everybody_said_farewell  # c answers until it has all of a
+    assert (
+        a.members.farewells == {1} and not members.everybody_said_farewell
+    )  # c answers until it has all of a
     again = Engine("c", ["a", "b", "c"], "ks")
     c.release(c.cut())
     again.restore(c.snapshot())

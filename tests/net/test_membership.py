@@ -169,7 +169,7 @@ def test_what_was_sent_before_leaving_arrives_although_others_spread_the_news(tm
             leaving = asyncio.create_task(a.leave())
             await until(lambda: c.members == ("b", "c"))
             await asyncio.sleep(0.5)  # c would have parted with a by now
-            assert a.received("c") == 0 and not leaving.done() and c.stats()["held"] == 1
+            assert a.host.received("c") == 0 and not leaving.done() and c.stats()["held"] == 1
             a.transport.add_peer("c", c.transport.address)
             await leaving
             await end(a, clean)
@@ -193,7 +193,7 @@ def test_who_was_expelled_learns_it_and_sends_nothing_more(tmp_path, clean):
         a, b = (make(name, where, tmp_path) for name in "ab")
         await a.start()
         await b.start()
-        await until(lambda: b.received("a") == 2)  # the message, and the farewell
+        await until(lambda: b.host.received("a") == 2)  # the message, and the farewell
         with pytest.raises(LocalProtocolError, match="they have expelled it"):
             await b.multicast(["a"], b"I live")
         await end(b, clean)

@@ -225,7 +225,7 @@ def test_what_is_under_way_when_the_broker_dies_goes_by_the_links(tmp_path):
 def test_packets_of_others_of_another_life_and_for_others_are_not_taken(server):
     async def test():
         async with system(server, "false") as nodes:
-            alive = nodes["alice"].hello("bob").incarnation
+            alive = nodes["alice"].host.hello("bob").incarnation
             client = await nats.connect(server.urls[0])
             subject = f"false-common.alice.0.{mark('bob')}.0.0.end"
             wrong = [

@@ -249,14 +249,14 @@ def test_frames_that_came_before_are_dropped_and_gaps_refused(tmp_path):
         a.transport.remove_peer("b")
         for number in range(5):
             await a.multicast(["b"], b"%d" % number)
-        frames = a.outbox("b").after(0, 1 << 20)
-        b.arrived("a", frames[:2])
-        b.arrived("a", frames[:3])  # a connection that began again
+        frames = a.host.outbox("b").after(0, 1 << 20)
+        b.host.arrived("a", frames[:2])
+        b.host.arrived("a", frames[:3])  # a connection that began again
         with pytest.raises(RemoteProtocolError, match="frame 5 follows 3"):
-            b.arrived("a", frames[4:])
-        b.arrived("a", frames)
+            b.host.arrived("a", frames[4:])
+        b.host.arrived("a", frames)
         await b.flush()
-        assert b.expects("a") == 6 and b.received("a") == 5
+        assert b.host.expects("a") == 6 and b.host.received("a") == 5
         assert await take(b, 5) == [f"a:{clock}" for clock in range(1, 6)]
         assert b.receive_nowait() is None and b.stats()["frames_duplicate"] == 5
         await asyncio.gather(a.close(), b.close())

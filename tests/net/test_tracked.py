@@ -374,9 +374,9 @@ def test_peers_with_another_tracker_are_refused_when_they_meet():
         with pytest.raises(
             PeerRefused, match="'b' tracks causality by p2 and 'a' by p1: give all nodes the same"
         ):
-            a.meet("b", b.hello("a"))
+            a.host.meet("b", b.host.hello("a"))
         with pytest.raises(PeerRefused, match="'b' tracks causality by nothing and 'a' by p1"):
-            a.meet("b", c.hello("a"))
+            a.host.meet("b", c.host.hello("a"))
 
     run(scenario())
 

@@ -16,11 +16,11 @@ def test_a_thousand_strangers_do_not_silence_the_log_about_members(caplog):
     async def scenario():
         async with make("a", addresses("a", "b")) as a:
             for number in range(2 * LOGGED_REASONS):
-                a.disconnected(f"10.0.{number // 256}.{number % 256}", False, f"trouble {number}")
+                a.host.disconnected(f"10.0.{number // 256}.{number % 256}", False, f"trouble {number}")
             assert f"trouble {LOGGED_REASONS - 1}" in reasons(caplog)
             assert f"trouble {LOGGED_REASONS}" not in reasons(caplog)  # bounded all the same
             for _ in range(3):
-                a.disconnected("b", True, "'b' came back without its journal")
+                a.host.disconnected("b", True, "'b' came back without its journal")
             assert reasons(caplog).count("came back without its journal") == 1
 
     with caplog.at_level(logging.WARNING):

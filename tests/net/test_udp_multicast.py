@@ -262,7 +262,7 @@ def test_datagrams_of_strangers_of_another_life_and_from_far_ahead_are_not_taken
     async def test():
         group = new_group()
         async with system("alice", "bob", "carol", group=group, repair=0.05) as nodes:
-            alive = nodes["alice"].hello("bob").incarnation
+            alive = nodes["alice"].host.hello("bob").incarnation
             junk = [b"junk"]
             inject(
                 group,

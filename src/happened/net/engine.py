@@ -11,7 +11,7 @@ Invariant  event `events` is the last one of the machine's own numbering (orderi
            outbox is numbered by `link.py`. A delivery keeps its number, from 1, until it is acknowledged.
 
 Parts      links.py: what is to be sent and how far each link has come; member_changes.py: who takes part;
-           routes.py and site_changes.py: where a topology says who takes part, and changes as a whole;
+           link_routes.py and site_changes.py: where a topology says who takes part, and changes as a whole;
            engine_snapshots.py: all of it as bytes.
 Token      Where sends must be serialized, a process multicasts in its turn: serialized.py.
 Unordered  Messages outside of all orders pass the machine by, which only counts them: unordered.py.
@@ -38,10 +38,10 @@ from .batch import Batch, Delivery, Recorder
 from .errors import EngineFault
 from .inputs import HEAD, Input, read_entries
 from .link import Inbox, Outbox
+from .link_routes import Routes
 from .links import Links
 from .member_changes import MemberChanges
 from .qualified import PLAIN, How, attributes, from_bytes, history_to_json, to_bytes
-from .routes import Routes
 from .serialized import Serialization
 from .site import Site
 from .site_changes import SiteChanges

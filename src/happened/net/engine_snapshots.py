@@ -1,17 +1,46 @@
 """An engine's state as bytes: a header in JSON, the machine's own snapshot, frames and payloads."""
 
 import json
+from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..core.errors import LocalProtocolError
+from ..ordering import Machine
 from .batch import Delivery
+from .link_routes import Routes
+from .links import Links
+from .member_changes import MemberChanges
+from .serialized import Serialization
+from .site_changes import SiteChanges
+from .tracked import Tracking
 
-if TYPE_CHECKING:
-    from .engine import Engine
+
+class Durable(Protocol):
+    """An engine, as far as it survives."""
+
+    machine: Machine
+    tracking: Tracking | None
+    serialization: Serialization | None
+    links: Links
+    members: MemberChanges
+    routes: Routes
+    sites: SiteChanges | None
+    unacknowledged: dict[int, Delivery]
+    unacknowledged_bytes: int
+    unsent: deque[int]
+    events: int
+    sent: int
+    delivered: int
+    is_dirty: bool
+
+    def absent(self) -> set[int]: ...
+    def remember(self, delivery: Delivery) -> None: ...
+    def count_held(self) -> None: ...
+    def restore_unsent(self, sizes: Iterable[int]) -> None: ...
 
 
-def snapshot_parts(engine: "Engine") -> list[bytes]:
+def snapshot_parts(engine: Durable) -> list[bytes]:
     """A snapshot, at a cut, as pieces that another thread can put together: copying them takes most of the
     time."""
     if engine.is_dirty:
@@ -53,7 +82,7 @@ def snapshot_head(data: bytes) -> tuple[dict[str, Any], int]:
     return json.loads(data[4:end]), end
 
 
-def restore(engine: "Engine", data: bytes) -> None:
+def restore(engine: Durable, data: bytes) -> None:
     """Replace the state of an engine by that of the one which made this snapshot."""
     head, position = snapshot_head(data)
 
@@ -82,14 +111,14 @@ def restore(engine: "Engine", data: bytes) -> None:
     )
     if engine.sites is not None and "witnessing" in head:
         engine.sites.witnessing.restore(head["witnessing"], take)
-        engine.sites.witnessing.hold_back_again(engine.outboxes, engine.absent())
+        engine.sites.witnessing.hold_back_again(engine.links.outboxes, engine.absent())
     if engine.tracking is not None:
-        engine.tracking = engine.tracking.restored(take(head["tracker"]), len(engine.roster))
+        engine.tracking = engine.tracking.restored(take(head["tracker"]), len(engine.members.roster))
     engine.count_held()
     engine.restore_unsent(head.get("unsent", ()))
 
 
-def _restore_deliveries(engine: "Engine", deliveries: Iterable[Delivery]) -> None:
+def _restore_deliveries(engine: Durable, deliveries: Iterable[Delivery]) -> None:
     engine.unacknowledged, engine.unacknowledged_bytes = {}, 0
     for delivery in deliveries:
         engine.remember(delivery)

@@ -13,7 +13,8 @@ Promises   every multicast that was confirmed is delivered at each destination, 
            after a crash until it is acknowledged, never after. With a journal, a node killed at any instant
            goes on as if it had only been slow; without, its state ends with it and its peers refuse it when
            it comes back. Nothing is shown to others, nor to the application, before it is journaled.
-Leaves out agreement on members beyond the registrar's (engine.py), and peers that lie about their own state.
+Leaves out agreement on members beyond the registrar's (member_changes.py), and peers that lie about their own
+           state.
 Bounds     those of limits.py: above them `multicast` waits and links are not read.
 """
 
@@ -22,45 +23,45 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..core.clocks import Causality
-from ..core.errors import LocalProtocolError, RemoteProtocolError
-from ..core.places import onward_by_link
-from ..ordering import DEFAULT, Relays, facts_of
+from ..core.errors import LocalProtocolError
+from ..ordering import DEFAULT, Facts, Relays, facts_of
 from ..ordering.causal.incomplete import CausalHistory
 from ..tracking import Stamp
+from . import observation
 from .batch import Batch, Delivery
 from .commits import Commits
 from .connections import Connections, LinkChange
 from .consumers import Consumers, Subscription
 from .engine import Engine
-from .errors import EngineFault, NodeClosed, NodeError, NodeFull, OldJournal
+from .errors import NodeClosed, NodeError
 from .expiry import Expiry, check_expiry
 from .flow import Flow
+from .hosting import Hosting
 from .identity import MutualTls
 from .journal import Identity, Journal
 from .lifecycle import Lifecycle, State
 from .limits import Limits
-from .link import Outbox
-from .membership import InitialMembers, Membership, Peer, addresses_of
-from .message import REQUEST, STAMP, Health, Message, Pending, Sent, note_sent, relation, tells_if_cancelled
+from .membership import InitialMembers, Membership, addresses_of
+from .message import Health, Message, Pending, Sent, relation
+from .operations import Operations
 from .payloads import Payloads, check_headers
-from .qualified import keywords
 from .refused_frames import Quarantine, Quarantined
 from .requests import Requests
-from .send_stamps import check_stamps, stamp_to_text
-from .site import Site, proposal, read_site
-from .site_changes import SiteChanges
-from .site_failures import How, check_witnesses, succession_proposal
+from .running import Running
+from .send_stamps import check_stamps
+from .sending import Sending, listed
+from .site import Site, read_site
 from .tcp import TcpTransport
 from .terms import FEATURES, HIGHEST, LOWEST, Terms, check_cluster, digest_of_members, digest_of_options
 from .timing import Histogram, Timing
 from .tracked import check_tracker
-from .transport import Guard, Hello, Shared, Sharing, Transport
+from .transport import Guard, Shared, Sharing, Transport
 from .turns import Turns
 from .udp_multicast import UdpMulticast
 
@@ -125,15 +126,8 @@ class Node:
         self._cluster = check_cluster(cluster)
         self._limits = limits or Limits()
         self.name = name
-        self._facts = facts_of(protocol)
-        if self._facts.qualifier and tracker is not None:
-            raise LocalProtocolError(f"{protocol} is an incomplete order, which no tracker can ride on")
-        if self._facts.serialized and journal is None:
-            raise LocalProtocolError(
-                f"{protocol} passes a token from sender to sender, which would end with a process that is "
-                "killed: give every node a journal"
-            )
-        self._protocol = protocol
+        self._protocol, self._facts = protocol, facts_of(protocol)
+        _check_order(self._facts, tracker, journal)
         self._options = dict(options or {})
         self.payloads = Payloads(codec, headers=headers)
         peers = addresses_of(peers, transport)
@@ -148,48 +142,30 @@ class Node:
         self._trace_directory = Path(trace) if trace is not None else None
         self._computation = computation
         self._guard = guard
-        if transport is None:
-            if guard is None:
-                raise LocalProtocolError(
-                    "say how peers are authenticated: certificates, a shared key, or guard=Plaintext() to "
-                    "believe every name, which is for one machine only"
-                )
-            transport = TcpTransport(listen, guard, self._limits)
-            if medium is not None:
-                transport = medium.over(transport, guard)
-        elif medium is not None:
+        self.transport = transport or _tcp(listen, guard, self._limits, medium)
+        if transport is not None and medium is not None:
             raise LocalProtocolError("a UDP medium stands beside TCP links; give it without a transport")
-        self.transport: Transport = transport
-        self._medium = transport if isinstance(transport, Sharing) else None
+        self._medium = self.transport if isinstance(self.transport, Sharing) else None
         if self._medium is not None:
             self._options = self._facts.sharing(self._options)
         if expiry is not None:
             check_expiry(expiry, self._facts)
         self._seconds_to_expiry = expiry
-        self._expiry: Expiry | None = None
         self._tracker = tracker
         if tracker is not None:
-            check_tracker(tracker, self._facts, transport)
+            check_tracker(tracker, self._facts, self.transport)
         self._stamps = stamps
         if stamps:
             check_stamps(tracker, headers=headers)
-
         self._life = Lifecycle(name)
         self._connections = Connections(name)
-        self._quarantine = Quarantine()
-        relays_for_others = self._facts.relays is Relays.COORDINATOR
-        self._sends_directly = self._facts.relays is Relays.NOBODY and topology is None
-        self._flow = Flow(self._limits, relays=relays_for_others)
-        self._journal: Journal | None = None
-        self._turns: Turns | None = None  # where sends must be serialized
-        self._timing: Timing | None = None
-        self._recorder: TraceRecorder | None = None
         self._consumers = Consumers(self, self._life)
         self._requests = Requests(self.payloads, self._consumers.own.hand)
-        self._room = asyncio.Event()  # for multicasts; while closing: somebody has acknowledged, or is gone
+        self._expiry: Expiry | None = None
+        self._journal: Journal | None = None
+        self._timing: Timing | None = None
+        self._recorder: TraceRecorder | None = None
         self._has_ended = asyncio.Event()
-        self._paused: set[int] = set()
-        self._frames_received = self._frames_duplicate = self._refused = 0
 
     # Life.
 
@@ -212,19 +188,18 @@ class Node:
         if self._life.state is not State.NEW:
             raise LocalProtocolError("a node is started once; make another one")
         self._loop = asyncio.get_running_loop()
-        self._room.set()
         with contextlib.ExitStack() as if_it_fails:
             if_it_fails.callback(self._end)
             self._life.move(State.REPLAYING)
             await self._load(if_it_fails)
             self._life.move(State.RUNNING)
-            for peer in self._members.peers():
-                self._add_peer(peer)
+            for peer in self._running.members.peers():
+                self._running.add_peer(peer)
             self._consumers.deliver(self._engine.unacknowledged.values())
-            await self.transport.start(self)
+            await self.transport.start(self.host)
             if_it_fails.pop_all()
-        self._regulate()
-        self._measure_room()
+        self._running.regulate()
+        self._running.measure_room()
         if (seconds := self._seconds_to_expiry) is not None:
             self._expiry = Expiry(
                 self._engine, self._loop, seconds, self._commits.stamp, self._commits.schedule
@@ -260,13 +235,42 @@ class Node:
         self._engine.shares = self._medium is not None
         self._engine.links.bound(self._limits.outbox)
         await self._commits.recover()
-        if self._engine.serialization is not None:
-            self._turns = Turns(self._engine, self._loop, self._commits.stamp, self._after_a_turn)
-        self._members = Membership(
-            self._initial, self._engine, self._protocol, incarnation, self._terms(options)
+        self._put_together(incarnation, self._terms(options))
+
+    def _put_together(self, incarnation: bytes, terms: Terms) -> None:
+        """Make the parts that need the engine as it was when it stopped."""
+        engine, facts = self._engine, self._facts
+        turns = None
+        if engine.serialization is not None:
+            turns = Turns(engine, self._loop, self._commits.stamp, self._after_a_turn)
+        room = asyncio.Event()
+        room.set()
+        self._running = Running(
+            name=self.name,
+            facts=facts,
+            limits=self._limits,
+            life=self._life,
+            engine=engine,
+            commits=self._commits,
+            members=Membership(self._initial, engine, self._protocol, incarnation, terms),
+            transport=self.transport,
+            flow=Flow(self._limits, relays=facts.relays is Relays.COORDINATOR),
+            connections=self._connections,
+            quarantine=Quarantine(),
+            turns=turns,
+            fail=self._fail,
+            room=room,
+            loop=self._loop,
         )
-        self._joined = self._engine.members.joined
-        self._know_routes()
+        self.host = Hosting(self._running)
+        self._sending = Sending(
+            self._running, self.payloads, self._requests, stamps=self._stamps, confirms=self.is_journaled
+        )
+        self._operations = Operations(self._running, self._initial.peers)
+
+    def _after_a_turn(self) -> None:
+        self._commits.schedule()
+        self._running.measure_room()
 
     def _terms(self, options: Mapping[str, Any]) -> Terms:
         return Terms(
@@ -304,7 +308,7 @@ class Node:
                     life.move(State.CLOSING)
                     if self._expiry is not None:
                         self._expiry.stop()
-                    self._measure_room()  # which passes the token on
+                    self._running.measure_room()  # which passes the token on
                     with contextlib.suppress(TimeoutError, NodeClosed):
                         await asyncio.wait_for(self._drained(), self._limits.linger)
             finally:
@@ -328,19 +332,20 @@ class Node:
 
     async def _drained(self) -> None:
         """Wait until every peer has acknowledged everything, or is away while the journal keeps it."""
+        running = self._running
         await self.flush()
         while any(map(self._is_waited_for, self._engine.present_links())) or self._awaits_token():
-            self._room.clear()
-            await self._room.wait()
+            running.room.clear()
+            await running.room.wait()
             self._life.check_takes_input()
 
     def _awaits_token(self) -> bool:
         """Whether the token is for us next: if we were not there, nobody could send."""
-        there = self._connections.calling
-        return bool(there) and self._turns is not None and self._turns.is_asking
+        turns = self._running.turns
+        return bool(self._connections.calling) and turns is not None and turns.is_asking
 
     def _is_waited_for(self, link: int) -> bool:
-        is_there = self._members.names[link] in self._connections.calling
+        is_there = self._running.members.names[link] in self._connections.calling
         return bool(self._engine.outboxes[link]) and (is_there or self._journal is None)
 
     def _fail(self, error: BaseException) -> None:
@@ -359,9 +364,9 @@ class Node:
         """Let everybody who waits see that the node has stopped."""
         self._consumers.stop()
         self._requests.stop(self._life.closed_error)
-        self._room.set()
-        if self._turns is not None:
-            self._turns.cancel()
+        self._running.room.set()
+        if self._running.turns is not None:
+            self._running.turns.cancel()
         if self._expiry is not None:
             self._expiry.stop()
         self._commits.stop(self._life.closed_error)
@@ -389,18 +394,15 @@ class Node:
         label, priority, after   what an incomplete order takes (docs/large-systems.md)
         timeout         NodeFull, and nothing is sent, if there is no room for it within so many seconds
         """
-        to = _listed(to)
-        await self.room(to, timeout=timeout)
-        name = self.multicast_nowait(
-            to, value, headers=headers, ordered=ordered, label=label, priority=priority, after=after
-        )
-        await self._until_journaled(name)
+        self._life.check_running()
+        check_headers(headers or {})
+        to = listed(to)
+        await self._sending.room(to, timeout)
+        body = self.payloads.encode(value)
+        how = {"label": label, "priority": priority, "after": after}
+        name = self._sending.now(to, body, headers, ordered, **how)
+        await self._sending.until_journaled(name)
         return name
-
-    async def _until_journaled(self, name: Sent) -> None:
-        if self._journal is not None:
-            with tells_if_cancelled(name):
-                await self.flush()
 
     def multicast_nowait(
         self,
@@ -415,66 +417,11 @@ class Node:
     ) -> Sent:
         """The same without waiting: the message is certain to be delivered after the next commit. Raises
         NodeFull above the limits."""
+        self._life.check_running()
         check_headers(headers or {})
         body = self.payloads.encode(value)
-        return self._multicast_now(to, body, headers, ordered, label=label, priority=priority, after=after)
-
-    def _multicast_now(
-        self,
-        to: str | Iterable[str],
-        body: bytes,
-        headers: Mapping[str, str] | None,
-        ordered: bool = True,
-        **how: Any,
-    ) -> Sent:
-        self._life.check_running()
-        destinations = self._members.destinations(to)
-        if (why := self._why_wait(destinations)) is not None:
-            raise NodeFull(f"{self.name!r} {why}; wait for room()")
-        payload = self._sealed(body, headers)
-        self._check_frame(destinations, len(payload))
-        if (site := self.site) is not None:
-            site.check_traffic(destinations)
-        self._commits.stamp()
-        try:
-            qualified = keywords(self._facts, **how)
-            if ordered:
-                if self._stamps:
-                    stamp = self._engine.relevant("send")
-                    payload = self._sealed(body, {**(headers or {}), STAMP: stamp_to_text(stamp)})
-                clock = self._engine.multicast(destinations, payload, qualified)
-            else:
-                clock = self._engine.multicast_unordered(destinations, payload)
-        except EngineFault as error:
-            self._fail(error)
-            raise
-        self._commits.schedule()
-        self._measure_room()
-        sent = Sent(f"{self.name}:{clock}")
-        if ordered and self._engine.history is not None:
-            sent.history = self._engine.history
-        return sent
-
-    def _check_frame(self, destinations: Iterable[int], size: int) -> None:
-        """Refuse a payload whose frame somebody on its way would not take, as far as they have told."""
-        smallest = self._members.smallest_limit
-        if smallest is None or size <= smallest * 15 // 16:  # nearly always, and without a look at everybody
-            return
-        relayed = bool(self._facts.relays) or self.site is not None
-        links = self._engine.present_links() if relayed else destinations
-        longest = self._members.longest_frame(links)
-        if longest is not None and size > longest * 15 // 16:  # the rest is for control information
-            raise LocalProtocolError(
-                f"a payload of {size} bytes is too long for a peer that takes frames of {longest}: raise "
-                "limits.frame there, or send less at once"
-            )
-
-    def _sealed(self, body: bytes, headers: Mapping[str, str] | None) -> bytes:
-        payload = self.payloads.seal(body, headers)
-        most = min(self._limits.payload, self.transport.max_payload)
-        if len(payload) > most:
-            raise LocalProtocolError(f"a payload of {len(payload)} bytes exceeds the limit of {most}")
-        return payload
+        how = {"label": label, "priority": priority, "after": after}
+        return self._sending.now(to, body, headers, ordered, **how)
 
     async def broadcast(
         self, value: Any, *, headers: Mapping[str, str] | None = None, timeout: float | None = None
@@ -490,21 +437,8 @@ class Node:
         NodeFull: no room in time, and nothing was sent. TimeoutError: no reply in time; `was_sent` has the
         request's name.
         """
-        if not self.payloads.has_headers:
-            raise LocalProtocolError("requests need Node(headers=True), on every node")
-        body = self.payloads.encode(value)
-        deadline = None if timeout is None else self._loop.time() + timeout
-        await self.room(to, timeout=timeout)
-        name = self._multicast_now(to, body, {REQUEST: "1"})
-        with tells_if_cancelled(name):
-            try:
-                async with asyncio.timeout_at(deadline):
-                    return await self._requests.reply(name)
-            except TimeoutError:
-                error = TimeoutError(
-                    f"{to!r} has not replied to {name} within {timeout} s; a late reply comes as a message"
-                )
-                raise note_sent(error, name) from None
+        self._life.check_running()
+        return await self._sending.request(to, value, timeout)
 
     async def multicast_with(
         self,
@@ -513,13 +447,7 @@ class Node:
         value: Any,
         headers: Mapping[str, str] | None,
     ) -> Sent:
-        body, to = self.payloads.encode(value), _listed(to)
-        await self.room(to)
-        # Nothing is committed between these two, for nothing is awaited.
-        name = self._multicast_now(to, body, headers)
-        then()
-        await self._until_journaled(name)
-        return name
+        return await self._sending.multicast_with(then, to, value, headers)
 
     def relevant(self, label: str = "") -> Stamp:
         """Record a relevant event, which follows everything sent and delivered here so far; returns what the
@@ -527,10 +455,8 @@ class Node:
         self._life.check_running()
         if not isinstance(label, str):
             raise LocalProtocolError(f"a label is text, not {type(label).__name__}")
-        self._commits.stamp()
-        stamp = self._engine.relevant(label)
-        self._commits.schedule()
-        return stamp
+        with self._running.input():
+            return self._engine.relevant(label)
 
     @property
     def sent(self) -> int:
@@ -553,41 +479,12 @@ class Node:
         limits, so that one more may be sent; where sends are serialized, until it is this node's turn.
         NodeFull if that takes longer than `timeout` seconds."""
         self._life.check_running()
-        links = None if to is None else self._members.destinations(to)
-        with self._turns.waiting() if self._turns is not None else contextlib.nullcontext():
-            try:
-                async with asyncio.timeout(timeout):
-                    while self._why_wait(links) is not None:
-                        self._room.clear()
-                        await self._room.wait()
-                        self._life.check_running()
-            except TimeoutError:
-                why = self._why_wait(links) or "had no room in time"
-                raise NodeFull(f"{self.name!r} {why}; nothing was sent") from None
-
-    def _why_wait(self, links: Sequence[int] | None) -> str | None:
-        """Why a multicast to these members must wait now; None: it need not. Where others pass messages on, a
-        full outbox concerns every multicast."""
-        engine = self._engine
-        if engine.sites is not None and engine.sites.change is not None:
-            return "waits until the topology has changed"
-        if not engine.has_turn:
-            return "does not have the token"
-        if not self._flow.has_room(engine.staged, engine.queued_bytes):
-            return "has too much that is not journaled, or that the protocol keeps back"
-        if engine.links.full:
-            full = engine.links.full - engine.gone
-            if links is not None and self._sends_directly:
-                full &= set(links)
-            if full:
-                names = ", ".join(sorted(self._members.names[link] for link in full))
-                return f"has too much that is not acknowledged by {names}"
-        return None
+        await self._sending.room(to, timeout)
 
     async def flush(self) -> None:
         """Wait until everything so far is journaled, and may be seen by others."""
         self._life.check_takes_input()
-        await self._commits.settled()
+        await self._running.flush()
 
     # Taking messages: see consumers.py.
 
@@ -613,7 +510,7 @@ class Node:
         return self._journal is not None
 
     def name_of(self, process: int) -> str:
-        return self._members.names[process]
+        return self._running.members.names[process]
 
     def is_open(self, number: int) -> bool:
         return number in self._engine.unacknowledged
@@ -625,12 +522,12 @@ class Node:
             self._commits.stamp()
             if self._engine.acknowledge(number):
                 self._commits.schedule()
-        if self._paused:
-            self._regulate()
+        if self._running.paused:
+            self._running.regulate()
 
     def revive(self, delivery: Delivery) -> None:
         self._engine.remember(delivery)
-        self._regulate()
+        self._running.regulate()
 
     def relation(self, one: Message, other: Message) -> Causality:
         """Whether the sending of one message happened before that of another, after it, or neither. Of two
@@ -639,45 +536,19 @@ class Node:
 
     def pending(self) -> list[Pending]:
         """What is held back here, and what each message waits for."""
-        names = self._members.names
-        return [
-            Pending(
-                f"{names[held.message.sender]}:{held.message.clock}",
-                tuple(f"{names[sender]}:{clock}" for sender, clock in held.waits_for),
-                held.since,
-            )
-            for held in self._engine.pending()
-        ]
+        return observation.pending(self._running)
 
     def stats(self) -> dict[str, Any]:
         """Numbers about this node, and about each peer."""
-        engine = self._engine
-        return {
-            "frames_received": self._frames_received,
-            "frames_duplicate": self._frames_duplicate,
-            "commits": self._commits.count,
-            "refused": self._refused,
-            "state": self._life.state.value,
-            "multicasts": engine.sent,
-            "deliveries": engine.delivered,
-            "events": engine.events,
+        return observation.stats(self._running, self.host) | {
             "undelivered": self._consumers.waiting,
-            "unacknowledged": len(engine.unacknowledged),
-            "held": engine.held_count(),
-            "held_bytes": engine.held_bytes,
-            "queued": engine.machine.queued,
-            "queued_bytes": engine.queued_bytes,
-            "staged_bytes": engine.staged,
             "journal_bytes": self._journal.bytes if self._journal is not None else 0,
-            "failures": self._connections.troubles,
-            "quarantined": len(self._quarantine.frames()),
             "medium": self._medium.medium_counts() if self._medium is not None else {},
-            "peers": {self._members.names[link]: self._peer_stats(link) for link in engine.outboxes},
         }
 
     def quarantined(self) -> list[Quarantined]:
         """Frames that one end of a link will not take, ours and those of peers; what follows them waits."""
-        return self._quarantine.frames()
+        return self._running.quarantine.frames()
 
     def timings(self) -> dict[str, Histogram]:
         """How long messages were held, and took to the application, since this was first called (timing.py):
@@ -691,25 +562,12 @@ class Node:
         """Live: it has not failed and is not closed. Ready: it takes multicasts now, and can reach everybody
         that it has something for. A peer that is away is a problem all the same, and is named."""
         life = self._life
-        problems = [] if life.failure is None else [f"stopped: {life.failure}"]
         if not life.is_running:
-            return Health(life.state in (State.NEW, State.REPLAYING), False, (*problems, life.state.value))
-        why = self._why_wait(None) if self._engine.has_turn else None  # turns come and go
-        if why is not None:
-            problems.append(f"{why}: multicasts wait")
-        names = self._members.names
-        linked = [link for link in self._engine.present_links() if self._members.is_linked(link)]
-        away = [link for link in linked if names[link] not in self._connections.calling]
-        problems += [f"no link to {names[link]}{self._why_away(names[link])}" for link in away]
-        behind = [link for link in away if self._engine.outboxes[link]]
-        for each in self._quarantine.frames():
-            way = "to" if each.outgoing else "from"
-            problems.append(f"frame {each.number} {way} {each.peer} is set aside: {each.reason}")
-        return Health(True, why is None and not behind, tuple(problems))
-
-    def _why_away(self, peer: str) -> str:
-        reasons = list(self._connections.troubles_with(peer))
-        return f": {reasons[-1]}" if reasons else ""
+            problems = [] if life.failure is None else [f"stopped: {life.failure}"]
+            return observation.health_at_rest(life.state, problems)
+        # Turns come and go.
+        why = self._sending.why_wait(None) if self._engine.has_turn else None
+        return observation.health(self._running, why)
 
     def reload_certificates(self) -> None:
         """Read certificate, key and authority again: connections from now on use them, those there are last
@@ -722,21 +580,6 @@ class Node:
     def on_link(self, listener: Callable[[LinkChange], object]) -> None:
         """Call `listener` whenever a connection with a peer is made or ends."""
         self._connections.listeners.append(listener)
-
-    def _peer_stats(self, link: int) -> dict[str, Any]:
-        engine, name = self._engine, self._members.names[link]
-        outbox = engine.outboxes[link]
-        return {
-            "outbox_frames": len(outbox),
-            "outbox_bytes": outbox.bytes,
-            "sent": outbox.released,
-            "acknowledged": outbox.acknowledged,
-            "received": engine.inboxes[link].durable,
-            "paused": link in self._paused,
-            "calling": name in self._connections.calling,
-            "called": name in self._connections.called,
-            "gone": link in engine.gone,
-        }
 
     # Members.
 
@@ -751,67 +594,29 @@ class Node:
         routers = () if self.site is None else self.site.forwarders
         return tuple(name for name in self.members if name != self.name and name not in routers)
 
-    def _check_may_change(self) -> None:
-        self._life.check_running()
-        if (site := self.site) is not None:
-            raise LocalProtocolError(
-                f"members follow from {site.source}: write another topology, and change_topology to it"
-            )
-
     async def join(self, name: str, address: str) -> tuple[str, ...]:
         """Admit a process; returns the `members` it must be started with."""
-        self._check_may_change()
-        self.transport.check_address(name, address)  # before everybody hears of it, for ever
-        self._commits.stamp()
-        before = self._members.names
-        members = self._members.join(name, address)
-        self._joined = self._engine.members.joined
-        for former in self._members.replaced(before):
-            self.transport.remove_peer(former)
-        self.transport.add_peer(name, address)
-        self._commits.schedule()
-        await self.flush()
-        return members
+        self._life.check_running()
+        return await self._operations.join(name, address)
 
     async def leave(self, timeout: float = 30.0) -> None:
         """Leave for good. Returns once every other member has confirmed it, so that all they had sent us is
         here and all we had sent is there; NodeError if that takes longer than `timeout` seconds."""
-        self._check_may_change()
-        deadline = self._loop.time() + timeout
-        while self._engine.machine.queued:
-            await self._pause_until(deadline, f"{self.name!r} could not send all its messages")
-        with self._turns.waiting() if self._turns is not None else contextlib.nullcontext():
-            while not self._engine.has_turn:
-                await self._pause_until(deadline, f"{self.name!r} did not get the token")
-        self._commits.stamp()
-        self._members.leave()
-        self._commits.schedule()
-        await self.flush()
-        while not self._members.everybody_said_farewell:
-            await self._pause_until(deadline, f"not everybody has said farewell to {self.name!r}")
-
-    async def _pause_until(self, deadline: float, why: str) -> None:
-        if self._loop.time() > deadline:
-            raise NodeError(f"{why} in time; it is still a member where that has not been heard")
-        await asyncio.sleep(0.01)
+        self._life.check_running()
+        await self._operations.leave(timeout)
 
     async def expel(self, name: str) -> None:
         """Declare that a process will not come back: nothing more is addressed to it, nothing of it is
         listened to, and no outbox waits for it. What it had sent to some of us and not to others is not
         waited for where it is missing, once everybody has heard. Refused where the protocol could not go
         on without it."""
-        self._check_may_change()
-        self._commits.stamp()
-        self._members.expel(name)
-        self._commits.schedule()
-        self._measure_room()
-        await self.flush()
-        self.transport.remove_peer(name)
+        self._life.check_running()
+        await self._operations.expel(name)
 
     @property
     def site(self) -> Site | None:
         """Where this process stands, if a topology says so."""
-        return self._engine.sites.site if self._engine.sites is not None else None
+        return self._running.site
 
     async def change_topology(
         self, file: str | Path, addresses: Mapping[str, str] | None = None, timeout: float = 60.0
@@ -823,9 +628,8 @@ class Node:
         addresses   of those at both ends of new links, as far as they are not peers of this node
         NodeError   it takes longer than `timeout` seconds, and names whom it waits for; it goes on
         """
-        sites = self._changing()
-        text = proposal(Path(file), sites.site, self._known_addresses(addresses), sites.past)
-        return await self._change_site(sites, text, timeout)
+        self._life.check_running()
+        return await self._operations.change_topology(Path(file), addresses, timeout)
 
     async def succeed(
         self,
@@ -845,18 +649,8 @@ class Node:
         addresses   as for `change_topology`; a witness has all the links that it needs
         NodeError   it takes longer than `timeout` seconds, and names whom it waits for; it goes on
         """
-        sites = self._changing()
-        if how not in (each.value for each in How):
-            raise LocalProtocolError(f"a process is succeeded by witness or by collection, not by {how!r}")
-        check_witnesses(self._facts, How(how))
-        if How(how) is How.WITNESS and not self.transport.acknowledges_for_peers:
-            raise LocalProtocolError(
-                f"{type(self.transport).__name__} keeps messages itself, so a witness cannot know what the "
-                "failed process sent: start that one again from its journal, or succeed it by collection"
-            )
-        known = self._known_addresses(addresses)
-        text = succession_proposal(sites.site, failed, heir, How(how), known, sites.past)
-        return await self._change_site(sites, text, timeout)
+        self._life.check_running()
+        return await self._operations.succeed(failed, heir, how, addresses, timeout)
 
     @property
     def lost(self) -> dict[str, int]:
@@ -868,239 +662,38 @@ class Node:
         """Those to whom we sent before somebody was last succeeded, and who have not told yet what came."""
         return self._engine.sites.unaccounted() if self._engine.sites is not None else []
 
-    def _changing(self) -> SiteChanges:
-        self._life.check_running()
-        if self._engine.sites is None:
-            raise LocalProtocolError(f"{self.name!r} has no topology: start it with one to change it")
-        return self._engine.sites
-
-    def _known_addresses(self, given: Mapping[str, str] | None) -> dict[str, str]:
-        return {**self._initial.peers, **self._engine.members.addresses, **(given or {})}
-
-    async def _change_site(self, sites: SiteChanges, text: str, timeout: float) -> tuple[str, ...]:
-        self._commits.stamp()
-        self._engine.propose_site(text)
-        self._commits.schedule()
-        self._measure_room()
-        await self.flush()
-        self._after_a_change()
-        deadline = self._loop.time() + timeout
-        while sites.change is not None:
-            await self._pause_until(deadline, f"{', '.join(sites.awaited())} did not finish the change")
-        return tuple(self._members.names)
-
-    def _know_routes(self) -> None:
-        if (site := self.site) is not None:
-            self._flow.onward = onward_by_link(site.place)
-
-    def _after_a_turn(self) -> None:
-        self._commits.schedule()
-        self._measure_room()
-
-    def _after_a_change(self) -> None:
-        if self._engine.members.joined != self._joined:
-            self._meet_new_members()
-            self._know_routes()
-            self._measure_room()
-
-    # The transport's side: see transport.Host.
-
-    def hello(self, peer: str) -> Hello:
-        hello = self._members.hello(peer)
-        # A broker acknowledges what it keeps: that says nothing of the peer's journal.
-        return hello if self.transport.acknowledges_for_peers else hello._replace(confirmed=0)
-
-    def check(self, peer: str, hello: Hello) -> None:
-        with self._stops_if_old():
-            self._members.check_hello(peer, hello)
-
-    def meet(self, peer: str, hello: Hello) -> None:
-        with self._stops_if_old():
-            is_new = self._members.check_hello(peer, hello)
-        if is_new:
-            self._commits.stamp()
-            self._engine.meet(self._members.index[peer], hello.incarnation)
-            self._commits.schedule()
-
-    def outbox(self, peer: str) -> Outbox:
-        return self._engine.outboxes[self._members.index[peer]]
-
-    @contextlib.contextmanager
-    def _stops_if_old(self) -> Iterator[None]:
-        """Stop if a peer shows that our journal is old: on other links, what we send now under numbers that
-        were used before would be taken for what we sent then."""
-        try:
-            yield
-        except OldJournal as error:
-            self._fail(error)
-            raise
-
-    def confirmed(self, peer: str, number: int) -> None:
-        with self._stops_if_old():
-            self._members.check_confirmed(peer, number)
-
-    def resumes(self, peer: str, number: int) -> None:
-        with self._stops_if_old():
-            self._members.check_resuming(peer, number)
-        self.freed(peer, number)
-
-    def freed(self, peer: str, number: int) -> None:
-        if self.failure is not None:
-            return
-        with self._stops_if_old():
-            self._members.check_acknowledged(peer, number)
-        link = self._members.index[peer]
-        self._commits.stamp()
-        if self._engine.free(link, number):
-            self._quarantine.passed(peer, True, number)
-            self._commits.schedule()
-            for other in self._engine.let_go():
-                self.transport.wake(self._members.names[other])
-            self._measure_room()
-            if self._paused:
-                self._regulate()
-            self._part_if_done(link)
-
-    def _part_if_done(self, link: int) -> None:
-        """Close the link with a process that has left, if both have everything. Not at once: if the link
-        breaks now, the other calls again to hear that we have all of its frames."""
-        if self._members.is_done_with(link):
-            self._loop.call_later(self._limits.linger, self._part, self._members.names[link])
-
-    def _part(self, peer: str) -> None:
-        if self._life.takes_input:
-            self.transport.remove_peer(peer)
-
-    def expects(self, peer: str) -> int:
-        return self._engine.inboxes[self._members.index[peer]].received_through + 1
-
-    def received(self, peer: str) -> int:
-        return self._engine.inboxes[self._members.index[peer]].durable
-
-    def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
-        if not self._life.takes_input:
-            return
-        link = self._members.index[peer]
-        engine = self._engine
-        inbox, receive = engine.inboxes[link], engine.receive
-        self._commits.stamp()
-        before, is_refused = inbox.received_through, False
-        try:
-            for number, frame in frames:
-                if number == inbox.received_through + 1 or inbox.is_new(number):
-                    receive(link, frame)
-        except RemoteProtocolError as error:
-            self._refused += 1
-            is_refused = True
-            if number == inbox.received_through + 1:
-                self._quarantine.put(peer, False, number, len(frame), str(error))
-            raise
-        except EngineFault as error:
-            self._fail(error)
-        else:
-            self._frames_duplicate += len(frames) - (inbox.received_through - before)
-        finally:
-            if new := inbox.received_through - before:
-                self._frames_received += new
-                self._commits.schedule()
-                self._after_a_change()
-                self._regulate()
-                if self._quarantine:
-                    self._quarantine.passed(peer, False, inbox.received_through)
-            elif not is_refused and not engine.is_dirty and not self._commits.is_under_way:
-                self.transport.durable(peer, inbox.durable)
-
-    def set_aside(self, peer: str, number: int, reason: str) -> None:
-        frames = self.outbox(peer).after(number - 1, 1)
-        size = len(frames[0][1]) if frames else 0
-        self._quarantine.put(peer, True, number, size, reason)
-
-    def _meet_new_members(self) -> None:
-        """Call those who were admitted; the links of those who had their indices are no more."""
-        self._joined, before = self._engine.members.joined, self._members.names
-        admitted = self._members.newly_admitted()
-        failed = self._engine.sites.failed if self._engine.sites is not None else ()
-        for name in (*self._members.replaced(before), *(self._members.names[each] for each in failed)):
-            self.transport.remove_peer(name)
-        for member in admitted:
-            self._add_peer(member)
-
-    def _add_peer(self, peer: Peer) -> None:
-        try:
-            self.transport.add_peer(peer.name, peer.address)
-        except NodeError as error:
-            if not peer.joined:
-                raise
-            # An address that another process admitted must not stop us, now or at the next start.
-            log.error(
-                "%s cannot call %s: %s",
-                self.name,
-                peer.name,
-                error,
-                extra={"event": "cannot call", "node": self.name, "peer": peer.name, "error": str(error)},
-            )
-
-    def connected(self, peer: str, outgoing: bool) -> None:
-        self._connections.opened(peer, outgoing)
-
-    def disconnected(self, peer: str, outgoing: bool, reason: str) -> None:
-        self._connections.closed(peer, outgoing, reason, is_member=peer in self._members.index)
-        if self._life.state is State.CLOSING:
-            self._room.set()
-
-    # After each step.
+    # After each commit.
 
     def _committed(self, batch: Batch) -> None:
         """A batch is durable: its frames may leave, those it received are acknowledged, it is delivered."""
-        transport, names = self.transport, self._members.names
         if self._medium is not None and batch.shared:
+            names = self._running.members.names
             named = [(frame, {names[link]: k for link, k in on.items()}) for frame, on in batch.shared]
             self._medium.share([Shared(*each) for each in named])
-        for link in batch.released_through:
-            transport.wake(names[link])
-        for link, number in batch.received_through.items():
-            transport.durable(names[link], number)
-            self._part_if_done(link)
+        self._running.released(batch)
         if batch.deliveries:
             if self._timing is not None:
                 self._timing.committed(batch.deliveries)
             self._consumers.deliver(self._requests.answered(batch.deliveries))
-        self._regulate()
-        self._measure_room()
+        self._running.regulate()
+        self._running.measure_room()
 
-    def _measure_room(self) -> None:
-        """Let whoever waits for room look again."""
-        if self._turns is not None:
-            if self._life.is_running:
-                self._turns.notice()
-            elif self._life.state is State.CLOSING:
-                self._turns.pass_on()
-        self._room.set()
 
-    def _regulate(self) -> None:
-        """Pause and resume the reading of links."""
-        engine = self._engine
-        wanted = self._flow.links_to_pause(
-            undelivered=len(engine.unacknowledged),
-            undelivered_bytes=engine.unacknowledged_bytes,
-            staged=engine.staged,
-            outbox_bytes=[outbox.bytes for link, outbox in engine.outboxes.items() if link not in engine.gone]
-            if self._flow.relays
-            else (),
-            held_on_link=engine.links.held,
-            held_bytes=engine.held_bytes,
+def _check_order(facts: Facts, tracker: str | None, journal: object) -> None:
+    if facts.qualifier and tracker is not None:
+        raise LocalProtocolError(f"{facts.name} is an incomplete order, which no tracker can ride on")
+    if facts.serialized and journal is None:
+        raise LocalProtocolError(
+            f"{facts.name} passes a token from sender to sender, which would end with a process that is "
+            "killed: give every node a journal"
         )
-        if self.site is not None:
-            wanted |= self._flow.routes_to_pause({p: outbox.bytes for p, outbox in engine.outboxes.items()})
-        if wanted != self._paused:
-            names = self._members.names
-            for link in wanted - self._paused:
-                self.transport.pause(names[link])
-            for link in self._paused - wanted:
-                self.transport.resume(names[link])
-            self._paused = wanted
 
 
-def _listed(to: str | Iterable[str]) -> str | tuple[str, ...]:
-    """Destinations that can be looked at twice: for whether there is room, and to send."""
-    return to if isinstance(to, str) else tuple(to)
+def _tcp(listen: str, guard: Guard | None, limits: Limits, medium: UdpMulticast | None) -> Transport:
+    if guard is None:
+        raise LocalProtocolError(
+            "say how peers are authenticated: certificates, a shared key, or guard=Plaintext() to "
+            "believe every name, which is for one machine only"
+        )
+    links = TcpTransport(listen, guard, limits)
+    return links if medium is None else medium.over(links, guard)

@@ -7,9 +7,9 @@ from ..core.destinations import pack, unpack
 from ..core.errors import RemoteProtocolError
 from ..ordering import Machine
 from ..wire import decode, resent
+from .link_routes import Routes
 from .links import Links
 from .member_changes import MemberChanges
-from .routes import Routes
 from .site import Site
 from .site_changes import SiteChanges
 from .site_failures import Succession

@@ -1,0 +1,130 @@
+"""A node as its transport sees it: transport.Host."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from ..core.errors import RemoteProtocolError
+from .errors import EngineFault, OldJournal
+from .lifecycle import State
+from .link import Outbox
+from .running import Running
+from .transport import Hello
+
+
+class Hosting:
+    """Frames come in and are freed; peers say hello and come and go."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._engine, self._members, self._commits = running.engine, running.members, running.commits
+        self.name = running.name
+        self.frames_received = self.frames_duplicate = self.refused = 0
+
+    def hello(self, peer: str) -> Hello:
+        hello = self._members.hello(peer)
+        # A broker acknowledges what it keeps: that says nothing of the peer's journal.
+        return hello if self._running.transport.acknowledges_for_peers else hello._replace(confirmed=0)
+
+    def check(self, peer: str, hello: Hello) -> None:
+        with self._stops_if_old():
+            self._members.check_hello(peer, hello)
+
+    def meet(self, peer: str, hello: Hello) -> None:
+        with self._stops_if_old():
+            is_new = self._members.check_hello(peer, hello)
+        if is_new:
+            with self._running.input():
+                self._engine.meet(self._members.index[peer], hello.incarnation)
+
+    def outbox(self, peer: str) -> Outbox:
+        return self._engine.outboxes[self._members.index[peer]]
+
+    @contextlib.contextmanager
+    def _stops_if_old(self) -> Iterator[None]:
+        """Stop if a peer shows that our journal is old: on other links, what we send now under numbers that
+        were used before would be taken for what we sent then."""
+        try:
+            yield
+        except OldJournal as error:
+            self._running.fail(error)
+            raise
+
+    def confirmed(self, peer: str, number: int) -> None:
+        with self._stops_if_old():
+            self._members.check_confirmed(peer, number)
+
+    def resumes(self, peer: str, number: int) -> None:
+        with self._stops_if_old():
+            self._members.check_resuming(peer, number)
+        self.freed(peer, number)
+
+    def freed(self, peer: str, number: int) -> None:
+        running = self._running
+        if running.life.failure is not None:
+            return
+        with self._stops_if_old():
+            self._members.check_acknowledged(peer, number)
+        link = self._members.index[peer]
+        self._commits.stamp()
+        if self._engine.free(link, number):
+            running.quarantine.passed(peer, True, number)
+            self._commits.schedule()
+            for other in self._engine.let_go():
+                running.transport.wake(self._members.names[other])
+            running.measure_room()
+            if running.paused:
+                running.regulate()
+            running.part_if_done(link)
+
+    def expects(self, peer: str) -> int:
+        return self._engine.inboxes[self._members.index[peer]].received_through + 1
+
+    def received(self, peer: str) -> int:
+        return self._engine.inboxes[self._members.index[peer]].durable
+
+    def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
+        running, engine = self._running, self._engine
+        if not running.life.takes_input:
+            return
+        link = self._members.index[peer]
+        inbox, receive = engine.inboxes[link], engine.receive
+        self._commits.stamp()
+        before, is_refused = inbox.received_through, False
+        try:
+            for number, frame in frames:
+                if number == inbox.received_through + 1 or inbox.is_new(number):
+                    receive(link, frame)
+        except RemoteProtocolError as error:
+            self.refused += 1
+            is_refused = True
+            if number == inbox.received_through + 1:
+                running.quarantine.put(peer, False, number, len(frame), str(error))
+            raise
+        except EngineFault as error:
+            running.fail(error)
+        else:
+            self.frames_duplicate += len(frames) - (inbox.received_through - before)
+        finally:
+            if new := inbox.received_through - before:
+                self.frames_received += new
+                self._commits.schedule()
+                running.after_a_change()
+                running.regulate()
+                if running.quarantine:
+                    running.quarantine.passed(peer, False, inbox.received_through)
+            elif not is_refused and not engine.is_dirty and not self._commits.is_under_way:
+                running.transport.durable(peer, inbox.durable)
+
+    def set_aside(self, peer: str, number: int, reason: str) -> None:
+        frames = self.outbox(peer).after(number - 1, 1)
+        size = len(frames[0][1]) if frames else 0
+        self._running.quarantine.put(peer, True, number, size, reason)
+
+    def connected(self, peer: str, outgoing: bool) -> None:
+        self._running.connections.opened(peer, outgoing)
+
+    def disconnected(self, peer: str, outgoing: bool, reason: str) -> None:
+        is_member = peer in self._members.index
+        self._running.connections.closed(peer, outgoing, reason, is_member=is_member)
+        if self._running.life.state is State.CLOSING:
+            self._running.room.set()

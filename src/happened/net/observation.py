@@ -1,0 +1,85 @@
+"""What a node tells about itself: what it holds back, numbers, and whether it is well."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .hosting import Hosting
+from .lifecycle import State
+from .message import Health, Pending
+from .running import Running
+
+
+def pending(running: Running) -> list[Pending]:
+    names = running.members.names
+    return [
+        Pending(
+            f"{names[held.message.sender]}:{held.message.clock}",
+            tuple(f"{names[sender]}:{clock}" for sender, clock in held.waits_for),
+            held.since,
+        )
+        for held in running.engine.pending()
+    ]
+
+
+def stats(running: Running, hosting: Hosting) -> dict[str, Any]:
+    """Those of the engine, the links and the commits; the node adds what it alone knows."""
+    engine = running.engine
+    return {
+        "frames_received": hosting.frames_received,
+        "frames_duplicate": hosting.frames_duplicate,
+        "commits": running.commits.count,
+        "refused": hosting.refused,
+        "state": running.life.state.value,
+        "multicasts": engine.sent,
+        "deliveries": engine.delivered,
+        "events": engine.events,
+        "unacknowledged": len(engine.unacknowledged),
+        "held": engine.held_count(),
+        "held_bytes": engine.held_bytes,
+        "queued": engine.machine.queued,
+        "queued_bytes": engine.queued_bytes,
+        "staged_bytes": engine.staged,
+        "failures": running.connections.troubles,
+        "quarantined": len(running.quarantine.frames()),
+        "peers": {running.members.names[link]: _of_peer(running, link) for link in engine.outboxes},
+    }
+
+
+def _of_peer(running: Running, link: int) -> dict[str, Any]:
+    engine, name = running.engine, running.members.names[link]
+    outbox = engine.outboxes[link]
+    return {
+        "outbox_frames": len(outbox),
+        "outbox_bytes": outbox.bytes,
+        "sent": outbox.released,
+        "acknowledged": outbox.acknowledged,
+        "received": engine.inboxes[link].durable,
+        "paused": link in running.paused,
+        "calling": name in running.connections.calling,
+        "called": name in running.connections.called,
+        "gone": link in engine.gone,
+    }
+
+
+def health(running: Running, why_wait: str | None) -> Health:
+    """`why_wait`: why multicasts wait, if they do."""
+    problems = [] if why_wait is None else [f"{why_wait}: multicasts wait"]
+    engine, members = running.engine, running.members
+    linked = [link for link in engine.present_links() if members.is_linked(link)]
+    away = [link for link in linked if members.names[link] not in running.connections.calling]
+    problems += [f"no link to {members.names[link]}{_why_away(running, link)}" for link in away]
+    behind = [link for link in away if engine.outboxes[link]]
+    for each in running.quarantine.frames():
+        way = "to" if each.outgoing else "from"
+        problems.append(f"frame {each.number} {way} {each.peer} is set aside: {each.reason}")
+    return Health(True, why_wait is None and not behind, tuple(problems))
+
+
+def health_at_rest(state: State, problems: Sequence[str]) -> Health:
+    """Of a node that does not run."""
+    return Health(state in (State.NEW, State.REPLAYING), False, (*problems, state.value))
+
+
+def _why_away(running: Running, link: int) -> str:
+    reasons = list(running.connections.troubles_with(running.members.names[link]))
+    return f": {reasons[-1]}" if reasons else ""

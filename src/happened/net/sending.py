@@ -1,0 +1,176 @@
+"""The application's multicasts: whether there is room, what is refused, and what goes to the engine."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..core.errors import LocalProtocolError
+from ..ordering import Relays
+from .errors import EngineFault, NodeFull
+from .message import REQUEST, STAMP, Message, Sent, note_sent, tells_if_cancelled
+from .payloads import Payloads
+from .qualified import keywords
+from .requests import Requests
+from .running import Running
+from .send_stamps import stamp_to_text
+
+
+def listed(to: str | Iterable[str]) -> str | tuple[str, ...]:
+    """Destinations that can be looked at twice: for whether there is room, and to send."""
+    return to if isinstance(to, str) else tuple(to)
+
+
+class Sending:
+    """`stamps`: messages carry the tracker's timestamp of their sending; `confirms`: a multicast waits for
+    the journal."""
+
+    def __init__(
+        self, running: Running, payloads: Payloads, requests: Requests, *, stamps: bool, confirms: bool
+    ) -> None:
+        self._running, self._engine = running, running.engine
+        self._payloads, self._requests = payloads, requests
+        self._stamps, self._confirms = stamps, confirms
+        self._is_direct = running.facts.relays is Relays.NOBODY and running.site is None
+
+    async def room(self, to: str | Iterable[str] | None, timeout: float | None) -> None:
+        running = self._running
+        running.life.check_running()
+        links = None if to is None else running.members.destinations(to)
+        with running.turns.waiting() if running.turns is not None else contextlib.nullcontext():
+            try:
+                async with asyncio.timeout(timeout):
+                    while self.why_wait(links) is not None:
+                        running.room.clear()
+                        await running.room.wait()
+                        running.life.check_running()
+            except TimeoutError:
+                why = self.why_wait(links) or "had no room in time"
+                raise NodeFull(f"{running.name!r} {why}; nothing was sent") from None
+
+    def why_wait(self, links: Sequence[int] | None) -> str | None:
+        """Why a multicast to these members must wait now; None: it need not. Where others pass messages on, a
+        full outbox concerns every multicast."""
+        engine = self._engine
+        if engine.sites is not None and engine.sites.change is not None:
+            return "waits until the topology has changed"
+        if not engine.has_turn:
+            return "does not have the token"
+        if not self._running.flow.has_room(engine.staged, engine.queued_bytes):
+            return "has too much that is not journaled, or that the protocol keeps back"
+        if engine.links.full:
+            full = engine.links.full - engine.gone
+            if links is not None and self._is_direct:
+                full &= set(links)
+            if full:
+                names = ", ".join(sorted(self._running.members.names[link] for link in full))
+                return f"has too much that is not acknowledged by {names}"
+        return None
+
+    def now(
+        self,
+        to: str | Iterable[str],
+        body: bytes,
+        headers: Mapping[str, str] | None,
+        ordered: bool = True,
+        **how: Any,
+    ) -> Sent:
+        """Multicast without waiting: the message is certain to be delivered after the next commit."""
+        running = self._running
+        running.life.check_running()
+        destinations = running.members.destinations(to)
+        if (why := self.why_wait(destinations)) is not None:
+            raise NodeFull(f"{running.name!r} {why}; wait for room()")
+        payload = self._sealed(body, headers)
+        self._check_frame(destinations, len(payload))
+        if (site := running.site) is not None:
+            site.check_traffic(destinations)
+        try:
+            running.commits.stamp()
+            clock = self._give(destinations, body, headers, payload, ordered, how)
+            running.commits.schedule()
+        except EngineFault as error:
+            running.fail(error)
+            raise
+        running.measure_room()
+        sent = Sent(f"{running.name}:{clock}")
+        if ordered and self._engine.history is not None:
+            sent.history = self._engine.history
+        return sent
+
+    def _give(
+        self,
+        destinations: Sequence[int],
+        body: bytes,
+        headers: Mapping[str, str] | None,
+        payload: bytes,
+        ordered: bool,
+        how: dict[str, Any],
+    ) -> int:
+        qualified = keywords(self._running.facts, **how)
+        if not ordered:
+            return self._engine.multicast_unordered(destinations, payload)
+        if self._stamps:
+            stamp = self._engine.relevant("send")
+            payload = self._sealed(body, {**(headers or {}), STAMP: stamp_to_text(stamp)})
+        return self._engine.multicast(destinations, payload, qualified)
+
+    def _check_frame(self, destinations: Iterable[int], size: int) -> None:
+        """Refuse a payload whose frame somebody on its way would not take, as far as they have told."""
+        members = self._running.members
+        smallest = members.smallest_limit
+        if smallest is None or size <= smallest * 15 // 16:  # nearly always, and without a look at everybody
+            return
+        relayed = bool(self._running.facts.relays) or self._running.site is not None
+        links = self._engine.present_links() if relayed else destinations
+        longest = members.longest_frame(links)
+        if longest is not None and size > longest * 15 // 16:  # the rest is for control information
+            raise LocalProtocolError(
+                f"a payload of {size} bytes is too long for a peer that takes frames of {longest}: raise "
+                "limits.frame there, or send less at once"
+            )
+
+    def _sealed(self, body: bytes, headers: Mapping[str, str] | None) -> bytes:
+        payload = self._payloads.seal(body, headers)
+        most = min(self._running.limits.payload, self._running.transport.max_payload)
+        if len(payload) > most:
+            raise LocalProtocolError(f"a payload of {len(payload)} bytes exceeds the limit of {most}")
+        return payload
+
+    async def until_journaled(self, name: Sent) -> None:
+        if self._confirms:
+            with tells_if_cancelled(name):
+                await self._running.flush()
+
+    async def request(self, to: str, value: Any, timeout: float | None) -> Message:
+        if not self._payloads.has_headers:
+            raise LocalProtocolError("requests need Node(headers=True), on every node")
+        body = self._payloads.encode(value)
+        deadline = None if timeout is None else self._running.loop.time() + timeout
+        await self.room(to, timeout)
+        name = self.now(to, body, {REQUEST: "1"})
+        with tells_if_cancelled(name):
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await self._requests.reply(name)
+            except TimeoutError:
+                error = TimeoutError(
+                    f"{to!r} has not replied to {name} within {timeout} s; a late reply comes as a message"
+                )
+                raise note_sent(error, name) from None
+
+    async def multicast_with(
+        self,
+        then: Callable[[], None],
+        to: str | Iterable[str],
+        value: Any,
+        headers: Mapping[str, str] | None,
+    ) -> Sent:
+        """Multicast, and do `then` in the same commit."""
+        body, to = self._payloads.encode(value), listed(to)
+        await self.room(to, None)
+        # Nothing is committed between these two, for nothing is awaited.
+        name = self.now(to, body, headers)
+        then()
+        await self.until_journaled(name)
+        return name
