@@ -35,8 +35,6 @@ class Desk(Protocol):
     def is_open(self, number: int) -> bool:
         """Whether a delivery is not acknowledged."""
 
-    @property
-    def is_journaled(self) -> bool: ...
     async def flush(self) -> None: ...
     async def multicast_with(
         self, then: Callable[[], None], to: str | Iterable[str], value: Any, headers: Mapping[str, str] | None
@@ -59,6 +57,7 @@ class Consumer:
 
     def __init__(self, consumers: "Consumers") -> None:
         self._consumers = consumers
+        self.payloads = consumers.desk.payloads
         self.queue: deque[Delivery] = deque()
         self.news = asyncio.Event()  # there is something in the queue, or a reason not to wait for it
         self.is_closed = False
@@ -66,17 +65,14 @@ class Consumer:
 
     # What a message asks for: see message.Giver.
 
-    @property
-    def payloads(self) -> Payloads:
-        return self._consumers.desk.payloads
-
     async def flush(self) -> None:
         await self._consumers.desk.flush()
 
     def acknowledge(self, number: int) -> None:
         consumers = self._consumers
-        consumers.life.check_takes_input()
-        if consumers.desk.is_journaled:
+        if not consumers.life.takes_input:
+            consumers.life.check_takes_input()
+        if consumers.repeats:
             consumers.finish(self, number)
 
     async def acknowledge_and_multicast(
@@ -93,14 +89,14 @@ class Consumer:
         consumers = self._consumers
         consumers.life.check_takes_input()
         self._check_open(delivery.number)
-        if not consumers.desk.is_journaled:
+        if not consumers.repeats:
             consumers.revive(self, delivery)
         self._attempts[delivery.number] = attempt + 1
         consumers.later(delay, lambda: self._put_back(delivery))
 
     def _check_open(self, number: int) -> None:
         consumers = self._consumers
-        if consumers.desk.is_journaled and not consumers.is_open(self, number):
+        if consumers.repeats and not consumers.is_open(self, number):
             raise LocalProtocolError(f"delivery {number} is acknowledged already: nothing is done")
 
     def _put_back(self, delivery: Delivery) -> None:
@@ -115,7 +111,8 @@ class Consumer:
     def take_nowait(self) -> Message | None:
         """The next message; None if there is none, or the node has failed."""
         consumers = self._consumers
-        consumers.distribute(self)
+        if consumers.subscriptions:
+            consumers.distribute(self)
         if not self.queue or consumers.life.failure is not None:
             return None
         return self.hand(self.queue.popleft())
@@ -124,8 +121,11 @@ class Consumer:
         """Hand out a delivery that is in no queue."""
         consumers = self._consumers
         attempt = self._attempts.pop(delivery.number, 1) if self._attempts else 1
-        if not consumers.desk.is_journaled:  # nothing is delivered again: the application is done with it
-            consumers.finish(self, delivery.number)
+        if not consumers.repeats:
+            if consumers.copies:
+                consumers.finish(self, delivery.number)
+            else:
+                consumers.desk.finish(delivery.number)
         return Message(self, delivery, consumers.desk.name_of(delivery.sender), attempt)
 
     async def take(self) -> Message:
@@ -172,19 +172,23 @@ class Subscription(Consumer):
 
 
 class Consumers:
-    """All takers of one node. `own` is shared by those who iterate over the node itself."""
+    """All takers of one node. `own` is shared by those who iterate over the node itself.
 
-    def __init__(self, desk: Desk, life: Lifecycle) -> None:
-        self.desk, self.life = desk, life
+    repeats   whether what is not acknowledged is delivered again after a restart; otherwise the application
+              is done with a delivery when it has taken it
+    """
+
+    def __init__(self, desk: Desk, life: Lifecycle, *, repeats: bool) -> None:
+        self.desk, self.life, self.repeats = desk, life, repeats
         self.own = Consumer(self)
-        self._subscriptions: list[Subscription] = []
-        self._copies: dict[int, Copies] = {}  # of deliveries that were given to subscriptions
+        self.subscriptions: list[Subscription] = []
+        self.copies: dict[int, Copies] = {}  # of deliveries that were given to subscriptions
         self._timers: set[asyncio.TimerHandle] = set()
 
     @property
     def waiting(self) -> int:
         """How many deliveries somebody has yet to take."""
-        return len(self.own.queue) + max((len(each.queue) for each in self._subscriptions), default=0)
+        return len(self.own.queue) + max((len(each.queue) for each in self.subscriptions), default=0)
 
     def deliver(self, deliveries: Iterable[Delivery]) -> None:
         self.own.queue.extend(deliveries)
@@ -193,7 +197,7 @@ class Consumers:
     def wake(self) -> None:
         """Let everybody who waits look again."""
         self.own.news.set()
-        for each in self._subscriptions:
+        for each in self.subscriptions:
             each.news.set()
 
     def stop(self) -> None:
@@ -206,14 +210,14 @@ class Consumers:
     # Subscriptions.
 
     def subscribe(self) -> Subscription:
-        self._subscriptions.append(subscription := Subscription(self))
+        self.subscriptions.append(subscription := Subscription(self))
         self.own.news.set()  # whoever waits there is told that it gets nothing
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
         if not subscription.is_closed:
             subscription.is_closed = True
-            self._subscriptions.remove(subscription)
+            self.subscriptions.remove(subscription)
             self.leave_behind(subscription, subscription.queue)
             subscription.queue.clear()
             subscription.news.set()
@@ -221,23 +225,21 @@ class Consumers:
     def leave_behind(self, closed: Consumer, deliveries: Iterable[Delivery]) -> None:
         """What a closed subscription will not take is for those who have copies, or else for the next."""
         for delivery in deliveries:
-            copies = self._copies.get(delivery.number)
+            copies = self.copies.get(delivery.number)
             if copies is not None and copies.given > 1:
                 self.finish(closed, delivery.number)
             else:
-                self._copies.pop(delivery.number, None)
+                self.copies.pop(delivery.number, None)
                 self.deliver([delivery])
 
     def distribute(self, taker: Consumer) -> None:
-        """Give what waits to every subscription. LocalProtocolError if there are some and this is none."""
-        if not self._subscriptions:
-            return
+        """Give what waits to every subscription; there are some. LocalProtocolError if this taker is none."""
         if taker is self.own:
             raise LocalProtocolError("this node has subscriptions, which get its messages: iterate over one")
         while self.own.queue:
             delivery = self.own.queue.popleft()
-            self._copies[delivery.number] = Copies(self._subscriptions)
-            for each in self._subscriptions:
+            self.copies[delivery.number] = Copies(self.subscriptions)
+            for each in self.subscriptions:
                 each.queue.append(delivery)
                 each.news.set()
 
@@ -245,21 +247,20 @@ class Consumers:
 
     def is_open(self, consumer: Consumer, number: int) -> bool:
         """Whether a consumer has not acknowledged a delivery."""
-        copies = self._copies.get(number)
+        copies = self.copies.get(number)
         return self.desk.is_open(number) and (copies is None or consumer in copies.holders)
 
     def finish(self, consumer: Consumer, number: int) -> None:
-        copies = self._copies.get(number)
-        if copies is not None:
+        if self.copies and (copies := self.copies.get(number)) is not None:
             copies.holders.discard(consumer)
             if copies.holders:
                 return
-            del self._copies[number]
+            del self.copies[number]
         self.desk.finish(number)
 
     def revive(self, consumer: Consumer, delivery: Delivery) -> None:
         """Without a journal: somebody who has taken a delivery wants it again."""
-        copies = self._copies.get(delivery.number)
+        copies = self.copies.get(delivery.number)
         if copies is not None:
             copies.holders.add(consumer)
         else:

@@ -53,6 +53,9 @@ from .unordered import check_arrival, check_destinations, next_hops
 
 # Looked up once: a member of an Enum costs a call of Python code, and these are needed for every message.
 CHANGE_MARK, UNORDERED_MARK, TOKEN_MARK = changes.MARK, unordered_wire.MARK, token_frames.MARK
+new = tuple.__new__  # makes a named tuple without the call of Python code that its constructor is
+APART = frozenset((CHANGE_MARK, UNORDERED_MARK, TOKEN_MARK, TRACKED_MARK))
+"""What frames begin with that may be no plain message of the ordering protocol."""
 MULTICAST, FRAME_RECEIVED = Input.MULTICAST, Input.FRAME_RECEIVED
 DELIVERY_ACKED, FRAMES_FREED = Input.DELIVERY_ACKED, Input.FRAMES_FREED
 
@@ -89,6 +92,9 @@ class Engine:
         if facts.serialized:
             self.serialization = Serialization(cast(Any, self.machine), self.me, n, self.links.put)
         self.tracking = None if tracker is None else Tracking(tracker, self.me, n, facts)
+        self._is_total = facts.order.is_total
+        # Whether a delivery brings nothing but a payload: see _opened.
+        self._is_plain = self.tracking is None and site is None and facts.qualifier != "after"
         self.recorder = recorder
         self.history: Any = None  # of our last multicast, where the application manages histories
         self.events = 0
@@ -187,9 +193,10 @@ class Engine:
             self.sites.tally.sent.update(unpack(dests))
         size = (dests.bit_length() + 7) // 8
         self._stage(MULTICAST, size, dests.to_bytes(size, "little"), payload)
-        self.unsent.append(len(payload))
-        self.queued_bytes += len(payload)
-        self._drop_sent()
+        if self.machine.queued:
+            self.unsent.append(len(payload))
+            self.queued_bytes += len(payload)
+            self._drop_sent()
         self.events += 1
         self.sent += 1
         if self.recorder is not None:
@@ -290,6 +297,19 @@ class Engine:
 
     def receive(self, link: int, frame: bytes) -> None:
         """Take the next frame of a link. RemoteProtocolError: it is refused, and nothing has changed."""
+        if frame and frame[0] not in APART and not self.members.gone and self.sites is None:
+            self._receive_message(link, frame)
+        else:
+            self._receive_any(link, frame)
+        if self.members.under_way:
+            self.members.advance()
+        if self.sites is not None and self.sites.change is not None:
+            self.sites.advance()
+        self._stage(FRAME_RECEIVED, link, frame)
+        self.links.inboxes[link].received_through += 1
+        self.links.came.add(link)
+
+    def _receive_any(self, link: int, frame: bytes) -> None:
         if self.sites is not None and link in self.sites.failed:
             raise RemoteProtocolError(f"{self.roster.name(link)!r} was declared to have failed for good")
         if self.members.takes_nothing_from(link):
@@ -306,41 +326,42 @@ class Engine:
         elif self.serialization is not None and frame and frame[0] == TOKEN_MARK:
             self.serialization.hear(link, frame)
         else:
-            tracking, inner = self.tracking, frame
-            if tracking is not None:
-                inner = tracking.unframe(frame)
-            elif frame and frame[0] == TRACKED_MARK:
-                raise refuse_piggybacks(frame)
-            message, size = decode(inner)
-            if size != len(inner):
-                raise RemoteProtocolError(f"{len(inner) - size} bytes follow the end of a frame")
-            if message.via is not None and message.via != link:
-                raise RemoteProtocolError(f"a message of process {message.via} comes from process {link}")
+            self._receive_message(link, frame)
+
+    def _receive_message(self, link: int, frame: bytes) -> None:
+        tracking, inner = self.tracking, frame
+        if tracking is not None:
+            inner = tracking.unframe(frame)
+        elif frame and frame[0] == TRACKED_MARK:
+            raise refuse_piggybacks(frame)
+        message, size = decode(inner)
+        if size != len(inner):
+            raise RemoteProtocolError(f"{len(inner) - size} bytes follow the end of a frame")
+        via = message.via
+        if via is not None and via != link:
+            raise RemoteProtocolError(f"a message of process {via} comes from process {link}")
+        if self.routes.place is not None:
             self.routes.check(link, message.sender)
-            if tracking is not None:
-                tracking.check(message)
-            if not self.replays:
-                check_timestamp(getattr(message, "timestamp", 0), self.time)
-            effects = self.machine.receive(message)
-            self.note_arrival(message)
-            if self.sites is not None:
-                number = self.inboxes[link].received_through + 1
-                self.sites.witnessing.arrived(link, message, frame, number)
-            if self._counts_held:
-                self.links.held[link] += 1
-                self.held_bytes += len(message.payload)
-            if self.unsent:
-                self._drop_sent()
-            if len(effects) == 1 and type(effects[0]) is Deliver:
-                self._deliver(effects[0])
-            else:
-                self.perform(effects)
-        if self.members.under_way:
-            self.members.advance()
-        if self.sites is not None and self.sites.change is not None:
-            self.sites.advance()
-        self._stage(FRAME_RECEIVED, link, frame)
-        self.links.took(link)
+        if tracking is not None:
+            tracking.check(message)
+        if self._is_total and not self.replays:
+            check_timestamp(getattr(message, "timestamp", 0), self.time)
+        effects = self.machine.receive(message)
+        self.note_arrival(message)
+        if self.sites is not None:
+            number = self.inboxes[link].received_through + 1
+            self.sites.witnessing.arrived(link, message, frame, number)
+        if self.unsent:
+            self._drop_sent()
+        if self._is_plain and len(effects) == 1 and type(effects[0]) is Deliver:
+            sender, clock, payload = effects[0]
+            if sender == link and clock == message.clock:  # delivered at once, and never counted as held
+                self._hand_over(sender, clock, payload)
+                return
+        if self._counts_held:
+            self.links.held[link] += 1
+            self.held_bytes += len(message.payload)
+        self.perform(effects)
 
     def _drop_sent(self) -> None:
         """Keep the sizes of multicasts that have not left: a protocol that keeps some back does so with the
@@ -468,6 +489,7 @@ class Engine:
     def _carry_out(self, effects: Iterable[Any]) -> None:
         # What this process sends to itself arrives at once, after all the other effects.
         looped: deque[Any] = deque()
+        gone = self.members.gone
         while True:
             sends = []
             for effect in effects:
@@ -477,15 +499,16 @@ class Engine:
                     looped.append(effect.message)
                 elif self.sites is not None and effect.to in self.sites.failed:
                     continue
-                elif self.members.takes_messages(effect.to):
+                elif effect.to not in gone or self.members.takes_messages(effect.to):
                     sends.append(effect)
             if sends:
-                alike: dict[bytes, dict[int, int]] = {}
-                for (to, _), frame in zip(sends, self._frames(sends), strict=True):
-                    number = self.links.put(to, frame)
-                    if self.shares:
+                frames = self._frames(sends)
+                numbers = self.links.put_each(zip([to for to, _ in sends], frames, strict=True))
+                if self.shares:
+                    alike: dict[bytes, dict[int, int]] = {}
+                    for (to, _), frame, number in zip(sends, frames, numbers, strict=True):
                         alike.setdefault(frame, {})[to] = number
-                self._shared += alike.items()
+                    self._shared += alike.items()
             if not looped:
                 return
             message = looped.popleft()
@@ -507,20 +530,27 @@ class Engine:
         if self._counts_held and sender != self.me:
             self.links.held[sender] -= 1
             self.held_bytes -= len(payload)
+        if self._is_plain:
+            self._hand_over(sender, clock, payload)
+        else:
+            self._hand_over(sender, clock, *self._opened(sender, clock, payload))
+
+    def _opened(self, sender: int, clock: int, payload: bytes) -> tuple[bytes, str]:
+        """What a delivery brings besides, for the tracker and the site; the application's payload, and the
+        history that comes with it."""
         if self.tracking is not None:
             payload = self.tracking.delivered(sender, payload)
         if self.sites is not None:
             self.sites.tally.delivered[sender] += 1
-        history = ""
-        if self._facts.qualifier == "after":
-            history = json.dumps(history_to_json(cast(Any, self.machine).history_of(sender, clock)))
-        self._hand_over(sender, clock, payload, history)
+        if self._facts.qualifier != "after":
+            return payload, ""
+        return payload, json.dumps(history_to_json(cast(Any, self.machine).history_of(sender, clock)))
 
     def _hand_over(self, sender: int, clock: int, payload: bytes, history: str = "") -> None:
         """Give a message to the application."""
         self.events += 1
         self.delivered += 1
-        delivery = Delivery(self.delivered, sender, clock, payload, history)
+        delivery = new(Delivery, (self.delivered, sender, clock, payload, history))
         self.unacknowledged[self.delivered] = delivery
         self.unacknowledged_bytes += len(payload)
         self._fresh.append(delivery)

@@ -21,7 +21,7 @@ class Links:
         self.full_above = sys.maxsize
         self.full: set[int] = set()
         self._out: set[int] = set()  # links on which we have sent since the last cut
-        self._in: set[int] = set()  # links on which frames have come since then
+        self.came: set[int] = set()  # links on which frames were taken since then
 
     def open(self, link: int) -> None:
         """Begin anew with this process."""
@@ -47,10 +47,16 @@ class Links:
         self._out.add(link)
         return number
 
-    def took(self, link: int) -> None:
-        """The next frame of a link has been taken."""
-        self.inboxes[link].received_through += 1
-        self._in.add(link)
+    def put_each(self, frames: Iterable[tuple[int, bytes]]) -> list[int]:
+        """The same for frames on several links; returns their link numbers."""
+        numbers, outboxes, out = [], self.outboxes, self._out
+        for link, frame in frames:
+            outbox = outboxes[link]
+            numbers.append(outbox.put(frame))
+            if outbox.bytes > self.full_above:
+                self.full.add(link)
+            out.add(link)
+        return numbers
 
     def free(self, link: int, number: int) -> bool:
         """Drop our frames up to this number, which the peer has; False if they were dropped before."""
@@ -65,9 +71,9 @@ class Links:
     def cut(self) -> tuple[dict[int, int], dict[int, int]]:
         """Per link the last numbers that we gave and took, where there are any since the last cut."""
         released = {link: self.outboxes[link].last for link in self._out}
-        received = {link: self.inboxes[link].received_through for link in self._in}
+        received = {link: self.inboxes[link].received_through for link in self.came}
         self._out.clear()
-        self._in.clear()
+        self.came.clear()
         return released, received
 
     def state(self) -> tuple[dict[int, list[Any]], list[bytes]]:

@@ -92,17 +92,24 @@ class Message:
     attempt   1, and one more each time it comes again after a `nack`, in this life of the process
     """
 
-    __slots__ = ("_delivery", "_giver", "_has_gone_back", "_opened", "attempt", "clock", "payload", "sender")
+    __slots__ = ("_delivery", "_giver", "_has_gone_back", "_sealed", "attempt", "clock", "payload", "sender")
 
     def __init__(self, giver: Giver, delivery: Delivery, sender: str, attempt: int = 1) -> None:
         self._giver = giver
         self._delivery = delivery
-        self._opened: Opened = giver.payloads.open(delivery.payload)
         self._has_gone_back = False
         self.sender = sender
         self.clock = delivery.clock
-        self.payload = self._opened.body
+        self.payload = delivery.payload
+        self._sealed: Opened | None = None
+        if giver.payloads.has_headers:
+            self._sealed = giver.payloads.open(delivery.payload)
+            self.payload = self._sealed.body
         self.attempt = attempt
+
+    @property
+    def _opened(self) -> Opened:
+        return self._sealed or Opened(self.payload, {})
 
     @property
     def value(self) -> Any:
@@ -153,7 +160,8 @@ class Message:
 
     def ack_nowait(self) -> None:
         """Say the same without waiting: it is certain after the next commit, some milliseconds from now."""
-        self._check_in_hand()
+        if self._has_gone_back:
+            self._check_in_hand()
         self._giver.acknowledge(self._delivery.number)
 
     async def ack_and_multicast(

@@ -51,6 +51,7 @@ from .membership import InitialMembers, Membership, addresses_of
 from .message import Health, Message, Pending, Sent, relation
 from .operations import Operations
 from .payloads import Payloads, check_headers
+from .qualified import PLAIN, How, keywords
 from .refused_frames import Quarantine, Quarantined
 from .requests import Requests
 from .running import Running
@@ -159,7 +160,7 @@ class Node:
             check_stamps(tracker, headers=headers)
         self._life = Lifecycle(name)
         self._connections = Connections(name)
-        self._consumers = Consumers(self, self._life)
+        self._consumers = Consumers(self, self._life, repeats=journal is not None)
         self._requests = Requests(self.payloads, self._consumers.own.hand)
         self._expiry: Expiry | None = None
         self._journal: Journal | None = None
@@ -399,8 +400,7 @@ class Node:
         to = listed(to)
         await self._sending.room(to, timeout)
         body = self.payloads.encode(value)
-        how = {"label": label, "priority": priority, "after": after}
-        name = self._sending.now(to, body, headers, ordered, **how)
+        name = self._sending.now(to, body, headers, ordered, self._how(label, priority, after))
         await self._sending.until_journaled(name)
         return name
 
@@ -420,8 +420,12 @@ class Node:
         self._life.check_running()
         check_headers(headers or {})
         body = self.payloads.encode(value)
-        how = {"label": label, "priority": priority, "after": after}
-        return self._sending.now(to, body, headers, ordered, **how)
+        return self._sending.now(to, body, headers, ordered, self._how(label, priority, after))
+
+    def _how(self, label: str | None, priority: int | None, after: CausalHistory | None) -> How:
+        if label is None and priority is None and after is None:
+            return PLAIN
+        return keywords(self._facts, label=label, priority=priority, after=after)
 
     async def broadcast(
         self, value: Any, *, headers: Mapping[str, str] | None = None, timeout: float | None = None

@@ -10,7 +10,7 @@ from ..ordering import Relays
 from .errors import EngineFault, NodeFull
 from .message import REQUEST, STAMP, Message, Sent, note_sent, tells_if_cancelled
 from .payloads import Payloads
-from .qualified import keywords
+from .qualified import PLAIN, How
 from .requests import Requests
 from .running import Running
 from .send_stamps import stamp_to_text
@@ -73,7 +73,7 @@ class Sending:
         body: bytes,
         headers: Mapping[str, str] | None,
         ordered: bool = True,
-        **how: Any,
+        how: How = PLAIN,
     ) -> Sent:
         """Multicast without waiting: the message is certain to be delivered after the next commit."""
         running = self._running
@@ -105,15 +105,14 @@ class Sending:
         headers: Mapping[str, str] | None,
         payload: bytes,
         ordered: bool,
-        how: dict[str, Any],
+        how: How,
     ) -> int:
-        qualified = keywords(self._running.facts, **how)
         if not ordered:
             return self._engine.multicast_unordered(destinations, payload)
         if self._stamps:
             stamp = self._engine.relevant("send")
             payload = self._sealed(body, {**(headers or {}), STAMP: stamp_to_text(stamp)})
-        return self._engine.multicast(destinations, payload, qualified)
+        return self._engine.multicast(destinations, payload, how)
 
     def _check_frame(self, destinations: Iterable[int], size: int) -> None:
         """Refuse a payload whose frame somebody on its way would not take, as far as they have told."""
