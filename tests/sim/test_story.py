@@ -10,8 +10,9 @@ import pytest
 
 from happened.core.errors import LocalProtocolError
 from happened.ordering import protocols
+from happened.sim.playing import read_program
 from happened.sim.programs import programs
-from happened.sim.story import Story, read_program
+from happened.sim.story import Story
 
 FIGURE = Path(__file__).parents[2] / "examples" / "stories" / "figure_2_8.txt"
 FIGURE_PROGRAM = "5: {4,6} {6}; 4: {2,3} {3,6}; 6: {1}; 2: {1} {1}; 3: {2}"
@@ -25,8 +26,8 @@ LOGS = """5,1:{4,6}|5,1:{6}|5,1:{4}|4,2:{2,3} 5,1:{6}|5,1:{4} 6,2:{1}|4,2:{3} 5,
 def test_the_nineteen_steps_of_the_textbook_figure():
     story = Story(read_program(FIGURE_PROGRAM), "ks", tick_at_deliveries=True)
     story.follow(FIGURE.read_text().splitlines())
-    assert [scene.log for scene in story.scenes] == LOGS.replace("\n", "|").split("|")
-    assert not any(scene.overtaken or scene.held for scene in story.scenes)
+    assert [dict(scene.known)["log"] for scene in story.scenes] == LOGS.replace("\n", "|").split("|")
+    assert not any(scene.wrong or scene.held for scene in story.scenes)
 
 
 def test_every_unit_that_ks_forgets_is_delivered_or_replaced(seed):
@@ -35,7 +36,7 @@ def test_every_unit_that_ks_forgets_is_delivered_or_replaced(seed):
         each
         for number, program in enumerate(programs(3, 3)[::7])
         for scene in Story(program, "ks").play(seed + number).scenes
-        for each in scene.dropped
+        for each in scene.rules
     ]
     assert {each.rule for each in dropped} == {"PC1", "PC2"}
     words = re.compile(r"\b(?:just|already|delivered|replaced)\b")
@@ -58,7 +59,7 @@ def test_a_delivery_that_overtakes_another_is_said():
     story = Story(read_program("0: {0} {2}; 1: {0}; 2: {1}"), "chain-two")
     story.follow(["0 sends", "0 sends", "2 receives M(0,2)", "2 sends"])
     story.follow(["1 receives M(2,1)", "1 sends", "0 receives M(1,1)"])
-    assert story.scenes[-1].overtaken == ((0, 1),)
+    assert story.scenes[-1].wrong == ("OVERTAKING M(0,1)",)
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,18 @@
 import argparse
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..ordering import DEFAULT, protocols
-from ..sim.story import Story, read_program
+from ..sim.playing import read_program
+from ..sim.scenes import story_text
+from ..sim.story import Story
 from .output import add_force, refuse_earlier_file
 from .terminal import local_path, note, print_json
+from .terrain_option import add_topology, read_terrain
 
 EPILOG = """\
 A program says who sends to whom, in which order: 0: {1,2} {0}; 2: {1} lets process 0 send to 1 and 2 and
@@ -41,6 +43,9 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("program", metavar="PROGRAM", nargs="?", help='such as "0: {1,2}; 1: {2}"')
     parser.add_argument("--protocol", default=DEFAULT, choices=sorted(protocols()), metavar="P")
+    add_topology(
+        parser, "the network whose routers pass messages on; its processes are numbered, routers last"
+    )
     parser.add_argument("--fifo", action="store_true", help="copies on one link arrive in the order sent")
     parser.add_argument(
         "--tick-at-deliveries", action="store_true", help="clocks count deliveries too, not only sends"
@@ -72,15 +77,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         from ..report.story_page import story_page
 
-        arguments.out.write_text(story_page(_document(story)), encoding="utf-8")
+        arguments.out.write_text(story_page(story.document()), encoding="utf-8")
         note(f"wrote {arguments.out}: step with the arrow keys")
     if arguments.json:
-        print_json(_document(story))
+        print_json(story.document())
     else:
-        print(f"{story.protocol}: {story.program}")
-        for scene in story.scenes:
-            print("\n".join(scene.lines()))
-    return ExitCode.VIOLATED if any(scene.overtaken for scene in story.scenes) else ExitCode.HOLDS
+        print("\n".join(story_text(story.document())))
+    return ExitCode.VIOLATED if any(scene.wrong for scene in story.scenes) else ExitCode.HOLDS
 
 
 def _story(arguments: argparse.Namespace) -> Story:
@@ -95,11 +98,22 @@ def _story(arguments: argparse.Namespace) -> Story:
         arguments.protocol,
         fifo=arguments.fifo,
         tick_at_deliveries=arguments.tick_at_deliveries,
+        terrain=read_terrain(arguments.topology),
     )
     if arguments.schedule is None:
         return story.play(arguments.seed)
-    lines = sys.stdin if str(arguments.schedule) == "-" else arguments.schedule.read_text().splitlines()
-    return story.follow(lines).drain()
+    _follow(story, arguments.schedule)
+    return story.drain()
+
+
+def _follow(story: Story, schedule: Path) -> None:
+    lines = sys.stdin if str(schedule) == "-" else schedule.read_text().splitlines()
+    try:
+        others = story.follow(lines)
+    except LocalProtocolError as error:
+        raise LocalProtocolError(f"{schedule}: {error}") from None
+    if others:
+        note(f"{schedule}: passed over {len(others)} lines that are no steps, the first is {others[0]!r}")
 
 
 def _counterexample(path: Path) -> Story:
@@ -115,13 +129,6 @@ def _counterexample(path: Path) -> Story:
         ) from error
     if protocol not in protocols():
         raise LocalProtocolError(f"{path}: {protocol!r} is a tracker; stories are told of ordering protocols")
-    return Story(read_program(program), protocol, fifo=fifo).follow(schedule)
-
-
-def _document(story: Story) -> dict[str, Any]:
-    return {
-        "protocol": story.protocol,
-        "program": str(story.program),
-        "processes": len(story.program.sends),
-        "steps": json.loads(json.dumps([asdict(s) | {"text": list(s.lines())} for s in story.scenes])),
-    }
+    story = Story(read_program(program), protocol, fifo=fifo)
+    story.follow(schedule)
+    return story

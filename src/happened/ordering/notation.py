@@ -49,9 +49,10 @@ def grouped(units: Iterable[Unit]) -> list[tuple[int, int, frozenset[int]]]:
     return [(s, t, frozenset(to)) for (s, t), to in sorted(sets.items())]
 
 
-def carried(message: Message) -> str:
-    """The units, and in how many entries of the protocol's own kind, unless that is one for each message."""
-    about_others = message.units()
+def carried(message: Message, units: frozenset[Unit] | None = None) -> str:
+    """The units, and in how many entries of the protocol's own kind, unless that is one for each message.
+    `units` are the message's own by default, or the same under other names."""
+    about_others = message.units() if units is None else units
     count = message.size()[0]
     said = entries(grouped(about_others))
     if count == len({(s, t) for s, t, _ in about_others}):
