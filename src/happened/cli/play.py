@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .. import tracking
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..ordering import DEFAULT, protocols
 from ..sim.playing import read_program
 from ..sim.scenes import story_text
 from ..sim.story import Story
+from ..sim.tracker_story import TrackerStory
 from .output import add_force, refuse_earlier_file
 from .terminal import local_path, note, print_json
 from .terrain_option import add_topology, read_terrain
@@ -25,10 +27,14 @@ then to itself, and process 2 to 1. The schedule says when a message is sent and
   happened explore --protocol P --order causal --messages 4 --json >found.json
   happened play --from found.json                         a counterexample of `explore`
 
-A log is written as in Kshemkalyani & Singhal (1998): 5,1:{6} means that M(5,1) may not have been delivered
-at 6 yet.
+  happened play "0: {5}; 5: {1}" --protocol topological --topology examples/topologies/two-gateways.yaml
+  happened play "0: e {1}; 1: e {0}" --tracker p1         e is a relevant event; its step is `event at 0`
 
-exit codes: 0 causal order holds, 1 a delivery overtook another, 2 bad usage or input
+A log is written as in Kshemkalyani & Singhal (1998): 5,1:{6} means that M(5,1) may not have been delivered
+at 6 yet. docs/stories.md explains the notation and the rules of each paper.
+
+exit codes: 0 what was promised holds, 1 a delivery overtook another or a timestamp is wrong, 2 bad usage or
+input
 """
 
 
@@ -42,7 +48,13 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("program", metavar="PROGRAM", nargs="?", help='such as "0: {1,2}; 1: {2}"')
-    parser.add_argument("--protocol", default=DEFAULT, choices=sorted(protocols()), metavar="P")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--protocol", choices=sorted(protocols()), metavar="P", help=f"of ordering; default: {DEFAULT}"
+    )
+    what.add_argument(
+        "--tracker", metavar="T", help="timestamp relevant events by this protocol (see `happened track`)"
+    )
     add_topology(
         parser, "the network whose routers pass messages on; its processes are numbered, routers last"
     )
@@ -86,27 +98,40 @@ def run(arguments: argparse.Namespace) -> int:
     return ExitCode.VIOLATED if any(scene.wrong for scene in story.scenes) else ExitCode.HOLDS
 
 
-def _story(arguments: argparse.Namespace) -> Story:
+def _story(arguments: argparse.Namespace) -> Story | TrackerStory:
     if arguments.found is not None:
         if arguments.program is not None:
             raise LocalProtocolError("a counterexample has its own program: leave PROGRAM out with --from")
         return _counterexample(arguments.found)
     if arguments.program is None:
         raise LocalProtocolError('say which program to play, as in: happened play "0: {1,2}; 1: {2}"')
-    story = Story(
-        read_program(arguments.program),
-        arguments.protocol,
-        fifo=arguments.fifo,
-        tick_at_deliveries=arguments.tick_at_deliveries,
-        terrain=read_terrain(arguments.topology),
-    )
+    story: Story | TrackerStory
+    if arguments.tracker is not None:
+        story = _tracker_story(arguments)
+    else:
+        story = Story(
+            read_program(arguments.program),
+            arguments.protocol or DEFAULT,
+            fifo=arguments.fifo,
+            tick_at_deliveries=arguments.tick_at_deliveries,
+            terrain=read_terrain(arguments.topology),
+        )
     if arguments.schedule is None:
         return story.play(arguments.seed)
     _follow(story, arguments.schedule)
     return story.drain()
 
 
-def _follow(story: Story, schedule: Path) -> None:
+def _tracker_story(arguments: argparse.Namespace) -> TrackerStory:
+    tracking.facts_of(arguments.tracker)  # which refuses an unknown name before the program is read
+    for option in ("topology", "tick_at_deliveries"):
+        if getattr(arguments, option):
+            name = option.replace("_", "-")
+            raise LocalProtocolError(f"--{name} is for ordering protocols: leave it out with --tracker")
+    return TrackerStory(read_program(arguments.program, events=True), arguments.tracker, fifo=arguments.fifo)
+
+
+def _follow(story: Story | TrackerStory, schedule: Path) -> None:
     lines = sys.stdin if str(schedule) == "-" else schedule.read_text().splitlines()
     try:
         others = story.follow(lines)

@@ -28,7 +28,8 @@ main { display: grid; grid-template-columns: minmax(0, 1fr) minmax(24rem, 38%); 
 svg { font: 12px system-ui, sans-serif; display: block; } svg text { fill: var(--ink); }
 .names { position: sticky; left: 0; background: var(--paper); flex: none; font-weight: 600;
   text-anchor: end; }
-svg { flex: none; } .note { text-anchor: middle; fill: var(--dim); }
+svg { flex: none; } .note { text-anchor: middle; fill: var(--dim); paint-order: stroke;
+  stroke: var(--paper); stroke-width: 4px; stroke-linejoin: round; }
 .axis { stroke: var(--line); } .now { fill: var(--soft); }
 .copy { stroke: var(--accent); stroke-width: 1.6; } .copy.flight { stroke-dasharray: 3 5; opacity: .45; }
 .copy.fault { stroke: var(--fault); } .hold { stroke: var(--hold); stroke-width: 7; opacity: .55; }
@@ -50,7 +51,8 @@ pre div:first-child { padding-left: 1rem; text-indent: -1rem; font-weight: 600; 
 .holds { color: var(--hold); } .wrong { color: var(--fault); font-weight: 600; }
 .rule { color: var(--dim); } .rule b { color: var(--accent); }
 tr.acting > * { background: var(--soft); } .title { color: var(--dim); margin-right: .5rem; }
-th { white-space: nowrap; } td { overflow-wrap: anywhere; } .empty { color: var(--dim); }
+th { white-space: nowrap; width: 1%; padding-right: 1rem; } td { overflow-wrap: anywhere; }
+.empty { color: var(--dim); }
 """
 
 SCRIPT = """
@@ -65,9 +67,11 @@ function element(name, kind, text) {
 }
 function show(k) {
   step = Math.max(0, Math.min(story.steps.length, k));
+  const now = story.left + story.width * step;
   for (const each of document.querySelectorAll("[data-step]")) {
     each.classList.toggle("later", Number(each.dataset.step) > step);
     if (each.dataset.until) each.classList.toggle("flight", Number(each.dataset.until) > step);
+    if (each.dataset.end) each.setAttribute("x2", Math.min(each.dataset.end, now));
   }
   at("now").setAttribute("x", story.left + story.width * (step - 1));
   at("now").classList.toggle("later", step === 0);
@@ -78,7 +82,7 @@ function show(k) {
     if (rule) line.prepend(element("b", "", rule), " ");
     return line;
   }));
-  for (let p = 0; p < story.processes; p++) {
+  for (const p of story.lanes) {
     const last = story.steps[story.last[step][p]];
     at("row" + p).classList.toggle("acting", Boolean(scene) && scene.process === p);
     at("known" + p).replaceChildren(...(last ? last.known : []).map(([title, text]) => {
@@ -107,12 +111,12 @@ show(Number(location.hash.slice(1)) || 0);
 def story_page(story: dict[str, Any]) -> str:
     title = f"{story['protocol']}: {story['program']}"
     steps = [step | {"shown": _shown(step)} for step in story["steps"]]
-    told = {"steps": steps, "last": _last(story), "left": LEFT, "width": STEP}
+    lanes = _lanes(story)
+    told = {"steps": steps, "last": _last(story), "lanes": lanes, "left": LEFT, "width": STEP}
     data = json.dumps(story | told).replace("<", "\\u003c")
     policy = f"default-src 'none'; style-src '{_hash(STYLE)}'; script-src '{_hash(SCRIPT)}'"
     rows = "".join(
-        f'<tr id="row{p}"><th>{escape(name)}</th><td id="known{p}"></td></tr>'
-        for p, name in enumerate(story["names"])
+        f'<tr id="row{p}"><th>{escape(story["names"][p])}</th><td id="known{p}"></td></tr>' for p in lanes
     )
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -123,7 +127,7 @@ def story_page(story: dict[str, Any]) -> str:
 <nav aria-label="steps"><button id="back">back</button><button id="next">next</button>
 <input id="slider" type="range" min="0" max="{len(story["steps"])}" value="0" aria-label="step">
 <span id="where"></span></nav>
-<main><div class="picture">{_diagram(story)}</div>
+<main><div class="picture">{_Diagram(story["steps"], lanes, story["names"]).svg()}</div>
 <div><pre id="scene" aria-live="polite"></pre>
 <table aria-label="what each process remembers"><tbody>{rows}</tbody></table></div></main>
 <script type="application/json" id="story">{data}</script><script>{SCRIPT}</script></body></html>
@@ -150,6 +154,13 @@ def _rule_text(told: dict[str, Any]) -> str:
     return f"{told['about']} {told['what']}{rule}: {told['reason']}"
 
 
+def _lanes(story: dict[str, Any]) -> list[int]:
+    """The processes that take part."""
+    acting = {step["process"] for step in story["steps"]}
+    addressed = {to for step in story["steps"] for to in step["to"]}
+    return [p for p in range(story["processes"]) if p in acting | addressed]
+
+
 def _last(story: dict[str, Any]) -> list[list[int]]:
     """After each number of steps, the place of every process's own last step; -1 if it has had none."""
     last = [[-1] * story["processes"]]
@@ -162,79 +173,73 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _diagram(story: dict[str, Any]) -> str:
-    steps, processes = story["steps"], story["processes"]
-    width, height = LEFT + STEP * max(1, len(steps)) + 20, TOP + LANE * processes
-    margin = 24 + LETTER * max(map(len, story["names"]))
-    names = "".join(
-        f'<text x="{margin - 10}" y="{_y(p) + 4}">{escape(name)}</text>'
-        for p, name in enumerate(story["names"])
-    )
-    parts = [
-        f'<svg class="names" width="{margin}" height="{height}" aria-hidden="true">{names}</svg>',
-        f'<svg width="{width}" height="{height}" role="img" aria-label="space–time diagram">',
-        f'<rect class="now later" id="now" x="0" y="0" width="{STEP}" height="{height}"/>',
-    ]
-    for p in range(processes):
-        y = TOP + LANE * p
-        parts.append(f'<line class="axis" x1="{LEFT - 4}" y1="{y}" x2="{width - 10}" y2="{y}"/>')
-    for place, step in enumerate(steps):
-        parts += _copies(steps, place, step)
-    for place, step in enumerate(steps):
-        parts += _marks(place, step)
-    return "".join([*parts, "</svg>"])
+class _Diagram:
+    """The space–time diagram: a line for each process of `lanes`, a column for each step."""
+
+    def __init__(self, steps: list[dict[str, Any]], lanes: list[int], names: list[str]) -> None:
+        self._steps, self._names = steps, {p: names[p] for p in lanes}
+        self._y = {p: TOP + LANE * place for place, p in enumerate(lanes)}
+
+    def svg(self) -> str:
+        width, height = LEFT + STEP * max(1, len(self._steps)) + 20, TOP + LANE * len(self._y)
+        margin = 24 + LETTER * max(map(len, self._names.values()), default=0)
+        names = "".join(
+            f'<text x="{margin - 10}" y="{y + 4}">{escape(self._names[p])}</text>' for p, y in self._y.items()
+        )
+        parts = [
+            f'<svg class="names" width="{margin}" height="{height}" aria-hidden="true">{names}</svg>',
+            f'<svg width="{width}" height="{height}" role="img" aria-label="space–time diagram">',
+            f'<rect class="now later" id="now" x="0" y="0" width="{STEP}" height="{height}"/>',
+        ]
+        for y in self._y.values():
+            parts.append(f'<line class="axis" x1="{LEFT - 4}" y1="{y}" x2="{width - 10}" y2="{y}"/>')
+        for place, step in enumerate(self._steps):
+            parts += [self._copy(place, step), self._hold(place, step)]
+        for place, step in enumerate(self._steps):
+            parts.append(self._mark(place, step))
+        return "".join([*parts, "</svg>"])
+
+    def _copy(self, place: int, step: dict[str, Any]) -> str:
+        """The way of the copy that arrives at this step."""
+        if step["departed"] is None:
+            return ""
+        tail = step["departed"] - 1
+        fault = " fault" if step["wrong"] else ""
+        return (
+            f'<line class="copy{fault}" data-step="{tail + 1}" data-until="{place + 1}" x1="{_x(tail)}" '
+            f'y1="{self._y[step["source"]]}" x2="{_x(place)}" y2="{self._y[step["process"]]}"/>'
+        )
+
+    def _hold(self, place: int, step: dict[str, Any]) -> str:
+        """How long what arrives at this step is held; to the end, if nothing releases it."""
+        if step["arrival"] is None or step["arrival"] in step["taken"]:
+            return ""
+        later = range(place + 1, len(self._steps))
+        here = (i for i in later if self._steps[i]["process"] == step["process"])
+        until = next((i for i in here if step["arrival"] in self._steps[i]["taken"]), len(self._steps) - 1)
+        y = self._y[step["process"]]
+        return (
+            f'<line class="hold" data-step="{place + 1}" data-end="{_x(until)}" x1="{_x(place)}" y1="{y}" '
+            f'x2="{_x(until)}" y2="{y}"><title>held</title></line>'
+        )
+
+    def _mark(self, place: int, step: dict[str, Any]) -> str:
+        x, y = _x(place), self._y[step["process"]]
+        shown = f'data-step="{place + 1}"'
+        fault = " fault" if step["wrong"] else ""
+        if step["kind"] in ("send", "event", "refused"):
+            kind, radius = step["kind"] + fault, 6
+        elif step["delivered"]:
+            kind, radius = "deliver" + fault, 6
+        else:
+            kind, radius = ("pass" if step["taken"] else "arrive"), 4
+        named = f"{step['name'][0]},{step['name'][1]}" if step["name"] else ""
+        return (
+            f'<circle class="{kind}" {shown} cx="{x}" cy="{y}" r="{radius}">'
+            f"<title>{escape(step['what'])}</title></circle>"
+            f'<text class="note" {shown} x="{x}" y="{y - 12}">{named}</text>'
+        )
 
 
 def _x(place: int) -> int:
     return LEFT + STEP * place + STEP // 2
-
-
-def _y(process: int) -> int:
-    return TOP + LANE * process
-
-
-def _copies(steps: list[dict[str, Any]], place: int, step: dict[str, Any]) -> list[str]:
-    """The way of the copy that arrives at this step, and how long it was held here."""
-    if step["source"] is None:
-        return []
-    parts = []
-    if step["departed"] is not None:
-        tail = step["departed"] - 1
-        fault = " fault" if step["wrong"] else ""
-        parts.append(
-            f'<line class="copy{fault}" data-step="{tail + 1}" data-until="{place + 1}" x1="{_x(tail)}" '
-            f'y1="{_y(step["source"])}" x2="{_x(place)}" y2="{_y(step["process"])}"/>'
-        )
-    if step["arrival"] is not None and step["arrival"] not in step["taken"]:
-        until = next(
-            (
-                later
-                for later in range(place + 1, len(steps))
-                if steps[later]["process"] == step["process"] and step["arrival"] in steps[later]["taken"]
-            ),
-            None,
-        )
-        if until is not None:
-            parts.append(
-                f'<line class="hold" data-step="{place + 1}" x1="{_x(place)}" y1="{_y(step["process"])}" '
-                f'x2="{_x(until)}" y2="{_y(step["process"])}"><title>held</title></line>'
-            )
-    return parts
-
-
-def _marks(place: int, step: dict[str, Any]) -> list[str]:
-    x, y = _x(place), _y(step["process"])
-    shown = f'data-step="{place + 1}"'
-    fault = " fault" if step["wrong"] else ""
-    if step["kind"] in ("send", "event", "refused"):
-        kind, radius = step["kind"] + fault, 6
-    elif step["delivered"]:
-        kind, radius = "deliver" + fault, 6
-    else:
-        kind, radius = ("pass" if step["taken"] else "arrive"), 4
-    named = f"{step['name'][0]},{step['name'][1]}" if step["name"] else ""
-    return [
-        f'<circle class="{kind}" {shown} cx="{x}" cy="{y}" r="{radius}">'
-        f"<title>{escape(step['what'])}</title></circle>",
-        f'<text class="note" {shown} x="{x}" y="{y - 12}">{named}</text>',
-    ]

@@ -78,12 +78,11 @@ class Narrator:
             what += f" from {source} in {hop_name(hop.key)}"
         elif source != message.sender:
             what += f" from {source}"
-        if not message.to:
-            pass
-        elif name in self._taken[process] or name in self._arrived[process]:
-            what += ", again"
-        else:
+        is_new = name not in self._taken[process] and name not in self._arrived[process]
+        if message.to and is_new:
             self._arrived[process][name] = hop or message
+        elif message.to:
+            what += ", again"
         departed, _ = self._flights.get((source, process, id(message)), (None, None))
         return self._scene(
             process,
@@ -94,7 +93,7 @@ class Narrator:
             name=(message.sender, message.clock) if message.to else None,
             source=source,
             departed=departed,
-            arrival=name if message.to else None,
+            arrival=name if message.to and is_new else None,
             passed=self._passed(process, copies),
             seconds=seconds,
         )
@@ -131,6 +130,8 @@ class Narrator:
         overtaken = [late for key in delivered for late in self._truth.deliver(process, key)]
         pending = machine.pending()
         taken = self._take(process, pending, delivered, known)
+        if told.get("arrival") not in (*taken, *self._arrived[process]):
+            told["arrival"] = None  # it is for others, and only passes here
         self._send_hops(process, effects)
         if self._tick:
             for _ in delivered:
@@ -171,17 +172,19 @@ class Narrator:
         names = {notation.key_name(key) for key in delivered}
         taken = []
         for name, what in list(arrived.items()):
-            hop = what if isinstance(what, Hop) else None
-            if name in held or (hop is None and name not in names):
+            if name in held:
                 continue
             del arrived[name]
+            hop = what if isinstance(what, Hop) else None
+            if hop is None and name not in names:
+                continue
             taken.append(name)
             if hop is None and "" in known:
                 known[""] |= what.units() | {(what.sender, what.clock, d) for d in what.to}
             elif hop is not None and hop.part in known:
                 self._part(hop.part).deliver(process, hop.key)
                 known[hop.part] |= hop.units | {(*hop.key, d) for d in hop.to}
-        self._taken[process].update(taken)
+        self._taken[process] |= {*taken, *names}
         return taken
 
     def _send_hops(self, process: int, effects: Iterable[Effect]) -> None:
@@ -212,9 +215,9 @@ class Narrator:
         for name, sends in by_name.items():
             to = notation.dests(send.to for send in sends)
             if sends[0].message.to:
-                told += [f"{name} to {to}, carrying {each}" for each in self._carried(process, sends)]
+                told += [f"passes on {name} to {to}, carrying {e}" for e in self._carried(process, sends)]
             else:
-                told.append(f"{name} to {to}")
+                told.append(f"also sends {name} to {to}")
         return tuple(told)
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Self
 
 from ..core.destinations import pack
 from ..core.errors import LocalProtocolError
-from ..ordering.machine import MessageKey
 from .programs import EVENT, Program
 from .scenes import Scene
 
@@ -23,8 +22,7 @@ WHEN = r"(?:\s+\[[\d.]+ s\])?"  # as the story of a simulated run has it
 SENDS = re.compile(rf"{NUMBERED}(\d+) sends\b.*")
 HAPPENS = re.compile(rf"{NUMBERED}event (?:\(\d+,\d+\) )?at (\d+){WHEN}")
 RECEIVES = re.compile(
-    rf"{NUMBERED}(\d+) receives (?:\w+ of )?M\((\d+), ?(\d+)\)(?: from (\d+))?"
-    rf"(?: in h\(\d+,\d+\))?(?:, again)?{WHEN}"
+    rf"{NUMBERED}(\d+) receives (.+?)(?: from (\d+))?(?: in h\(\d+,\d+\))?(?:, again)?{WHEN}"
 )
 PASSED_OVER = re.compile(  # comments, what a step led to, and what stands above a story
     r"\s.*|#.*|\d+ delivers .*|[\w:-]+: \d+: .*|where .*|null event .*|"
@@ -36,8 +34,7 @@ ACTION = r"\{\s*\d+(?:\s*,\s*\d+)*\s*\}|e\b"
 class Packet(NamedTuple):
     source: int
     to: int
-    name: str
-    key: MessageKey
+    names: tuple[str, ...]  # the first as a story tells it, others as `explore` does
     message: Any
 
 
@@ -100,8 +97,8 @@ class Play(ABC):
         elif found := HAPPENS.fullmatch(text):
             self._act_next(line, int(found[1]), event=True)
         elif found := RECEIVES.fullmatch(text):
-            to, sender, clock, source = (int(word) if word else None for word in found.groups())
-            self._take(self._packet(line, to, (sender, clock), source))
+            to, name, source = found.groups()
+            self._take(self._packet(line, int(to), name.replace(", ", ","), int(source) if source else None))
         return found is not None
 
     def _act_next(self, line: str, process: int, *, event: bool) -> None:
@@ -135,11 +132,13 @@ class Play(ABC):
             heads.setdefault((packet.source, packet.to), packet)
         return list(heads.values())
 
-    def _packet(self, line: str, to: int | None, key: tuple[Any, Any], source: int | None) -> Packet:
+    def _packet(self, line: str, to: int, name: str, source: int | None) -> Packet:
         for packet in self._arrivals():
-            if (packet.to, packet.key) == (to, key) and source in (None, packet.source):
+            if packet.to == to and name in packet.names and source in (None, packet.source):
                 return packet
-        under_way = ", ".join(f"{p.name} from {p.source} to {p.to}" for p in self._arrivals()) or "nothing"
+        under_way = (
+            ", ".join(f"{p.names[0]} from {p.source} to {p.to}" for p in self._arrivals()) or "nothing"
+        )
         raise LocalProtocolError(f"{line!r}: that is not on its way; what is: {under_way}")
 
 

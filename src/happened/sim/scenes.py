@@ -42,7 +42,7 @@ class Scene:
         yield from (f"       {self.process} delivers {notation.key_name(key)}" for key in self.delivered)
         yield from (f"       {each}" for each in self.wrong)
         yield from (f"       {self.process} holds {each}" for each in self.held)
-        yield from (f"       {self.process} passes on {each}" for each in self.passed)
+        yield from (f"       {self.process} {each}" for each in self.passed)
         yield from (f"       {each}" for each in self.rules)
         yield from (f"       {title} at {self.process}: {text}" for title, text in self.known)
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..core.destinations import unpack
 from ..core.effects import Send
 from ..core.errors import CausalityError, LocalProtocolError
-from ..ordering import Effect, Machine, create, protocols
+from ..ordering import Effect, Machine, create, notation, protocols
 from .narrator import Narrator, message_name
 from .playing import MOST_PROCESSES, Packet, Play
 from .programs import Program, set_text
@@ -71,7 +71,9 @@ class Story(Play):
         try:
             effects = self._machines[packet.to].receive(packet.message)
         except CausalityError as error:
-            what = f"{packet.to} would receive {packet.name} from {packet.source}, and refuses it: {error}"
+            what = (
+                f"{packet.to} would receive {packet.names[0]} from {packet.source}, and refuses it: {error}"
+            )
             self._narrator.refused(packet.to, what)
             return
         self._put_on_links(packet.to, effects)
@@ -81,8 +83,9 @@ class Story(Play):
         for effect in effects:
             if isinstance(effect, Send):
                 message = effect.message
-                key = message.sender, message.clock
-                self._packets.append(Packet(process, effect.to, message_name(message), key, message))
+                about = notation.key_name((message.sender, message.clock))
+                names = message_name(message), f"{type(message).__name__} of {about}"
+                self._packets.append(Packet(process, effect.to, names, message))
 
 
 def _cast(program: Program, protocol: str, terrain: Terrain | None) -> tuple[list[str], list[Machine]]:
