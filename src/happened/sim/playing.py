@@ -19,10 +19,11 @@ from .scenes import Scene
 
 NUMBERED = r"(?:\d+\.\s*)?"
 WHEN = r"(?:\s+\[[\d.]+ s\])?"  # as the story of a simulated run has it
-SENDS = re.compile(rf"{NUMBERED}(\d+) sends\b.*")
+SENDS = re.compile(rf"{NUMBERED}(\d+) (?:sends|would send)\b.*")
 HAPPENS = re.compile(rf"{NUMBERED}event (?:\(\d+,\d+\) )?at (\d+){WHEN}")
 RECEIVES = re.compile(
-    rf"{NUMBERED}(\d+) receives (.+?)(?: from (\d+))?(?: in h\(\d+,\d+\))?(?:, again)?{WHEN}"
+    rf"{NUMBERED}(\d+) (?:receives|would receive) (.+?)(?: from (\d+))?(?: in h\(\d+,\d+\))?"
+    rf"(?:, again|, and refuses it: .*)?{WHEN}"
 )
 PASSED_OVER = re.compile(  # comments, what a step led to, and what stands above a story
     r"\s.*|#.*|\d+ delivers .*|[\w:-]+: \d+: .*|where .*|null event .*|"

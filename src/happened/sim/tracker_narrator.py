@@ -18,7 +18,7 @@ from ..core.telling import Told
 from ..ordering import notation
 from ..ordering.machine import MessageKey
 from ..tracking import EventId, Machine, Piggybacked, Timestamp, bound_of, vectors
-from ..tracking.view import Carried, View, row
+from ..tracking.remembered import Carried, View, row
 from .scenes import ARRIVE, EVENT, REFUSED, SEND, Scene
 
 Entry = tuple[int, int | None]
@@ -163,11 +163,11 @@ class TrackerNarrator:
             return f"it is on its way in {notation.key_name(sent[1])}" if sent and sent[0] == entry else ""
         if k == to and entry[1] != 0:
             return "it is its own event"
-        if (known_at := self._truth.knew(process, to, k, entry)) is not None:
-            return f"{to} knew it when it sent {notation.key_name(known_at)}"
         last = self._truth.last_event(process)
         if self._bound is not None and last is not None and (k, entry[0]) in self._truth.before(last):
             return f"it is before {_name(last)}, which stands for it"
+        if (known_at := self._truth.knew(process, to, k, entry)) is not None:
+            return f"{to} knew it when it sent {notation.key_name(known_at)}"
         return ""
 
     def _faults(self, event: EventId, stamp: Timestamp, immediate: frozenset[EventId]) -> tuple[str, ...]:

@@ -18,9 +18,9 @@ from ..core.lanes import Lanes, clock_lanes
 from . import refusals, saved_state
 from .p1 import PAPER
 from .piggyback import Piggyback
+from .remembered import Carried, View
 from .tracker import EventId, Facts, Protocols, Timestamp
 from .tracking_process import State, TrackingProcess, entries_of
-from .view import Carried, View
 
 FACTS = Facts(
     "p3",

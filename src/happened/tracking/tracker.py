@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .view import Carried, View
+from .remembered import Carried, View
 
 EventId = tuple[int, int]
 """(process, seq) of a relevant event."""

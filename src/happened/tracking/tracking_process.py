@@ -11,8 +11,8 @@ from ..core.lanes import Lanes, clock_lanes
 from . import refusals, saved_state
 from .knowledge import Knowledge
 from .piggyback import Piggyback, decode
+from .remembered import Carried, View
 from .tracker import Piggybacked
-from .view import Carried, View
 
 State = dict[str, Any]
 """Values that JSON can write, by name."""

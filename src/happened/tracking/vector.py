@@ -11,9 +11,9 @@ from typing import Any
 from ..core.lanes import clock_lanes
 from . import refusals, saved_state
 from .piggyback import Piggyback
+from .remembered import Carried, View
 from .tracker import Facts, Protocols, Timestamp
 from .tracking_process import State, TrackingProcess, entries_of
-from .view import Carried, View
 
 FACTS = Facts(
     "vector",
