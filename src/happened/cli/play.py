@@ -33,8 +33,8 @@ then to itself, and process 2 to 1. The schedule says when a message is sent and
 A log is written as in Kshemkalyani & Singhal (1998): 5,1:{6} means that M(5,1) may not have been delivered
 at 6 yet. docs/stories.md explains the notation and the rules of each paper.
 
-exit codes: 0 what was promised holds, 1 a delivery overtook another or a timestamp is wrong, 2 bad usage or
-input
+exit codes: 0 causal order holds and timestamps are right, 1 a delivery overtook another or a timestamp is
+wrong, 2 bad usage or input
 """
 
 
@@ -138,7 +138,10 @@ def _follow(story: Story | TrackerStory, schedule: Path) -> None:
     except LocalProtocolError as error:
         raise LocalProtocolError(f"{schedule}: {error}") from None
     if others:
-        note(f"{schedule}: passed over {len(others)} lines that are no steps, the first is {others[0]!r}")
+        lines = (
+            "1 line that is no step:" if len(others) == 1 else f"{len(others)} lines that are no steps, as"
+        )
+        note(f"{schedule}: passed over {lines} {others[0]!r}")
 
 
 def _counterexample(path: Path) -> Story:
