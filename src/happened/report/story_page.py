@@ -39,6 +39,7 @@ svg { flex: none; } .note { text-anchor: middle; fill: var(--dim); paint-order: 
 .refused { fill: var(--paper); stroke: var(--fault); stroke-width: 2; }
 .deliver.fault { stroke: var(--fault); }
 .later { display: none; }
+.follows { fill: none; stroke: var(--ink); stroke-width: 1.6; stroke-dasharray: 6 3; }
 pre { font: 13px/1.5 ui-monospace, monospace; white-space: pre-wrap; background: var(--soft);
   margin: 0 0 1rem; min-height: 9rem; padding: .6rem .8rem; border-radius: .4rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; vertical-align: top;
@@ -50,7 +51,8 @@ pre div { padding-left: 2.2rem; text-indent: -1.2rem; }
 pre div:first-child { padding-left: 1rem; text-indent: -1rem; font-weight: 600; }
 .holds { color: var(--hold); } .wrong { color: var(--fault); font-weight: 600; }
 .rule { color: var(--dim); } .rule b { color: var(--accent); }
-tr.acting > * { background: var(--soft); } .title { color: var(--dim); margin-right: .5rem; }
+tr.acting > * { background: var(--soft); } td div { display: flex; white-space: pre-wrap; }
+.title { color: var(--dim); margin-right: .5rem; flex: none; }
 th { white-space: nowrap; width: 1%; padding-right: 1rem; } td { overflow-wrap: anywhere; }
 .empty { color: var(--dim); }
 """
@@ -73,6 +75,8 @@ function show(k) {
     if (each.dataset.until) each.classList.toggle("flight", Number(each.dataset.until) > step);
     if (each.dataset.end) each.setAttribute("x2", Math.min(each.dataset.end, now));
   }
+  for (const each of document.querySelectorAll("[data-at]"))
+    each.classList.toggle("later", Number(each.dataset.at) !== step);
   at("now").setAttribute("x", story.left + story.width * (step - 1));
   at("now").classList.toggle("later", step === 0);
   const scene = story.steps[step - 1];
@@ -86,8 +90,8 @@ function show(k) {
     const last = story.steps[story.last[step][p]];
     at("row" + p).classList.toggle("acting", Boolean(scene) && scene.process === p);
     at("known" + p).replaceChildren(...(last ? last.known : []).map(([title, text]) => {
-      const line = element("div", text === "nothing" ? "empty" : "", text);
-      line.prepend(element("span", "title", title));
+      const line = element("div", text === "nothing" ? "empty" : "", "");
+      line.append(element("span", "title", title), element("span", "", text));
       return line;
     }), ...(last ? last.held : []).map(text => element("div", "holds", "holds " + text)));
   }
@@ -110,7 +114,7 @@ show(Number(location.hash.slice(1)) || 0);
 
 def story_page(story: dict[str, Any]) -> str:
     title = f"{story['protocol']}: {story['program']}"
-    steps = [step | {"shown": _shown(step)} for step in story["steps"]]
+    steps = [step | {"shown": _shown(step), "known": _known(step)} for step in story["steps"]]
     lanes = _lanes(story)
     told = {"steps": steps, "last": _last(story), "lanes": lanes, "left": LEFT, "width": STEP}
     data = json.dumps(story | told).replace("<", "\\u003c")
@@ -147,6 +151,11 @@ def _shown(step: dict[str, Any]) -> list[tuple[str, str, str]]:
         else:
             shown.append(("wrong" if text in step["wrong"] else "", "", text))
     return shown
+
+
+def _known(step: dict[str, Any]) -> list[tuple[str, str]]:
+    """What is remembered, a matrix with one line for each row."""
+    return [(title, text.replace("] [", "]\n[")) for title, text in step["known"]]
 
 
 def _rule_text(told: dict[str, Any]) -> str:
@@ -196,7 +205,7 @@ class _Diagram:
         for place, step in enumerate(self._steps):
             parts += [self._copy(place, step), self._hold(place, step)]
         for place, step in enumerate(self._steps):
-            parts.append(self._mark(place, step))
+            parts += [self._followed(place, step), self._mark(place, step)]
         return "".join([*parts, "</svg>"])
 
     def _copy(self, place: int, step: dict[str, Any]) -> str:
@@ -223,6 +232,17 @@ class _Diagram:
             f'x2="{_x(until)}" y2="{y}"><title>held</title></line>'
         )
 
+    def _followed(self, place: int, step: dict[str, Any]) -> str:
+        """From the immediate predecessors of a relevant event to it, while it is the step."""
+        events = {tuple(s["name"]): i for i, s in enumerate(self._steps[:place]) if s["kind"] == "event"}
+        return "".join(
+            f'<path class="follows later" data-at="{place + 1}" d="M{_x(i)},{self._y[event[0]]} '
+            f"Q{(_x(i) + _x(place)) / 2},{min(self._y[event[0]], self._y[step['process']]) - LANE / 2} "
+            f'{_x(place)},{self._y[step["process"]]}"/>'
+            for event in map(tuple, step["follows"])
+            if (i := events.get(event)) is not None
+        )
+
     def _mark(self, place: int, step: dict[str, Any]) -> str:
         x, y = _x(place), self._y[step["process"]]
         shown = f'data-step="{place + 1}"'
@@ -234,6 +254,8 @@ class _Diagram:
         else:
             kind, radius = ("pass" if step["taken"] else "arrive"), 4
         named = f"{step['name'][0]},{step['name'][1]}" if step["name"] else ""
+        if step["kind"] == "event":
+            named = f"({named})"
         return (
             f'<circle class="{kind}" {shown} cx="{x}" cy="{y}" r="{radius}">'
             f"<title>{escape(step['what'])}</title></circle>"

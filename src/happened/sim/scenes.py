@@ -28,6 +28,7 @@ class Scene:
     arrival: str | None = None  # names what arrived, for `taken`
     taken: tuple[str, ...] = ()  # of what has arrived here, what need not wait any more from now on
     delivered: tuple[MessageKey, ...] = ()
+    follows: tuple[MessageKey, ...] = ()  # of a relevant event, its immediate predecessors
     wrong: tuple[str, ...] = ()  # what a correct protocol would not have done
     held: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()  # what was sent because of an arrival

@@ -53,6 +53,7 @@ class TrackerNarrator:
             kind=EVENT,
             what=f"{'null ' if stamp.null else ''}event {_name(event)} at {process}",
             name=event,
+            follows=tuple(sorted(immediate)),
             wrong=self._faults(event, stamp, immediate),
             rules=tuple(rules),
             seconds=seconds,
