@@ -12,8 +12,10 @@ from happened.cli.terrain_option import read_terrain
 from happened.core.destinations import pack, unpack
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
+from happened.core.places import Separator
 from happened.ordering import protocols
 from happened.ordering.causal.extended_history import History
+from happened.ordering.causal.observed_history import ObservedHistory
 from happened.sim.playing import read_program
 from happened.sim.programs import Program
 from happened.sim.story import Story
@@ -172,11 +174,13 @@ def test_a_rule_told_wrongly_is_found(monkeypatch, seed):
             judge(Recorded(program, "topological", terrain=terrain).play(seed + number))
 
 
-def test_every_separator_told_keeps_the_two_sides_apart(seed):
+@pytest.mark.parametrize("terrain", TERRAINS)
+def test_every_separator_told_keeps_the_two_sides_apart(terrain, seed):
     """Of each line about R9: its separator has this process, and nobody beyond it was sent the message."""
-    dice, terrain, found = random.Random(seed), departments(), 0
-    for number in range(10):
-        story = Recorded(programs_of(dice, 6, 5), "topological", terrain=terrain).play(seed + number)
+    dice, terrain, found = random.Random(seed), TERRAINS[terrain](), 0
+    for number in range(20):
+        program = programs_of(dice, terrain.applications, 5)
+        story = Recorded(program, "topological", terrain=terrain).play(seed + number)
         for scene in story.scenes:
             separators = {frozenset(m): cs for m, cs in separators_of(story._machines[scene.process])}
             for told in scene.rules:
@@ -186,11 +190,28 @@ def test_every_separator_told_keeps_the_two_sides_apart(seed):
                         for each in re.findall(r"\{([\d,]+)\}", told.reason)[:3]
                     )
                     sides = [side for side in separators[frozenset(members)] if side & across]
-                    assert across == set(told.who) and scene.process in members
+                    assert across == set(told.who) and scene.process in members and not across & members
                     assert went == story.messages[entry(told.about)][0]
                     assert not any(side & went for side in sides)
                     found += 1
     assert found > 10
+
+
+def test_each_recipient_has_the_separator_that_is_before_it():
+    """Two cuts, each of which keeps the message from one of two recipients."""
+    history = ObservedHistory(0)
+    history.deliver(1, 1, pack([0, 1, 2]), ())
+    history.sent(1, pack([5, 6]))
+    cuts = [([0, 5], [[1, 2, 4, 6], [3]]), ([0, 6], [[1, 2, 3, 5], [4]])]
+    separators = [Separator(pack(members), tuple(map(pack, sides))) for members, sides in cuts]
+    history.observed()
+    stamped = history.stamp(pack([3, 4]), separators, redundancy=True, extended=False)
+    assert [entry[:2] for entry in stamped] == [(0, 1)]
+    assert [(t.about, t.rule, t.who) for t in history.observed()] == [
+        ("0,1", "R2", (3, 4)),
+        ("1,1", "R9", (3,)),
+        ("1,1", "R9", (4,)),
+    ]
 
 
 ZONES = {
@@ -223,6 +244,9 @@ def test_zones_forget_what_was_delivered_or_replaced_in_them(terrain, seed):
                 delivered = ("deliver", m, x) in past
                 replaced = any(("send", m) in truth.before[k] for k in later)
                 assert told.rule == ("PC1" if delivered else "PC2") and (delivered or replaced)
+                if told.rule == "PC2":
+                    by = tuple(map(int, re.search(r"h\((\d+),(\d+)\), sent later", told.reason).groups()))
+                    assert by in later and ("send", m) in truth.before[by]
             for title, text in scene.known:
                 zone = title.removeprefix("log of ")
                 units = truths[zone].log(scene.process) if zone in truths else set()

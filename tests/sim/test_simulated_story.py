@@ -76,4 +76,6 @@ def test_a_run_that_nobody_could_read_is_refused(tmp_path, capsys):
     assert "a story is told of at most 100 messages, and this run has 101: ask for" in capsys.readouterr().err
     assert main(["simulate", "--story", "--messages", "5", "--processes", "65"]) == 2
     assert "at most 64 processes" in capsys.readouterr().err
+    assert main(["simulate", "--story", "--messages", "100", "--processes", "11"]) == 2
+    assert "at most 1,000 messages times processes, and this run has 1,100" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -177,6 +177,14 @@ def test_the_vectors_and_predecessors_of_figure_2(name):
     assert [told["follows"] for told in events] == [f"follows {names}" for names in FOLLOWS]
 
 
+def test_that_its_own_event_has_a_successor_is_left_out_if_it_told_so_itself():
+    story = TrackerStory(read_program("0: e {1} {2}; 1: e {0}; 2: {0}", events=True), "p3-reduced")
+    story.follow(["event at 0", "0 sends", "1 receives M(0,1)", "event at 1", "1 sends", "0 receives M(1,1)"])
+    story.follow(["0 sends", "2 receives M(0,2)", "2 sends"])
+    left_out = {told.about: told.reason for told in story.scenes[-1].rules}
+    assert left_out["(0,1,0)"] == "M[0,0] = 1, 0 knew it when it sent M(0,2)"
+
+
 def test_a_wrong_timestamp_and_an_unexplained_gap_are_told(monkeypatch):
     """P1 without the reset of R1: its second event is told to nobody."""
     monkeypatch.setattr(Knowledge, "everyone_lacks_own", lambda self: None)

@@ -13,6 +13,7 @@ from ..ordering import DEFAULT, protocols
 from ..sim.playing import read_program
 from ..sim.scenes import story_text
 from ..sim.story import Story
+from ..sim.terrain import Terrain
 from ..sim.tracker_story import TrackerStory
 from .output import add_force, refuse_earlier_file
 from .terminal import local_path, note, print_json
@@ -100,9 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _story(arguments: argparse.Namespace) -> Story | TrackerStory:
     if arguments.found is not None:
-        if arguments.program is not None:
-            raise LocalProtocolError("a counterexample has its own program: leave PROGRAM out with --from")
-        return _counterexample(arguments.found)
+        for name in ("program", "protocol", "tracker"):
+            if getattr(arguments, name) is not None:
+                raise LocalProtocolError(f"a counterexample has its own {name}: leave that out with --from")
+        return _counterexample(arguments.found, read_terrain(arguments.topology))
     if arguments.program is None:
         raise LocalProtocolError('say which program to play, as in: happened play "0: {1,2}; 1: {2}"')
     story: Story | TrackerStory
@@ -138,13 +140,11 @@ def _follow(story: Story | TrackerStory, schedule: Path) -> None:
     except LocalProtocolError as error:
         raise LocalProtocolError(f"{schedule}: {error}") from None
     if others:
-        lines = (
-            "1 line that is no step:" if len(others) == 1 else f"{len(others)} lines that are no steps, as"
-        )
-        note(f"{schedule}: passed over {lines} {others[0]!r}")
+        few = "1 line that is no step:" if len(others) == 1 else f"{len(others)} lines that are no steps, as"
+        note(f"{schedule}: passed over {few} {others[0]!r}")
 
 
-def _counterexample(path: Path) -> Story:
+def _counterexample(path: Path, terrain: Terrain | None) -> Story:
     try:
         found = json.loads(path.read_text())
         violations, protocol, fifo = found["violations"], found["protocol"], found["fifo"]
@@ -156,7 +156,7 @@ def _counterexample(path: Path) -> Story:
             f"{path}: is not what `happened explore --json` prints for an ordering protocol ({error!r})"
         ) from error
     if protocol not in protocols():
-        raise LocalProtocolError(f"{path}: {protocol!r} is a tracker; stories are told of ordering protocols")
-    story = Story(read_program(program), protocol, fifo=fifo)
+        raise LocalProtocolError(f"{path}: {protocol!r} is no ordering protocol; play a tracker by --tracker")
+    story = Story(read_program(program), protocol, fifo=fifo, terrain=terrain)
     story.follow(schedule)
     return story

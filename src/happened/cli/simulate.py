@@ -87,8 +87,8 @@ def add_parser(subparsers: Any) -> None:
     add(
         "--story",
         action="store_true",
-        help=f"tell what happens step by step, as `happened play` does; at most {MOST_TOLD} messages; with a "
-        "tracker, its story",
+        help=f"tell what happens step by step, as `happened play` does, of at most {MOST_TOLD} messages; "
+        "with --tracker, what the tracker does",
     )
     add("--out", type=local_path, metavar="DIR", help="record trace, ledger and summary here")
     add_force(parser)

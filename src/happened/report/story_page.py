@@ -114,10 +114,13 @@ show(Number(location.hash.slice(1)) || 0);
 
 def story_page(story: dict[str, Any]) -> str:
     title = f"{story['protocol']}: {story['program']}"
-    steps = [step | {"shown": _shown(step), "known": _known(step)} for step in story["steps"]]
+    steps = [
+        {"process": s["process"], "shown": _shown(s), "known": _known(s), "held": s["held"]}
+        for s in story["steps"]
+    ]
     lanes = _lanes(story)
     told = {"steps": steps, "last": _last(story), "lanes": lanes, "left": LEFT, "width": STEP}
-    data = json.dumps(story | told).replace("<", "\\u003c")
+    data = json.dumps(told).replace("<", "\\u003c")
     policy = f"default-src 'none'; style-src '{_hash(STYLE)}'; script-src '{_hash(SCRIPT)}'"
     rows = "".join(
         f'<tr id="row{p}"><th>{escape(story["names"][p])}</th><td id="known{p}"></td></tr>' for p in lanes

@@ -37,6 +37,8 @@ from .workload import Workload, cast_of
 OURS = ("trace/part-*.parquet", "ledger/transmissions.parquet", "summary.json", "story.html")
 MOST_TOLD = 100
 """Messages of a run that a story is told of: each is several steps, and a person reads them."""
+MOST_ARRIVALS = 1_000
+"""The same of messages times processes, which bounds the steps where nothing is relayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +162,16 @@ class _Storyteller:
     def __init__(self, parameters: Parameters) -> None:
         terrain, protocol = parameters.terrain, parameters.protocol
         processes = parameters.processes if terrain is None else terrain.processes(protocol)
+        messages = parameters.messages
         for what, count, most in (
-            ("messages", parameters.messages, MOST_TOLD),
+            ("messages", messages, MOST_TOLD),
             ("processes", processes, MOST_PROCESSES),
+            ("messages times processes", messages * processes, MOST_ARRIVALS),
         ):
             if count > most:
                 raise LocalProtocolError(
-                    f"a story is told of at most {most} {what}, and this run has {count:,}: ask for fewer, "
-                    f"as in --{what} {min(most, 20)}, or leave --story out"
+                    f"a story is told of at most {most:,} {what}, and this run has {count:,}: ask for fewer, "
+                    "as in --messages 20 --processes 5, or leave --story out"
                 )
         self._parameters = parameters
         self._names = list(parameters.names)[:processes]
