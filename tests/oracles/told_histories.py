@@ -7,11 +7,11 @@ from collections import Counter
 class PaperHistory:
     """One process. Messages are names (sender, clock); `told` counts (rule, about, processes) until cleared.
 
-    `separators` are pairs: the members, and the components of what is left without them.
+    `separators` are pairs: the members, and the components of what is left without them. R7 can be off.
     """
 
-    def __init__(self, me, separators):
-        self.me, self.separators = me, separators
+    def __init__(self, me, separators, *, redundancy=True):
+        self.me, self.separators, self.redundancy = me, separators, redundancy
         self.h, self.c, self.d = {}, {}, {}
         self.told = Counter()
 
@@ -31,13 +31,14 @@ class PaperHistory:
         """The names that a message to this set carries."""
         carried = set()
         for n in self.h:
-            lacking = {r for r in to if r not in self.c[n] and not self.beyond(n, r)}
+            knowing = to & self.c[n] if self.redundancy else set()
+            lacking = {r for r in to - knowing if not self.beyond(n, r)}
             if lacking:
                 carried.add(n)
                 self._tell("R2", n, lacking)
             else:
-                self._tell("R7", n, to & self.c[n])
-                self._tell("R9", n, to - self.c[n])
+                self._tell("R7", n, knowing)
+                self._tell("R9", n, to - knowing)
         return carried
 
     def send(self, m, to):
@@ -52,20 +53,20 @@ class PaperHistory:
         self.c[n] |= who
 
     def may_deliver(self, timestamp):
-        return all(self.d.get(n[0], 0) >= n[1] for n, to in timestamp.items() if self.me in to)
+        return all(self.d.get(n[0], 0) >= n[1] for n, (to, _) in timestamp.items() if self.me in to)
 
     def deliver(self, m, to, timestamp):
-        """`timestamp`: the destinations of each message that m names."""
+        """`timestamp`: of each message that m names, the destinations, and with R6.1 the carbon copies."""
         assert self.may_deliver(timestamp), f"{m} is taken too early at {self.me} (R3)"
         if m[0] in self.d:
             self._tell("R5", m)
         self.d[m[0]] = m[1]
         before = {n: set(c) for n, c in self.c.items()}
-        for n, addressed in [*timestamp.items(), (m, to)]:
+        for n, (addressed, copied) in [*timestamp.items(), (m, (to, set()))]:
             if n not in self.h:
                 self.h[n], self.c[n] = set(addressed), set()
                 self._tell("R4", n)
-            self.c[n] |= {m[0], self.me} if n == m else to | {m[0]}
+            self.c[n] |= {m[0], self.me} if n == m else to | {m[0]} | copied
         direct = {n: set(c) for n, c in self.c.items()}
         for n in self.h:
             for i in self.h:

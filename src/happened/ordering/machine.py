@@ -188,6 +188,9 @@ class Machine(Protocol):
     def knowledge(self) -> list[tuple[str, str]]:
         """What is remembered, as the paper writes it: the name of each structure, and what is in it."""
 
+    def holds(self) -> list[str]:
+        """What is held and for what, as `pending` tells, in words."""
+
     def hop_of(self, message: Any, peer: int) -> Hop | None:
         """A message exchanged with this peer as a hop; None where messages have the same name on all their
         way."""

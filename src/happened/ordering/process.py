@@ -41,9 +41,8 @@ class Process:
 
     def __repr__(self) -> str:
         told = [f"process {self.me} of {self.n}", f"clock {self.clock}"]
-        if (log := self.log_entries()) is not None:
-            told.append(f"log {notation.entries(log)}")
-        told += [f"holds {notation.holding(held)}" for held in self.pending()]
+        told += [f"{title} {text}" for title, text in self.knowledge()]
+        told += [f"holds {each}" for each in self.holds()]
         return f"<{self.facts.name}: {'; '.join(told)}>"
 
     @property
@@ -87,6 +86,11 @@ class Process:
     def knowledge(self) -> list[tuple[str, str]]:
         log = self.log_entries()
         return [] if log is None else [("log", notation.entries(log))]
+
+    def holds(self) -> list[str]:
+        pending = [(held, held.message.via) for held in self.pending()]
+        hops = [None if via is None else self.hop_of(held.message, via) for held, via in pending]
+        return [notation.holding(held, hop) for (held, _), hop in zip(pending, hops, strict=True)]
 
     def hop_of(self, message: Any, peer: int) -> Hop | None:
         return None

@@ -59,6 +59,7 @@ class Narrator:
             name=key,
             to=tuple(unpack(to)),
             carried=self._carried(process, own),
+            passed=self._passed(process, [send for send in copies if send not in own]),
             seconds=seconds,
         )
 
@@ -75,7 +76,7 @@ class Narrator:
         name, hop = _arrival_name(self._machines[process], message, source)
         what = f"{process} receives {message_name(message)}"
         if hop is not None:
-            what += f" from {source} in {hop_name(hop.key)}"
+            what += f" from {source} in {notation.hop_name(hop.key)}"
         elif source != message.sender:
             what += f" from {source}"
         is_new = name not in self._taken[process] and name not in self._arrived[process]
@@ -99,7 +100,7 @@ class Narrator:
         )
 
     def refused(self, process: int, what: str) -> Scene:
-        return self._scene(process, [], self._logs[process], kind=REFUSED, what=what)
+        return self._scene(process, [], dict(self._logs[process]), kind=REFUSED, what=what)
 
     def _depart(self, process: int, effects: Iterable[Effect]) -> list[Send[Any]]:
         copies = [effect for effect in effects if isinstance(effect, Send)]
@@ -128,8 +129,7 @@ class Narrator:
         if told["kind"] == SEND:
             self._truth.send(told["name"], pack(told["to"]))
         overtaken = [late for key in delivered for late in self._truth.deliver(process, key)]
-        pending = machine.pending()
-        taken = self._take(process, pending, delivered, known)
+        taken = self._take(process, machine.pending(), delivered, known)
         if told.get("arrival") not in (*taken, *self._arrived[process]):
             told["arrival"] = None  # it is for others, and only passes here
         self._send_hops(process, effects)
@@ -148,7 +148,7 @@ class Narrator:
             delivered=tuple(delivered),
             taken=tuple(taken),
             wrong=tuple(f"OVERTAKING {notation.key_name(key)}" for key in overtaken),
-            held=tuple(_holding(machine, held) for held in pending),
+            held=tuple(machine.holds()),
             rules=tuple(rules),
             known=tuple(machine.knowledge()),
             **told,
@@ -157,7 +157,7 @@ class Narrator:
         return scene
 
     def _part(self, part: str) -> "_Truth":
-        return self._parts.setdefault(part, _Truth(hop_name)) if part else self._truth
+        return self._parts.setdefault(part, _Truth(notation.hop_name)) if part else self._truth
 
     def _take(
         self,
@@ -221,15 +221,11 @@ class Narrator:
         return tuple(told)
 
 
-def hop_name(key: MessageKey) -> str:
-    return f"h({key[0]},{key[1]})"
-
-
 def _as_hop(hop: Hop | None) -> str:
     if hop is None:
         return ""
     noted = f", {notation.dests(hop.watching)} taking note" if hop.watching else ""
-    return f"  (as {hop_name(hop.key)} to {notation.dests(hop.to)}{noted})"
+    return f"  (as {notation.hop_name(hop.key)} to {notation.dests(hop.to)}{noted})"
 
 
 def message_name(message: Any) -> str:
@@ -241,15 +237,7 @@ def message_name(message: Any) -> str:
 def _arrival_name(machine: Machine, message: Any, peer: int | None) -> tuple[str, Hop | None]:
     """What names an arrived copy at its process, and the hop that it came in."""
     hop = machine.hop_of(message, peer) if peer is not None else None
-    return (message_name(message) if hop is None else f"{hop_name(hop.key)} {hop.part}".strip()), hop
-
-
-def _holding(machine: Machine, held: Held) -> str:
-    hop = machine.hop_of(held.message, held.message.via) if held.message.via is not None else None
-    if hop is None:
-        return notation.holding(held)
-    lacking = " and ".join(map(hop_name, held.waits_for))
-    return f"{message_name(held.message)}, which came in {hop_name(hop.key)}, until {lacking}"
+    return (message_name(message) if hop is None else f"{notation.hop_name(hop.key)} {hop.part}".strip()), hop
 
 
 class _Truth:

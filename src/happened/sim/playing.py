@@ -126,11 +126,12 @@ class Play(ABC):
         return [process for process, actions in enumerate(self._ahead) if actions]
 
     def _arrivals(self) -> list[Packet]:
-        if not self._fifo:
-            return list(self._packets)
-        heads: dict[tuple[int, int], Packet] = {}
+        """What may arrive next. Of control messages that have the same name and link, the first: a schedule
+        could not tell them apart."""
+        heads: dict[tuple[Any, ...], Packet] = {}
         for packet in self._packets:
-            heads.setdefault((packet.source, packet.to), packet)
+            link = packet.source, packet.to
+            heads.setdefault(link if self._fifo else (*link, packet.names), packet)
         return list(heads.values())
 
     def _packet(self, line: str, to: int, name: str, source: int | None) -> Packet:
