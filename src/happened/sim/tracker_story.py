@@ -17,8 +17,8 @@ from .tracker_narrator import TrackerNarrator
 
 NOTATION = (
     "(1,2) is the second relevant event of 1, and the entry that tells of it; a third number is IP: 1 while "
-    "it has no successor. VC[k] counts the events of k in the causal past; row j of M says which entries j "
-    "is known to have."
+    "it has no successor. VC[k] counts the events of k in the causal past (with a bound, DV[k] may "
+    "miss some); row j of M says which entries j is known to have."
 )
 
 
