@@ -1,11 +1,13 @@
 """`happened simulate --story`: what is told of a simulated run is what its ledger and trace have."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from happened import read_trace, tracking
 from happened.cli import main
+from happened.cli.terrain_option import read_terrain
 from happened.ordering import protocols
 from happened.sim.network import Network
 from happened.sim.run import MOST_TOLD, Parameters, simulate
@@ -43,6 +45,17 @@ def test_every_tracker_has_a_story_of_a_run(name, seed, tmp_path):
     events = [row for row in read_trace(tmp_path / "run").to_pylist() if row["kind"] == "internal"]
     assert sum(step["kind"] == "event" for step in steps) == len(events) > 0
     assert not any(step["wrong"] for step in steps)
+
+
+@pytest.mark.parametrize("name, processes", [("topological", 12), ("zoned-ks", 12), ("rst", 6)])
+def test_a_run_over_a_topology_has_its_routers_where_they_take_part(name, processes, seed):
+    terrain = read_terrain(Path(__file__).parents[2] / "examples" / "topologies" / "two-gateways.yaml")
+    run = Parameters(seed, name, processes=terrain.applications, messages=8, terrain=terrain)
+    summary = simulate(run, story=True)
+    story = summary["story"]
+    assert story["names"] == [f"{p} {name}" for p, name in enumerate(terrain.names[:processes])]
+    assert sum(step["kind"] == "arrive" for step in story["steps"]) == summary["ledger"]["arrivals"]
+    assert all(step["departed"] < step["number"] for step in story["steps"] if step["kind"] == "arrive")
 
 
 def test_a_copy_that_comes_twice_is_told_as_such(seed):
