@@ -1,6 +1,7 @@
 """Stories: what is told of a small program is what happened, and each forgotten unit is explained rightly."""
 
 import json
+import random
 import re
 import subprocess
 import sys
@@ -8,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from happened.cli import main
 from happened.core.errors import LocalProtocolError
-from happened.ordering import protocols
-from happened.sim.programs import programs
-from happened.sim.story import Story, read_program
+from happened.ordering import create, protocols
+from happened.ordering.causal.ks import KshemkalyaniSinghal
+from happened.sim.playing import read_program
+from happened.sim.programs import Program, programs
+from happened.sim.story import Story
+from happened.tracking.knowledge import Knowledge
+from oracles.history import History as Truth
 
 FIGURE = Path(__file__).parents[2] / "examples" / "stories" / "figure_2_8.txt"
 FIGURE_PROGRAM = "5: {4,6} {6}; 4: {2,3} {3,6}; 6: {1}; 2: {1} {1}; 3: {2}"
@@ -25,8 +31,8 @@ LOGS = """5,1:{4,6}|5,1:{6}|5,1:{4}|4,2:{2,3} 5,1:{6}|5,1:{4} 6,2:{1}|4,2:{3} 5,
 def test_the_nineteen_steps_of_the_textbook_figure():
     story = Story(read_program(FIGURE_PROGRAM), "ks", tick_at_deliveries=True)
     story.follow(FIGURE.read_text().splitlines())
-    assert [scene.log for scene in story.scenes] == LOGS.replace("\n", "|").split("|")
-    assert not any(scene.overtaken or scene.held for scene in story.scenes)
+    assert [dict(scene.known)["log"] for scene in story.scenes] == LOGS.replace("\n", "|").split("|")
+    assert not any(scene.wrong or scene.held for scene in story.scenes)
 
 
 def test_every_unit_that_ks_forgets_is_delivered_or_replaced(seed):
@@ -35,12 +41,50 @@ def test_every_unit_that_ks_forgets_is_delivered_or_replaced(seed):
         each
         for number, program in enumerate(programs(3, 3)[::7])
         for scene in Story(program, "ks").play(seed + number).scenes
-        for each in scene.dropped
+        for each in scene.rules
     ]
     assert {each.rule for each in dropped} == {"PC1", "PC2"}
     words = re.compile(r"\b(?:just|already|delivered|replaced)\b")
     reasons = {" ".join(words.findall(each.reason)) for each in dropped}
     assert reasons == {"just delivered", "already delivered", "just replaced", "already replaced"}
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name in protocols() if create(name, 0, 2).log_units() is not None)
+)
+def test_the_constraint_that_is_told_is_the_one_that_holds(name, seed):
+    """PC1 and PC2 of each unit, against the definitions read literally."""
+    dice = random.Random(seed)
+    longer = [tuple(tuple(dice.choices(range(1, 8), k=3)) for _ in range(3)) for _ in range(40)]
+    for number, program in enumerate([*programs(3, 3)[::13], *map(Program, longer)]):
+        truth = Truth()
+        for scene in Story(program, name).play(seed + number).scenes:
+            known = set(truth.past.get(scene.process, ()))
+            if scene.kind == "send":
+                truth.send(scene.process, scene.name, scene.to)
+            for key in scene.delivered:
+                truth.deliver(scene.process, key)
+            for told in scene.rules:
+                s, t, d = map(int, re.fullmatch(r"(\d+),(\d+):\{(\d+)\}", told.about).groups())
+                past = truth.past[scene.process]
+                later = [m for kind, m, *_ in past if kind == "send" and d in truth.dests[m]]
+                later = [m for m in later if ("send", (s, t)) in truth.before[m]]
+                settled = {("deliver", (s, t), d)} & past
+                assert told.rule == ("PC1" if settled else "PC2")
+                if not settled:
+                    by = tuple(map(int, re.search(r"M\((\d+),(\d+)\), sent later", told.reason).groups()))
+                    assert by in later
+                    settled = {("send", m) for m in later}
+                assert ("already" in told.reason) is bool(settled & known)
+
+
+def test_a_unit_that_is_dropped_without_reason_is_told_as_such(monkeypatch):
+    monkeypatch.setattr(KshemkalyaniSinghal, "log_units", lambda self: frozenset())
+    story = Story(read_program("0: {1} {2}"), "ks")
+    story.follow(["0 sends"])
+    (told,) = story.scenes[0].rules
+    assert (told.about, told.rule) == ("0,1:{1}", "")
+    assert "neither delivered nor replaced" in str(told)
 
 
 @pytest.mark.parametrize("name", sorted(name for name, facts in protocols().items() if not facts.serialized))
@@ -58,7 +102,7 @@ def test_a_delivery_that_overtakes_another_is_said():
     story = Story(read_program("0: {0} {2}; 1: {0}; 2: {1}"), "chain-two")
     story.follow(["0 sends", "0 sends", "2 receives M(0,2)", "2 sends"])
     story.follow(["1 receives M(2,1)", "1 sends", "0 receives M(1,1)"])
-    assert story.scenes[-1].overtaken == ((0, 1),)
+    assert story.scenes[-1].wrong == ("OVERTAKING M(0,1)",)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +143,67 @@ def test_the_command_tells_a_story_and_writes_a_page(tmp_path):
     text = page.read_text()
     assert text.count('class="send"') == 2 and text.count('class="hold"') == 1
     assert "http" not in text.replace("http-equiv", "")
+
+
+def test_the_text_of_a_story_is_a_schedule_of_the_same_story(seed):
+    for name, facts in protocols().items():
+        to = "{1}" if "broadcast" not in facts.casts else "{0,1,2}"
+        program = read_program(f"0: {to} {to}; 2: {to}")
+        told = Story(program, name, fifo=facts.fifo_links).play(seed)
+        again = Story(program, name, fifo=facts.fifo_links)
+        assert again.follow([line for scene in told.scenes for line in scene.lines()]) == [], name
+        assert again.scenes == told.scenes, name
+
+
+def test_a_schedule_without_a_step_is_refused_and_one_with_other_lines_is_told_of(tmp_path, capsys):
+    schedule = tmp_path / "steps.txt"
+
+    def told(lines):
+        schedule.write_text(lines)
+        return main(["play", "0: {1}", "--schedule", str(schedule)]), *capsys.readouterr()
+
+    code, out, err = told("1 recieves M(0,1)\n\n# a comment\n")
+    assert (code, out) == (2, "")
+    assert "steps.txt: no line is a step of this program: '1 recieves M(0,1)' is none. Write" in err
+    code, _, err = told("")
+    assert code == 2 and "no line is a step of this program. Write" in err
+    code, out, err = told("0 sends\n1 recieves M(0,1)\n")
+    assert code == 0 and "1 delivers M(0,1)" in out
+    assert "passed over 1 line that is no step: '1 recieves M(0,1)'" in err
+
+
+def test_the_command_tells_of_routers_and_trackers(tmp_path, capsys):
+    topology = str(FIGURE.parents[1] / "topologies" / "line.yaml")
+    routed = ["play", "0: {3} {3}; 3: {0}", "--protocol", "topological", "--topology", topology, "--json"]
+    assert main(routed) == 0
+    story = json.loads(capsys.readouterr().out)
+    assert story["names"] == ["0 a", "1 b", "2 c", "3 d"] and "h(4,1) is the first" in story["notation"]
+    assert {told["rule"] for step in story["steps"] for told in step["rules"]} >= {"R4", "R8", "R9"}
+    page, schedule = tmp_path / "story.html", tmp_path / "steps.txt"
+    schedule.write_text("event at 0\n0 sends\n1 receives M(0,1)\n")
+    tracked = ["play", "0: e {1}; 1: e", "--tracker", "p3"]
+    assert main([*tracked, "--schedule", str(schedule), "--out", str(page)]) == 0
+    assert "(1,1) follows (0,1) (R1)" in capsys.readouterr().out
+    assert page.read_text().count('class="event"') == 2
+
+
+@pytest.mark.parametrize(
+    "arguments, why",
+    [
+        (["--tracker", "nothing"], "no tracking protocol is called 'nothing'"),
+        (["--tracker", "p1", "--tick-at-deliveries"], "--tick-at-deliveries is for ordering protocols"),
+        (["--tracker", "p2:0"], "b at least 1"),
+    ],
+)
+def test_what_a_tracker_cannot_do_is_refused(arguments, why, capsys):
+    assert main(["play", "0: e {1}", *arguments]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_wrong_timestamp_ends_with_1(monkeypatch, capsys):
+    monkeypatch.setattr(Knowledge, "everyone_lacks_own", lambda self: None)
+    assert main(["play", "0: e {1}; 1: {0} e", "--tracker", "p1", "--seed", "1"]) == 1
+    assert "WRONG: its vector is" in capsys.readouterr().out
 
 
 def test_a_counterexample_of_explore_is_played(tmp_path):

@@ -3,16 +3,21 @@
 import argparse
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .. import tracking
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..ordering import DEFAULT, protocols
-from ..sim.story import Story, read_program
+from ..sim.playing import read_program
+from ..sim.scenes import story_text
+from ..sim.story import Story
+from ..sim.terrain import Terrain
+from ..sim.tracker_story import TrackerStory
 from .output import add_force, refuse_earlier_file
 from .terminal import local_path, note, print_json
+from .terrain_option import add_topology, read_terrain
 
 EPILOG = """\
 A program says who sends to whom, in which order: 0: {1,2} {0}; 2: {1} lets process 0 send to 1 and 2 and
@@ -23,10 +28,14 @@ then to itself, and process 2 to 1. The schedule says when a message is sent and
   happened explore --protocol P --order causal --messages 4 --json >found.json
   happened play --from found.json                         a counterexample of `explore`
 
-A log is written as in Kshemkalyani & Singhal (1998): 5,1:{6} means that M(5,1) may not have been delivered
-at 6 yet.
+  happened play "0: {5}; 5: {1}" --protocol topological --topology examples/topologies/two-gateways.yaml
+  happened play "0: e {1}; 1: e {0}" --tracker p1         e is a relevant event; its step is `event at 0`
 
-exit codes: 0 causal order holds, 1 a delivery overtook another, 2 bad usage or input
+A log is written as in Kshemkalyani & Singhal (1998): 5,1:{6} means that M(5,1) may not have been delivered
+at 6 yet. docs/stories.md explains the notation and the rules of each paper.
+
+exit codes: 0 causal order holds and timestamps are right, 1 a delivery overtook another or a timestamp is
+wrong, 2 bad usage or input
 """
 
 
@@ -40,7 +49,16 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("program", metavar="PROGRAM", nargs="?", help='such as "0: {1,2}; 1: {2}"')
-    parser.add_argument("--protocol", default=DEFAULT, choices=sorted(protocols()), metavar="P")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--protocol", choices=sorted(protocols()), metavar="P", help=f"of ordering; default: {DEFAULT}"
+    )
+    what.add_argument(
+        "--tracker", metavar="T", help="timestamp relevant events by this protocol (see `happened track`)"
+    )
+    add_topology(
+        parser, "the network whose routers pass messages on; its processes are numbered, routers last"
+    )
     parser.add_argument("--fifo", action="store_true", help="copies on one link arrive in the order sent")
     parser.add_argument(
         "--tick-at-deliveries", action="store_true", help="clocks count deliveries too, not only sends"
@@ -72,37 +90,61 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         from ..report.story_page import story_page
 
-        arguments.out.write_text(story_page(_document(story)), encoding="utf-8")
+        arguments.out.write_text(story_page(story.document()), encoding="utf-8")
         note(f"wrote {arguments.out}: step with the arrow keys")
     if arguments.json:
-        print_json(_document(story))
+        print_json(story.document())
     else:
-        print(f"{story.protocol}: {story.program}")
-        for scene in story.scenes:
-            print("\n".join(scene.lines()))
-    return ExitCode.VIOLATED if any(scene.overtaken for scene in story.scenes) else ExitCode.HOLDS
+        print("\n".join(story_text(story.document())))
+    return ExitCode.VIOLATED if any(scene.wrong for scene in story.scenes) else ExitCode.HOLDS
 
 
-def _story(arguments: argparse.Namespace) -> Story:
+def _story(arguments: argparse.Namespace) -> Story | TrackerStory:
     if arguments.found is not None:
-        if arguments.program is not None:
-            raise LocalProtocolError("a counterexample has its own program: leave PROGRAM out with --from")
-        return _counterexample(arguments.found)
+        for name in ("program", "protocol", "tracker"):
+            if getattr(arguments, name) is not None:
+                raise LocalProtocolError(f"a counterexample has its own {name}: leave that out with --from")
+        return _counterexample(arguments.found, read_terrain(arguments.topology))
     if arguments.program is None:
         raise LocalProtocolError('say which program to play, as in: happened play "0: {1,2}; 1: {2}"')
-    story = Story(
-        read_program(arguments.program),
-        arguments.protocol,
-        fifo=arguments.fifo,
-        tick_at_deliveries=arguments.tick_at_deliveries,
-    )
+    story: Story | TrackerStory
+    if arguments.tracker is not None:
+        story = _tracker_story(arguments)
+    else:
+        story = Story(
+            read_program(arguments.program),
+            arguments.protocol or DEFAULT,
+            fifo=arguments.fifo,
+            tick_at_deliveries=arguments.tick_at_deliveries,
+            terrain=read_terrain(arguments.topology),
+        )
     if arguments.schedule is None:
         return story.play(arguments.seed)
-    lines = sys.stdin if str(arguments.schedule) == "-" else arguments.schedule.read_text().splitlines()
-    return story.follow(lines).drain()
+    _follow(story, arguments.schedule)
+    return story.drain()
 
 
-def _counterexample(path: Path) -> Story:
+def _tracker_story(arguments: argparse.Namespace) -> TrackerStory:
+    tracking.facts_of(arguments.tracker)  # which refuses an unknown name before the program is read
+    for option in ("topology", "tick_at_deliveries"):
+        if getattr(arguments, option):
+            name = option.replace("_", "-")
+            raise LocalProtocolError(f"--{name} is for ordering protocols: leave it out with --tracker")
+    return TrackerStory(read_program(arguments.program, events=True), arguments.tracker, fifo=arguments.fifo)
+
+
+def _follow(story: Story | TrackerStory, schedule: Path) -> None:
+    lines = sys.stdin if str(schedule) == "-" else schedule.read_text().splitlines()
+    try:
+        others = story.follow(lines)
+    except LocalProtocolError as error:
+        raise LocalProtocolError(f"{schedule}: {error}") from None
+    if others:
+        few = "1 line that is no step:" if len(others) == 1 else f"{len(others)} lines that are no steps, as"
+        note(f"{schedule}: passed over {few} {others[0]!r}")
+
+
+def _counterexample(path: Path, terrain: Terrain | None) -> Story:
     try:
         found = json.loads(path.read_text())
         violations, protocol, fifo = found["violations"], found["protocol"], found["fifo"]
@@ -114,14 +156,7 @@ def _counterexample(path: Path) -> Story:
             f"{path}: is not what `happened explore --json` prints for an ordering protocol ({error!r})"
         ) from error
     if protocol not in protocols():
-        raise LocalProtocolError(f"{path}: {protocol!r} is a tracker; stories are told of ordering protocols")
-    return Story(read_program(program), protocol, fifo=fifo).follow(schedule)
-
-
-def _document(story: Story) -> dict[str, Any]:
-    return {
-        "protocol": story.protocol,
-        "program": str(story.program),
-        "processes": len(story.program.sends),
-        "steps": json.loads(json.dumps([asdict(s) | {"text": list(s.lines())} for s in story.scenes])),
-    }
+        raise LocalProtocolError(f"{path}: {protocol!r} is no ordering protocol; play a tracker by --tracker")
+    story = Story(read_program(program), protocol, fifo=fifo, terrain=terrain)
+    story.follow(schedule)
+    return story

@@ -10,7 +10,8 @@ from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..ordering import DEFAULT, protocols
 from ..sim.network import DELAYS, Network, parse_delay, parse_partition
-from ..sim.run import Parameters, simulate
+from ..sim.run import MOST_TOLD, Parameters, simulate
+from ..sim.scenes import story_text
 from ..sim.workload import PATTERNS, Workload, parse_pattern
 from .output import add_force
 from .terminal import local_path, print_json, progress
@@ -33,7 +34,7 @@ example:
 patterns  {", ".join(PATTERNS)}
 delays    {", ".join(DELAYS)} (seconds)
 
-DIR gets trace/part-*.parquet, ledger/transmissions.parquet and summary.json.
+DIR gets trace/part-*.parquet, ledger/transmissions.parquet and summary.json; with --story, story.html too.
 """
 
 
@@ -83,6 +84,12 @@ def add_parser(subparsers: Any) -> None:
         help="with a tracker, probability of a relevant event after a send or delivery; default: %(default)s",
     )
     add("--seed", type=int, help="default: drawn, and printed")
+    add(
+        "--story",
+        action="store_true",
+        help=f"tell what happens step by step, as `happened play` does, of at most {MOST_TOLD} messages; "
+        "with --tracker, what the tracker does",
+    )
     add("--out", type=local_path, metavar="DIR", help="record trace, ledger and summary here")
     add_force(parser)
     add("--units", action="store_true", help="record the units each message carries, for `check --necessary`")
@@ -111,8 +118,17 @@ def run(arguments: argparse.Namespace) -> int:
         raise LocalProtocolError(str(error)) from error
     with progress("simulating", parameters.messages, "messages") as bar:
         summary = simulate(
-            parameters, arguments.out, units=arguments.units, force=arguments.force, progress=bar.update
+            parameters,
+            arguments.out,
+            units=arguments.units,
+            force=arguments.force,
+            story=arguments.story,
+            progress=bar.update,
         )
+    if arguments.story and arguments.out is not None:
+        from ..report.story_page import story_page
+
+        (arguments.out / "story.html").write_text(story_page(summary["story"]), encoding="utf-8")
     if arguments.json:
         print_json(summary)
     else:
@@ -121,6 +137,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print(summary: dict[str, Any], out: Path | None) -> None:
+    if "story" in summary:
+        print("\n".join(story_text(summary["story"])), end="\n\n")
     ledger = summary["ledger"]
     print(f"{'seed':<16} {summary['parameters']['seed']:>12}")
     print(f"{'virtual time':<16} {summary['virtual_seconds']:>12,.3f} s")

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ..core.effects import Deliver, Send
 from ..core.places import Place
+from ..core.telling import Told
 from .facts import Facts
 
 Effect = Send[Any] | Deliver
@@ -67,6 +68,21 @@ class Held(NamedTuple):
     message: Any
     waits_for: tuple[MessageKey, ...]  # the (sender, clock) of each undelivered message it needs
     since: int  # the local event at which it arrived
+
+
+class Hop(NamedTuple):
+    """A transmission under the name it has on one stretch of its way, where messages are relayed."""
+
+    part: str  # the part of the system whose hops are ordered among each other; empty: all of it
+    relay: int
+    clock: int  # of the relay, in this part
+    to: frozenset[int]  # the processes it is addressed to
+    watching: frozenset[int]  # of these, those that only take note
+    units: frozenset[Unit]  # about hops of the same part
+
+    @property
+    def key(self) -> MessageKey:
+        return self.relay, self.clock
 
 
 class Multicast(NamedTuple):
@@ -157,6 +173,27 @@ class Machine(Protocol):
     def log_entries(self) -> list[tuple[int, int, frozenset[int]]] | None:
         """The log as the papers write it: (sender, clock, destinations), empty sets too where they are kept;
         None where it does not tell."""
+
+    # What a story asks, of small systems.
+
+    def observe(self) -> None:
+        """From now on, record which rules of the paper are applied."""
+
+    def observed(self) -> list[Told]:
+        """What was recorded since this was last asked, in order."""
+
+    def logs(self) -> dict[str, frozenset[Unit]]:
+        """The units of each log, by the part of the system that it is about; empty for all of it."""
+
+    def knowledge(self) -> list[tuple[str, str]]:
+        """What is remembered, as the paper writes it: the name of each structure, and what is in it."""
+
+    def holds(self) -> list[str]:
+        """What is held and for what, as `pending` tells, in words."""
+
+    def hop_of(self, message: Any, peer: int) -> Hop | None:
+        """A message exchanged with this peer as a hop; None where messages have the same name on all their
+        way."""
 
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""

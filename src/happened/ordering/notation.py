@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from .machine import Held, Message, MessageKey, Unit
+from .machine import Held, Hop, Message, MessageKey, Unit
 
 
 def dests(members: Iterable[int]) -> str:
@@ -25,9 +25,17 @@ def described(message: Message) -> str:
     return f"{message_name(message)}; {carried(message)}"
 
 
-def holding(held: Held) -> str:
-    """A held message and what it waits for; itself, if its place in an order is not known yet."""
+def hop_name(key: MessageKey) -> str:
+    return f"h({key[0]},{key[1]})"
+
+
+def holding(held: Held, hop: Hop | None = None) -> str:
+    """A held message and what it waits for; itself, if its place in an order is not known yet. Where it came
+    in a hop, it waits for others."""
     own = held.message.sender, held.message.clock
+    if hop is not None:
+        lacking = [hop_name(key) for key in held.waits_for]
+        return f"{key_name(own)}, which came in {hop_name(hop.key)}, until {' and '.join(lacking)}"
     lacking = ["its place in the order is known" for key in held.waits_for if key == own]
     lacking += [key_name(key) if key[1] else f"a word of {key[0]}" for key in held.waits_for if key != own]
     return f"{key_name(own)} until {' and '.join(lacking)}"
@@ -49,9 +57,10 @@ def grouped(units: Iterable[Unit]) -> list[tuple[int, int, frozenset[int]]]:
     return [(s, t, frozenset(to)) for (s, t), to in sorted(sets.items())]
 
 
-def carried(message: Message) -> str:
-    """The units, and in how many entries of the protocol's own kind, unless that is one for each message."""
-    about_others = message.units()
+def carried(message: Message, units: frozenset[Unit] | None = None) -> str:
+    """The units, and in how many entries of the protocol's own kind, unless that is one for each message.
+    `units` are the message's own by default, or the same under other names."""
+    about_others = message.units() if units is None else units
     count = message.size()[0]
     said = entries(grouped(about_others))
     if count == len({(s, t) for s, t, _ in about_others}):

@@ -13,9 +13,10 @@ from ..core.effects import Deliver
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
 from ..core.places import Place
+from ..core.telling import Told
 from . import notation
 from .facts import Facts
-from .machine import Effect, Held, Unit
+from .machine import Effect, Held, Hop, Unit
 from .snapshots import opened, seal
 
 State = dict[str, Any]
@@ -40,9 +41,8 @@ class Process:
 
     def __repr__(self) -> str:
         told = [f"process {self.me} of {self.n}", f"clock {self.clock}"]
-        if (log := self.log_entries()) is not None:
-            told.append(f"log {notation.entries(log)}")
-        told += [f"holds {notation.holding(held)}" for held in self.pending()]
+        told += [f"{title} {text}" for title, text in self.knowledge()]
+        told += [f"holds {each}" for each in self.holds()]
         return f"<{self.facts.name}: {'; '.join(told)}>"
 
     @property
@@ -70,6 +70,30 @@ class Process:
     def log_entries(self) -> list[tuple[int, int, frozenset[int]]] | None:
         units = self.log_units()
         return None if units is None else notation.grouped(units)
+
+    # What a story asks.
+
+    def observe(self) -> None:
+        """Begin to record for `observed`; a protocol whose paper numbers no rules has nothing to record."""
+
+    def observed(self) -> list[Told]:
+        return []
+
+    def logs(self) -> dict[str, frozenset[Unit]]:
+        units = self.log_units()
+        return {} if units is None else {"": units}
+
+    def knowledge(self) -> list[tuple[str, str]]:
+        log = self.log_entries()
+        return [] if log is None else [("log", notation.entries(log))]
+
+    def holds(self) -> list[str]:
+        pending = [(held, held.message.via) for held in self.pending()]
+        hops = [None if via is None else self.hop_of(held.message, via) for held, via in pending]
+        return [notation.holding(held, hop) for (held, _), hop in zip(pending, hops, strict=True)]
+
+    def hop_of(self, message: Any, peer: int) -> Hop | None:
+        return None
 
     # Who is there.
 

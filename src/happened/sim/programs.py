@@ -15,6 +15,10 @@ from ..core.errors import LocalProtocolError
 CASTS = ("multicast", "unicast", "broadcast")
 
 
+EVENT = 0
+"""In place of a destination set: a relevant event, in the programs of trackers."""
+
+
 class Program(NamedTuple):
     """Per process, the destination sets (bit sets) of its sends, in order."""
 
@@ -23,7 +27,7 @@ class Program(NamedTuple):
     def __str__(self) -> str:
         """Like `0: {1,2} {0}; 2: {1}`."""
         return "; ".join(
-            f"{process}: " + " ".join(set_text(to) for to in sends)
+            f"{process}: " + " ".join("e" if to == EVENT else set_text(to) for to in sends)
             for process, sends in enumerate(self.sends)
             if sends
         )

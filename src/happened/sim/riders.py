@@ -89,14 +89,16 @@ class Riders:
         piggyback = self._riding.get((message.sender, message.clock, to))
         return (piggyback.entries, piggyback.bits + 7 >> 3) if piggyback is not None else (0, 0)
 
-    def alight(self, process: int, sender: int, clock: int) -> None:
-        """Take in the piggyback of M(sender, clock) at its delivery; a message to oneself has none."""
+    def alight(self, process: int, sender: int, clock: int) -> Any:
+        """Take in the piggyback of M(sender, clock) at its delivery, and return it; a message to oneself has
+        none."""
         piggyback = self._riding.pop((sender, clock, process), None)
         if piggyback is not None:
             tracker = self.trackers[process]
             if piggyback.n != tracker.n:  # somebody has joined since it was sent
                 piggyback = tracker.decode(piggyback.encode(), piggyback.n)
             tracker.on_receive(sender, piggyback)
+        return piggyback
 
     def event(self, process: int) -> Timestamp | None:
         """The timestamp of a relevant event, if one happens now."""

@@ -21,14 +21,24 @@ from ..ordering import DEFAULT, create, protocols
 from ..trace import TraceWriter
 from ..trace.store import any_path
 from .ledger import Ledger
+from .narrator import Narrator
 from .network import Network
+from .playing import MOST_PROCESSES
 from .recorder import Recorder
 from .riders import Riders
+from .scenes import document
 from .simulation import Simulation, Undelivered
+from .story import explained, numbered
 from .terrain import Terrain
+from .tracker_narrator import TrackerNarrator
+from .tracker_story import NOTATION
 from .workload import Workload, cast_of
 
-OURS = ("trace/part-*.parquet", "ledger/transmissions.parquet", "summary.json")
+OURS = ("trace/part-*.parquet", "ledger/transmissions.parquet", "summary.json", "story.html")
+MOST_TOLD = 100
+"""Messages of a run that a story is told of: each is several steps, and a person reads them."""
+MOST_ARRIVALS = 1_000
+"""The same of messages times processes, which bounds the steps where nothing is relayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +125,17 @@ def simulate(
     *,
     units: bool = False,
     force: bool = False,
+    story: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> dict[str, Any]:
     """Simulate, and return the summary; with `out`, leave trace, ledger and summary there.
 
-    `units` records the units every arriving message carries, for `check --necessary` to compare.
+    `units` records the units every arriving message carries, for `check --necessary` to compare. `story` adds
+    what each step did to the summary that is returned, under that name: of the tracker, where there is one.
     """
+    tell = _Storyteller(parameters) if story else None
     if out is None:
-        return _run(parameters, Ledger(), None, progress)
+        return _run(parameters, Ledger(), None, tell, progress) | (tell.told() if tell else {})
     claim(out, force=force)
     try:
         with (
@@ -133,19 +146,58 @@ def simulate(
                 parameters,
                 ledger,
                 Recorder(writer, units=units, tracker=parameters.tracker or "", names=parameters.names),
+                tell,
                 progress,
             )
     except BaseException:
         _clear(out)  # half a run would look like one in which messages were lost
         raise
     (out / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
-    return summary
+    return summary | (tell.told() if tell else {})
+
+
+class _Storyteller:
+    """Tells the story of one small run."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        terrain, protocol = parameters.terrain, parameters.protocol
+        processes = parameters.processes if terrain is None else terrain.processes(protocol)
+        messages = parameters.messages
+        for what, count, most in (
+            ("messages", messages, MOST_TOLD),
+            ("processes", processes, MOST_PROCESSES),
+            ("messages times processes", messages * processes, MOST_ARRIVALS),
+        ):
+            if count > most:
+                raise LocalProtocolError(
+                    f"a story is told of at most {most:,} {what}, and this run has {count:,}: ask for fewer, "
+                    "as in --messages 20 --processes 5, or leave --story out"
+                )
+        self._parameters = parameters
+        self._names = list(parameters.names)[:processes]
+
+    def listen(self, simulation: Simulation, riders: Riders | None) -> None:
+        """Be told what happens from now on."""
+        self._machines = simulation.machines
+        if riders is None or self._parameters.tracker is None:
+            self._scenes = (narrator := Narrator(simulation.machines)).scenes
+            simulation.narrator = narrator
+        else:
+            self._scenes = (told := TrackerNarrator(self._parameters.tracker, riders.trackers)).scenes
+            simulation.tracker_narrator = told
+
+    def told(self) -> dict[str, Any]:
+        protocol, tracker = self._parameters.protocol, self._parameters.tracker
+        how = explained(protocol, self._machines) if tracker is None else NOTATION
+        what = f"{self._parameters.messages} messages, seed {self._parameters.seed}"
+        return {"story": document(tracker or protocol, what, numbered(self._names), self._scenes, how)}
 
 
 def _run(
     parameters: Parameters,
     ledger: Ledger,
     recorder: Recorder | None,
+    tell: _Storyteller | None,
     progress: Callable[[int], object] | None,
 ) -> dict[str, Any]:
     riders = None
@@ -167,6 +219,8 @@ def _run(
         riders=riders,
         progress=progress,
     )
+    if tell is not None:
+        tell.listen(simulation, riders)
     undelivered = simulation.run()
     return {
         "parameters": parameters.as_json(),

@@ -19,6 +19,7 @@ from itertools import count
 from random import Random
 from typing import Any, Literal, NamedTuple
 
+from ..core.destinations import pack
 from ..core.effects import Deliver, Send
 from ..core.errors import LocalProtocolError
 from ..ordering import Machine, Message
@@ -26,11 +27,13 @@ from ..tracking import Timestamp
 from ..wire import control_sizes
 from .automaton import Factory
 from .ledger import Ledger, Transmission
+from .narrator import Narrator
 from .network import SECOND, Links, Network
 from .recorder import Recorder
 from .riders import Riders
 from .taking_turns import TakingTurns, control_of
 from .terrain import Roads, Terrain
+from .tracker_narrator import TrackerNarrator
 from .workload import Pattern, Service, Workload, parse_pattern
 
 
@@ -109,6 +112,8 @@ class Simulation:
         self._recorder = recorder
         self.ledger = ledger if ledger is not None else Ledger()
         self._riders = riders
+        self.narrator: Narrator | None = None  # tells the story of the run; to be set before it begins
+        self.tracker_narrator: TrackerNarrator | None = None  # the same of the riders
         self._progress = progress
         self._now = 0
         self._agenda: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -142,6 +147,10 @@ class Simulation:
             self._now, _, act, arguments = heappop(agenda)
             act(*arguments)
         return [left for process in range(len(self.machines)) for left in self._undelivered(process)]
+
+    @property
+    def _seconds(self) -> float:
+        return self._now / SECOND
 
     @property
     def now(self) -> int:
@@ -251,8 +260,12 @@ class Simulation:
             self._nth[process, clock] = self._sent[process]
         for d, due in zip(to, planned, strict=True):
             self._due[d][process, clock] = due
+        if self.narrator is not None:
+            self.narrator.sent(process, clock, pack(to), effects, self._seconds)
         if self._riders is not None:
             self._riders.depart(process, clock, boarding)
+            if self.tracker_narrator is not None:
+                self.tracker_narrator.sent(process, clock, boarding, self._seconds)
         entries, size = self._transmit(process, effects)
         if self._recorder is not None:
             self._recorder.sent(process, seq, clock, to, self._now, entries, size)
@@ -289,14 +302,14 @@ class Simulation:
             last = self._last_arrival.get((process, to), 0)
             self._last_arrival[process, to] = max(last, *arrivals)
         for arrival in arrivals:
-            self._at(arrival, self._arrive, to, message, entries, size)
+            self._at(arrival, self._arrive, process, to, message, entries, size)
         sent = process, message.clock, to, self._now, min(arrivals), len(arrivals)
         control = entries, units, size, message.model_bytes()
         fare = self._riders.fare_of(message, to) if self._riders is not None and first_hand else (0, 0)
         self.ledger.transmission(Transmission(*sent, *control, *fare, added=not first_hand))
         return entries
 
-    def _arrive(self, process: int, message: Any, entries: int, size: int) -> None:
+    def _arrive(self, source: int, process: int, message: Any, entries: int, size: int) -> None:
         self._seq[process] += 1
         name = (message.sender, message.clock)
         if self._recorder is not None:
@@ -306,6 +319,8 @@ class Simulation:
         if name in self._due[process]:
             waiting.setdefault(name, self._now)
         effects = self.machines[process].receive(message)
+        if self.narrator is not None:
+            self.narrator.arrived(process, source, message, effects, self._seconds)
         self._transmit(process, effects)
         self._deliver(process, effects)
         self.ledger.arrival(len(waiting))
@@ -322,7 +337,9 @@ class Simulation:
                 if self._recorder is not None:
                     self._recorder.delivered(process, self._seq[process], name, self._now)
                 if self._riders is not None:
-                    self._riders.alight(process, *name)
+                    piggyback = self._riders.alight(process, *name)
+                    if self.tracker_narrator is not None and piggyback is not None:
+                        self.tracker_narrator.received(process, name, piggyback, self._seconds)
                     self._happen(process)
 
     def _board(self, process: int, to: Iterable[int]) -> dict[int, Any]:
@@ -339,6 +356,8 @@ class Simulation:
         """Let a relevant event happen with the given probability, and record it."""
         stamp = self._riders.event(process) if self._riders is not None else None
         if stamp is not None:
+            if self.tracker_narrator is not None:
+                self.tracker_narrator.event(process, stamp, self._seconds)
             self._record_relevant(process, stamp)
 
     def _record_relevant(self, process: int, stamp: Timestamp) -> None:

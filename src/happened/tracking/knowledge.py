@@ -174,6 +174,17 @@ class Knowledge:
         own = self.own()
         return own if self._owners_know else own + (own & 1)
 
+    def known_to(self) -> tuple[tuple[int, ...], ...]:
+        """The rows of M: row l has 1 in place k if l is known to have the present value of entry k."""
+        columns = self.geometry.unpack(self.lacking)
+        return tuple(tuple(1 - (column >> j & 1) for column in columns) for j in range(self.n))
+
+    def sent_to(self) -> tuple[tuple[int, ...], ...] | None:
+        """The same of what is on its way, in `sent`; None without FIFO links."""
+        columns = self.geometry.unpack(self.sent)
+        rows = tuple(tuple(column >> j & 1 for column in columns) for j in range(self.n))
+        return rows if self._fifo else None
+
     def to_json(self) -> dict[str, Any]:
         geometry = self.geometry
         return {

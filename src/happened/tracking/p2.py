@@ -27,6 +27,8 @@ from .tracking_process import KnowingProcess
 
 
 class BoundedDependencies(KnowingProcess):
+    title = "DV"
+
     def __init__(self, me: int, n: int, *, b: int = 1, primed: bool = False, fifo: bool = False) -> None:
         if b < 1:
             raise LocalProtocolError(f"a message carries at most b event identifiers, b at least 1, not {b}")

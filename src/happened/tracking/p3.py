@@ -18,8 +18,9 @@ from ..core.lanes import Lanes, clock_lanes
 from . import refusals, saved_state
 from .p1 import PAPER
 from .piggyback import Piggyback
+from .remembered import Carried, View
 from .tracker import EventId, Facts, Protocols, Timestamp
-from .tracking_process import State, TrackingProcess
+from .tracking_process import State, TrackingProcess, entries_of
 
 FACTS = Facts(
     "p3",
@@ -34,10 +35,15 @@ FACTS = Facts(
 
 def told(weights: int, geometry: Lanes) -> tuple[tuple[int, ...], frozenset[EventId]]:
     """The counts, and the events that are immediate predecessors of whatever happens next."""
+    counts, flags = counts_and_bits(weights, geometry)
+    return counts, frozenset((k, count) for k, count in enumerate(counts) if flags[k])
+
+
+def counts_and_bits(weights: int, geometry: Lanes) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """VC and IP, as the paper keeps them."""
     odd = weights & geometry.ones
     counts = tuple(geometry.unpack(weights + odd >> 1))  # even, so no bit leaves its lane
-    flags = geometry.unpack(odd)
-    return counts, frozenset((k, count) for k, count in enumerate(counts) if flags[k])
+    return counts, tuple(geometry.unpack(odd))
 
 
 class ImmediatePredecessors(TrackingProcess):
@@ -67,6 +73,12 @@ class ImmediatePredecessors(TrackingProcess):
             own = geometry.get(weights, self.me)
             refusals.own_value(geometry.get(theirs, self.me), own + (own & 1))
             self._weights = weights ^ (weights ^ theirs) & geometry.spread(newer)
+
+    def view(self) -> View:
+        return View("VC", *counts_and_bits(self._weights, self._geometry))
+
+    def carried(self, piggyback: Piggyback) -> list[Carried]:
+        return entries_of(piggyback, *counts_and_bits(piggyback.values, self._geometry))
 
     def save(self) -> State:
         return {"weights": self._geometry.unpack(self._weights)}

@@ -17,7 +17,7 @@ from functools import partial
 
 from . import refusals
 from .knowledge import Knowledge
-from .p3 import told
+from .p3 import counts_and_bits, told
 from .tracker import Facts, Protocols, Timestamp
 from .tracking_process import KnowingProcess
 
@@ -28,6 +28,9 @@ class ReducedPredecessors(KnowingProcess):
     def __init__(self, me: int, n: int, *, primed: bool = False, fifo: bool = False) -> None:
         knowledge = Knowledge(me, n, primed=primed, fifo=fifo, owners_know=False)
         super().__init__("p3-reduced" + "-prime" * primed + "-fifo" * fifo, knowledge)
+
+    def read(self, values: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return counts_and_bits(values, self._geometry)
 
     def relevant(self) -> Timestamp:
         geometry, knowledge, me = self._geometry, self._knowledge, self.me

@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .remembered import Carried, View
+
 EventId = tuple[int, int]
 """(process, seq) of a relevant event."""
 
@@ -110,6 +112,12 @@ class Machine(Protocol):
 
     def rewind(self, mark: Any) -> None:
         """Go back to a marked state: whatever was asked since then has not happened."""
+
+    def view(self) -> View | None:
+        """What is remembered, as the paper writes it; None where it has no form of its own."""
+
+    def carried(self, piggyback: Any) -> list[Carried] | None:
+        """What a message carries, likewise."""
 
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""

@@ -4,13 +4,14 @@ A protocol adds `relevant`, `on_send` and `on_receive`, and `save` and `load` fo
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ..core.errors import LocalProtocolError
 from ..core.lanes import Lanes, clock_lanes
 from . import refusals, saved_state
 from .knowledge import Knowledge
 from .piggyback import Piggyback, decode
+from .remembered import Carried, View
 from .tracker import Piggybacked
 
 State = dict[str, Any]
@@ -46,6 +47,12 @@ class TrackingProcess:
         self.n += 1
         self._geometry = clock_lanes(self.n)  # whose lanes are the same, whatever n is
 
+    def view(self) -> View | None:
+        return None
+
+    def carried(self, piggyback: Any) -> list[Carried] | None:
+        return None
+
     def mark(self) -> dict[str, Any]:
         # Values are numbers, which never change, or have a copy of their own: lists of numbers, Knowledge.
         return {name: value.copy() if hasattr(value, "copy") else value for name, value in vars(self).items()}
@@ -71,6 +78,8 @@ class TrackingProcess:
 class KnowingProcess(TrackingProcess):
     """One that sends what its receiver may lack, as `Knowledge` tells."""
 
+    title: ClassVar[str] = "VC"
+
     def __init__(self, name: str, knowledge: Knowledge, **options: Any) -> None:
         super().__init__(name, knowledge.me, knowledge.n, knowledge.geometry, **options)
         self._knowledge = knowledge
@@ -89,8 +98,35 @@ class KnowingProcess(TrackingProcess):
         self._knowledge.join()
         self._geometry = self._knowledge.geometry
 
+    def read(self, values: int) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+        """What the values of a vector or piggyback stand for: counts and, where it has them, bits IP."""
+        return tuple(self._geometry.unpack(values)), None
+
+    def view(self) -> View:
+        knowledge = self._knowledge
+        return View(self.title, *self.read(knowledge.vector), knowledge.known_to(), knowledge.sent_to())
+
+    def carried(self, piggyback: Piggyback) -> list[Carried]:
+        return entries_of(piggyback, *self.read(piggyback.values))
+
     def save(self) -> State:
         return self._knowledge.to_json()
 
     def load(self, state: State) -> None:
         self._knowledge.restore(state)
+
+
+def entries_of(
+    piggyback: Piggyback, counts: tuple[int, ...], immediate: tuple[int, ...] | None
+) -> list[Carried]:
+    """The entries of a piggyback whose values stand for these counts and bits."""
+    columns = None if piggyback.columns is None else piggyback.geometry.unpack(piggyback.columns)
+    return [
+        Carried(
+            k,
+            counts[k],
+            None if immediate is None else immediate[k],
+            None if columns is None else tuple(1 - (columns[k] >> j & 1) for j in range(piggyback.n)),
+        )
+        for k, _ in piggyback.items()
+    ]

@@ -11,8 +11,9 @@ from typing import Any
 from ..core.lanes import clock_lanes
 from . import refusals, saved_state
 from .piggyback import Piggyback
+from .remembered import Carried, View
 from .tracker import Facts, Protocols, Timestamp
-from .tracking_process import State, TrackingProcess
+from .tracking_process import State, TrackingProcess, entries_of
 
 FACTS = Facts(
     "vector",
@@ -48,6 +49,12 @@ class Vector(TrackingProcess):
         if newer:
             refusals.own_value(geometry.get(theirs, self.me), geometry.get(vector, self.me))
             self._vector = vector ^ (vector ^ theirs) & geometry.spread(newer)
+
+    def view(self) -> View:
+        return View("VC", tuple(self._geometry.unpack(self._vector)))
+
+    def carried(self, piggyback: Piggyback) -> list[Carried]:
+        return entries_of(piggyback, tuple(self._geometry.unpack(piggyback.values)), None)
 
     def save(self) -> State:
         return {"vector": self._geometry.unpack(self._vector)}

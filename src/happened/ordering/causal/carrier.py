@@ -115,6 +115,12 @@ class Carrier:
     def log_size(self) -> tuple[int, int]:
         return self._ks.log_size()
 
+    def log_units(self) -> frozenset[Unit]:
+        return self._ks.log_units()
+
+    def log_entries(self) -> list[tuple[int, int, frozenset[int]]]:
+        return self._ks.log_entries()
+
     def state(self) -> tuple[Any, ...]:
         names = tuple((*key, *named, since) for key, (named, since) in self._names.items())
         return self._ks.snapshot(), tuple(self._last), names

@@ -55,6 +55,10 @@ class History:
         """The clock of the last message of this sender that was delivered here; zero if there is none."""
         return self._delivered.get(sender, 0)
 
+    def delivered(self) -> list[MessageKey]:
+        """The delivery history: of each sender, the last message delivered here."""
+        return sorted(self._delivered.items())
+
     def stamp(
         self, to: int, separators: Sequence[Separator], *, redundancy: bool, extended: bool
     ) -> tuple[Entry, ...]:
@@ -73,7 +77,7 @@ class History:
             if not recipients:
                 return False
             if self._filters(entry, separator):
-                recipients &= ~_beyond(entry, separator)
+                recipients &= ~beyond(entry, separator)
         return bool(recipients)
 
     def _filters(self, entry: Entry, separator: Separator) -> bool:
@@ -193,7 +197,7 @@ class History:
         self._known = frozenset((sender, clock) for sender, clock in known)
 
 
-def _beyond(entry: Entry, separator: Separator) -> int:
+def beyond(entry: Entry, separator: Separator) -> int:
     """The processes on sides of the separator that the message was not sent to."""
     outside, sides = entry.dests & ~separator.members, 0
     for component in separator.components:

@@ -5,14 +5,18 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from ...core.destinations import unpack
 from ...core.errors import LocalProtocolError
 from ...core.places import Place
+from ...core.telling import Told
+from .. import notation
 from ..facts import Option
 from ..holding import HoldingProcess
 from ..machine import Effect, MessageKey
 from ..parking import Want
 from ..process import State
 from .extended_history import Entry, History, size_of
+from .observed_history import ObservedHistory
 from .placed import PLACE, PlacedProcess
 
 OPTIONS = (
@@ -89,6 +93,28 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
     def skip(self, process: int, clock: int) -> Iterable[int]:
         self._history.skip(process, clock)
         return (process,)
+
+    def hold(self, message: M, want: Want) -> None:
+        super().hold(message, want)
+        if isinstance(self._history, ObservedHistory):
+            self._history.held(f"{message.sender},{message.clock}", message.entries)
+
+    def observe(self) -> None:
+        observed = ObservedHistory(self.me)
+        observed.restore(self._history.state())
+        self._history = observed
+
+    def observed(self) -> list[Told]:
+        return self._history.observed() if isinstance(self._history, ObservedHistory) else []
+
+    def knowledge(self) -> list[tuple[str, str]]:
+        history = self.history()
+        delivered = " ".join(f"{s},{t}" for s, t in self._history.delivered())
+        return [
+            ("H", notation.entries((e.sender, e.clock, frozenset(unpack(e.dests))) for e in history)),
+            ("C", notation.entries((e.sender, e.clock, frozenset(unpack(e.copied))) for e in history)),
+            ("D", delivered or "nothing"),
+        ]
 
     @abstractmethod
     def cleared(self, message: M) -> M:

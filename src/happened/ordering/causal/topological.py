@@ -25,8 +25,9 @@ from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
 from ...core.places import Branch, Place, onward
+from .. import notation
 from ..facts import MANY_PROCESSES, Facts, Relays, WireFormat
-from ..machine import Effect, Held, MessageKey
+from ..machine import Effect, Held, Hop, MessageKey
 from ..process import State, refusal
 from .extended_history import Entry, check_entries, read_entries, without
 from .history_process import OPTIONS, HistoryProcess
@@ -178,6 +179,19 @@ class Topological(HistoryProcess[Any]):
 
     def pending(self) -> list[Held]:
         return [Held(hop.message, waits_for, since) for hop, waits_for, since in super().pending()]
+
+    def hop_of(self, message: HopMessage, peer: int) -> Hop:
+        to, watching = frozenset(unpack(message.address)), frozenset(unpack(message.watching))
+        return Hop("", message.relay, message.hop, to, watching, message.units())
+
+    def knowledge(self) -> list[tuple[str, str]]:
+        """Beside H, C and D, what a witness keeps."""
+        kept = [
+            (f"unforwarded by {forwarder}", " ".join(map(notation.key_name, left)))
+            for forwarder, left in sorted(self._unforwarded.items())
+            if left
+        ]
+        return super().knowledge() + kept
 
     def overdue(self) -> tuple[Entry, ...]:
         """The hop messages that arrived and wait for others, and those they name: not yet in our history."""

@@ -30,13 +30,14 @@ a history filtered there (R9) keeps nothing for the other.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ...core.destinations import pack
+from ...core.destinations import pack, unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError, RemoteProtocolError
 from ...core.orders import Order
 from ...core.places import Place, alone, check, reach, restored
+from .. import notation
 from ..facts import MANY_PROCESSES, Facts, Relays, WireFormat
-from ..machine import Effect, Held, Multicast
+from ..machine import Effect, Held, Hop, Multicast, Unit
 from ..process import State, refusal
 from .carrier import Carrier, InHop, Named
 from .hop_message import Carried
@@ -92,6 +93,14 @@ class _Zone:
     def onward(self, relay: int, dests: int) -> int:
         """The members, in the zone's numbers, that a message for `dests` goes to from this one."""
         return pack(i for i, behind in enumerate(self.behind) if i != relay and behind & dests)
+
+    @property
+    def name(self) -> str:
+        return f"zone {notation.dests(self.members)}"
+
+    def named(self, units: Iterable[Unit]) -> frozenset[Unit]:
+        """Units in the zone's numbers, in those of the whole system."""
+        return frozenset((self.members[s], t, self.members[d]) for s, t, d in units)
 
 
 class ZonedKs(PlacedProcess):
@@ -176,6 +185,26 @@ class ZonedKs(PlacedProcess):
         """The entries and units in the logs of all zones."""
         sizes = [zone.carrier.log_size() for zone in self._zones]
         return sum(entries for entries, _ in sizes), sum(units for _, units in sizes)
+
+    def hop_of(self, message: ZonedMessage, peer: int) -> Hop:
+        zone, hop = self._zone_with[peer], message.hop
+        to = frozenset(zone.members[d] for d in unpack(hop.dests))
+        return Hop(zone.name, message.relay, hop.clock, to, frozenset(), zone.named(hop.units()))
+
+    def logs(self) -> dict[str, frozenset[Unit]]:
+        return {zone.name: zone.named(zone.carrier.log_units()) for zone in self._zones}
+
+    def knowledge(self) -> list[tuple[str, str]]:
+        return [
+            (
+                f"log of {zone.name}",
+                notation.entries(
+                    (zone.members[s], t, frozenset(zone.members[d] for d in to))
+                    for s, t, to in zone.carrier.log_entries()
+                ),
+            )
+            for zone in self._zones
+        ]
 
     def resume_at(self, place: Place) -> None:
         check(place, self.me, self.n)

@@ -1,0 +1,16 @@
+"""What one rule of a paper did at one step: the words of a story (`happened play`)."""
+
+from typing import NamedTuple
+
+
+class Told(NamedTuple):
+    """One application of a rule, by the name that its paper gives it."""
+
+    about: str  # what it was done to, as the paper writes it: an entry 0,1:{2}, an element VC[2]
+    what: str  # what was done: "left out", "leaves H"
+    rule: str  # "R8", "PC1"; empty if no rule explains it
+    reason: str
+    who: tuple[int, ...] = ()  # the processes that the reason is about
+
+    def __str__(self) -> str:
+        return f"{self.about} {self.what}{f' ({self.rule})' if self.rule else ''}: {self.reason}"

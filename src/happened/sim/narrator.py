@@ -1,0 +1,289 @@
+"""Tells what the machines of an ordering protocol do, step by step, whoever drives them.
+
+In     each multicast and each arrival, after the machine has dealt with it
+Out    one Scene per step: what messages carried, what is held and for what, what is passed on, what every
+       process remembers afterwards, and which rule made it forget, or leave out, each entry
+Rules  A protocol whose paper numbers its rules records them itself (`Machine.observed`). Why a log of units
+       drops one is worked out from the events alone, not by the machine: a unit (s, t, d) is redundant once
+       the delivery of M(s,t) at d is in the causal past (Propagation Constraint 1 of Kshemkalyani & Singhal
+       1998), or a message to d sent causally after M(s,t) is (Propagation Constraint 2). Jang et al. (1997)
+       call these *delivered* and *replaced*, and *just* or *already* so: by this event, or known of before.
+Hops   Where messages are relayed under a name of their own on each stretch (`Machine.hop_of`), the units are
+       about those, and each part of the system (a zone) has a causal order of its own hops.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ..core.destinations import pack, unpack
+from ..core.effects import Deliver, Send
+from ..core.telling import Told
+from ..ordering import Effect, Machine, Unit, notation
+from ..ordering.machine import Held, Hop, MessageKey
+from .programs import set_text
+from .scenes import ARRIVE, REFUSED, SEND, Scene
+
+
+class Narrator:
+    """`tick` advances clocks at deliveries too, as in the worked example of the textbook chapter."""
+
+    def __init__(self, machines: Sequence[Machine], *, tick: bool = False) -> None:
+        self._machines = machines
+        self._tick = tick
+        self.scenes: list[Scene] = []
+        self._truth = _Truth(notation.key_name)  # of application messages
+        self._parts: dict[str, _Truth] = {}  # of hops, by the part of the system they are in
+        self._logs = [machine.logs() for machine in machines]  # as each was after its last step
+        self._arrived: list[dict[str, Any]] = [{} for _ in machines]  # what each has yet to take
+        self._taken: list[set[str]] = [set() for _ in machines]
+        self._flights: dict[tuple[int, int, int], tuple[int, Any]] = {}  # per copy: its scene, its message
+        for machine in machines:
+            machine.observe()
+
+    def sent(
+        self, process: int, clock: int, to: int, effects: Sequence[Effect], seconds: float | None = None
+    ) -> Scene:
+        """A process has multicast M(process, clock) to this set."""
+        key = process, clock
+        copies = self._depart(process, effects)
+        own = [send for send in copies if (send.message.sender, send.message.clock) == key]
+        what = f"{process} sends {notation.key_name(key)}→{set_text(to)}"
+        away = bool(own) or to == 1 << process
+        added = {"": frozenset((*key, d) for d in unpack(to))}
+        return self._scene(
+            process,
+            effects,
+            self._known_with(process, added, copies),
+            kind=SEND,
+            what=what if away else f"{what}, and keeps it back",
+            name=key,
+            to=tuple(unpack(to)),
+            carried=self._carried(process, own),
+            passed=self._passed(process, [send for send in copies if send not in own]),
+            seconds=seconds,
+        )
+
+    def arrived(
+        self,
+        process: int,
+        source: int,
+        message: Any,
+        effects: Sequence[Effect],
+        seconds: float | None = None,
+    ) -> Scene:
+        """A copy from `source` has arrived."""
+        copies = self._depart(process, effects)
+        name, hop = _arrival_name(self._machines[process], message, source)
+        what = f"{process} receives {message_name(message)}"
+        if hop is not None:
+            what += f" from {source} in {notation.hop_name(hop.key)}"
+        elif source != message.sender:
+            what += f" from {source}"
+        is_new = name not in self._taken[process] and name not in self._arrived[process]
+        if message.to and is_new:
+            self._arrived[process][name] = hop or message
+        elif message.to:
+            what += ", again"
+        departed, _ = self._flights.get((source, process, id(message)), (None, None))
+        return self._scene(
+            process,
+            effects,
+            self._known_with(process, {}, copies),
+            kind=ARRIVE,
+            what=what,
+            name=(message.sender, message.clock) if message.to else None,
+            source=source,
+            departed=departed,
+            arrival=name if message.to and is_new else None,
+            passed=self._passed(process, copies),
+            seconds=seconds,
+        )
+
+    def refused(self, process: int, what: str) -> Scene:
+        return self._scene(process, [], dict(self._logs[process]), kind=REFUSED, what=what)
+
+    def _depart(self, process: int, effects: Iterable[Effect]) -> list[Send[Any]]:
+        copies = [effect for effect in effects if isinstance(effect, Send)]
+        for to, message in copies:
+            self._flights[process, to, id(message)] = len(self.scenes) + 1, message
+        return copies
+
+    def _known_with(
+        self, process: int, added: dict[str, frozenset[Unit]], copies: Iterable[Send[Any]]
+    ) -> dict[str, frozenset[Unit]]:
+        """The units of each log before this step, and those of what was sent in it."""
+        added = dict(added)
+        for to, message in copies:
+            hop = self._machines[process].hop_of(message, to)
+            if hop is not None:
+                added[hop.part] = added.get(hop.part, frozenset()) | {(*hop.key, d) for d in hop.to}
+        return {part: units | added.get(part, frozenset()) for part, units in self._logs[process].items()}
+
+    def _scene(
+        self, process: int, effects: Sequence[Effect], known: dict[str, frozenset[Unit]], **told: Any
+    ) -> Scene:
+        machine = self._machines[process]
+        delivered = [(effect.sender, effect.clock) for effect in effects if isinstance(effect, Deliver)]
+        truths = {part: self._part(part) for part in known}
+        earlier = {part: set(truth.past(process)) for part, truth in truths.items()}
+        if told["kind"] == SEND:
+            self._truth.send(told["name"], pack(told["to"]))
+        overtaken = [late for key in delivered for late in self._truth.deliver(process, key)]
+        taken = self._take(process, machine.pending(), delivered, known)
+        if told.get("arrival") not in (*taken, *self._arrived[process]):
+            told["arrival"] = None  # it is for others, and only passes here
+        self._send_hops(process, effects)
+        if self._tick:
+            for _ in delivered:
+                machine.tick()
+        after = self._logs[process] = machine.logs()
+        rules = machine.observed()
+        for part, units in known.items():
+            where = f" of {part}" if len(known) > 1 else ""
+            for unit in sorted(units - after.get(part, units)):
+                rules.append(truths[part].why_redundant(process, unit, earlier[part], where))
+        scene = Scene(
+            number=len(self.scenes) + 1,
+            process=process,
+            delivered=tuple(delivered),
+            taken=tuple(taken),
+            wrong=tuple(f"OVERTAKING {notation.key_name(key)}" for key in overtaken),
+            held=tuple(machine.holds()),
+            rules=tuple(rules),
+            known=tuple(machine.knowledge()),
+            **told,
+        )
+        self.scenes.append(scene)
+        return scene
+
+    def _part(self, part: str) -> "_Truth":
+        return self._parts.setdefault(part, _Truth(notation.hop_name)) if part else self._truth
+
+    def _take(
+        self,
+        process: int,
+        pending: Iterable[Held],
+        delivered: Iterable[MessageKey],
+        known: dict[str, frozenset[Unit]],
+    ) -> list[str]:
+        """What need not wait any more; the units that it told are known from now on."""
+        machine, arrived = self._machines[process], self._arrived[process]
+        held = {_arrival_name(machine, each.message, each.message.via)[0] for each in pending}
+        names = {notation.key_name(key) for key in delivered}
+        taken = []
+        for name, what in list(arrived.items()):
+            if name in held:
+                continue
+            del arrived[name]
+            hop = what if isinstance(what, Hop) else None
+            if hop is None and name not in names:
+                continue
+            taken.append(name)
+            if hop is None and "" in known:
+                known[""] |= what.units() | {(what.sender, what.clock, d) for d in what.to}
+            elif hop is not None and hop.part in known:
+                self._part(hop.part).deliver(process, hop.key)
+                known[hop.part] |= hop.units | {(*hop.key, d) for d in hop.to}
+        self._taken[process] |= {*taken, *names}
+        return taken
+
+    def _send_hops(self, process: int, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                hop = self._machines[process].hop_of(effect.message, effect.to)
+                if hop is not None and hop.part:
+                    self._part(hop.part).send(hop.key, pack(hop.to))
+
+    def _carried(self, process: int, copies: Sequence[Send[Any]]) -> tuple[str, ...]:
+        """What the copies of one message carry, told apart by destination where they differ."""
+        by_text: dict[str, list[int]] = {}
+        hops = [self._machines[process].hop_of(message, to) for to, message in copies]
+        for (to, message), hop in zip(copies, hops, strict=True):
+            units = message.units() if hop is None else hop.units
+            text = notation.carried(message, units)
+            by_text.setdefault(f"{text}{_as_hop(hop)}", []).append(to)
+        if len(by_text) <= 1 or all(hops):
+            return tuple(by_text)
+        return tuple(f"{text}  (to {', '.join(map(str, to))})" for text, to in by_text.items())
+
+    def _passed(self, process: int, copies: Iterable[Send[Any]]) -> tuple[str, ...]:
+        """What an arrival made the machine send, message by message."""
+        by_name: dict[str, list[Send[Any]]] = {}
+        for send in copies:
+            by_name.setdefault(message_name(send.message), []).append(send)
+        told = []
+        for name, sends in by_name.items():
+            to = notation.dests(send.to for send in sends)
+            if sends[0].message.to:
+                told += [f"passes on {name} to {to}, carrying {e}" for e in self._carried(process, sends)]
+            else:
+                told.append(f"also sends {name} to {to}")
+        return tuple(told)
+
+
+def _as_hop(hop: Hop | None) -> str:
+    if hop is None:
+        return ""
+    noted = f", {notation.dests(hop.watching)} taking note" if hop.watching else ""
+    return f"  (as {notation.hop_name(hop.key)} to {notation.dests(hop.to)}{noted})"
+
+
+def message_name(message: Any) -> str:
+    if message.to:
+        return notation.key_name((message.sender, message.clock))
+    return notation.described(message)
+
+
+def _arrival_name(machine: Machine, message: Any, peer: int | None) -> tuple[str, Hop | None]:
+    """What names an arrived copy at its process, and the hop that it came in."""
+    hop = machine.hop_of(message, peer) if peer is not None else None
+    return (message_name(message) if hop is None else f"{notation.hop_name(hop.key)} {hop.part}".strip()), hop
+
+
+class _Truth:
+    """Who knows of which sends and deliveries: sets of events, and nothing of what is carried."""
+
+    def __init__(self, name: Callable[[MessageKey], str]) -> None:
+        self._name = name
+        self._pasts: dict[int, set[Any]] = {}  # (key,): sent; (key, d): delivered at d
+        self._to: dict[MessageKey, int] = {}
+        self._past_of: dict[MessageKey, frozenset[Any]] = {}
+
+    def past(self, process: int) -> set[Any]:
+        return self._pasts.setdefault(process, set())
+
+    def send(self, key: MessageKey, to: int) -> None:
+        if key not in self._to:  # each copy of a hop tells of the same event
+            past = self.past(key[0])
+            self._to[key], self._past_of[key] = to, frozenset(past)
+            past.add((key,))
+
+    def deliver(self, process: int, key: MessageKey) -> list[MessageKey]:
+        """Note a delivery; returns the messages to this process, causally earlier, that it overtakes."""
+        past, before = self.past(process), self._past_of.get(key, frozenset())
+        overtaken = [
+            event[0]
+            for event in before
+            if len(event) == 1 and self._to[event[0]] >> process & 1 and (event[0], process) not in past
+        ]
+        past |= before
+        past |= {(key,), (key, process)}
+        return sorted(overtaken)
+
+    def why_redundant(self, process: int, unit: Unit, earlier: set[Any], where: str) -> Told:
+        source, clock, to = unit
+        key, past = (source, clock), self.past(process)
+        about = f"{source},{clock}:{{{to}}}{where}"
+        if (key, to) in past:
+            how = "already" if (key, to) in earlier else "just"
+            return Told(about, "dropped", "PC1", f"{self._name(key)} is {how} delivered at {to}", (to,))
+        later = [
+            event[0]
+            for event in past
+            if len(event) == 1 and self._to[event[0]] >> to & 1 and (key,) in self._past_of[event[0]]
+        ]
+        if later:
+            how = "already" if any((each,) in earlier for each in later) else "just"
+            reason = f"{how} replaced: {self._name(min(later))}, sent later to {to}, tells of it"
+            return Told(about, "dropped", "PC2", reason, (to,))
+        return Told(about, "dropped", "", "neither delivered nor replaced, as far as this process can know")

@@ -1,0 +1,69 @@
+"""What a story consists of: one scene per step, as values, as text and as JSON."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..core.telling import Told
+from ..ordering import notation
+from ..ordering.machine import MessageKey
+
+SEND, ARRIVE, EVENT, REFUSED = "send", "arrive", "event", "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """One step of a story: what happened, what was carried, which rules were applied, what is known now."""
+
+    number: int
+    process: int
+    kind: str  # SEND, ARRIVE, EVENT (one that a tracker timestamps) or REFUSED
+    what: str
+    name: MessageKey | None = None  # of the message that is sent or arrives, or of the event
+    source: int | None = None  # where it comes from, if it arrives
+    departed: int | None = None  # the number of the scene at which it left there
+    to: tuple[int, ...] = ()  # where it goes, if it is sent
+    carried: tuple[str, ...] = ()  # one line for each different thing that its copies say
+    arrival: str | None = None  # names what arrived, for `taken`
+    taken: tuple[str, ...] = ()  # of what has arrived here, what need not wait any more from now on
+    delivered: tuple[MessageKey, ...] = ()
+    follows: tuple[MessageKey, ...] = ()  # of a relevant event, its immediate predecessors
+    wrong: tuple[str, ...] = ()  # what a correct protocol would not have done
+    held: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()  # what was sent because of an arrival
+    rules: tuple[Told, ...] = ()
+    known: tuple[tuple[str, str], ...] = ()  # what the process remembers now; empty if it does not tell
+    seconds: float | None = None  # of virtual time
+
+    def lines(self) -> Iterator[str]:
+        when = "" if self.seconds is None else f"  [{self.seconds:.3f} s]"
+        yield f"{self.number:>3}. {self.what}{when}"
+        yield from (f"       carries {each}" for each in self.carried)
+        yield from (f"       {self.process} delivers {notation.key_name(key)}" for key in self.delivered)
+        yield from (f"       {each}" for each in self.wrong)
+        yield from (f"       {self.process} holds {each}" for each in self.held)
+        yield from (f"       {self.process} {each}" for each in self.passed)
+        yield from (f"       {each}" for each in self.rules)
+        yield from (f"       {title} at {self.process}: {text}" for title, text in self.known)
+
+
+def document(
+    protocol: str, program: str, names: Sequence[str], scenes: Sequence[Scene], notation: str
+) -> dict[str, Any]:
+    """A whole story as JSON has it. `names` are those of the processes; `notation` says how to read it."""
+    steps = [
+        asdict(scene) | {"rules": [told._asdict() for told in scene.rules], "text": list(scene.lines())}
+        for scene in scenes
+    ]
+    told = {"protocol": protocol, "program": program, "processes": len(names), "names": list(names)}
+    return told | {"notation": notation, "steps": json.loads(json.dumps(steps))}
+
+
+def story_text(story: dict[str, Any]) -> Iterator[str]:
+    """A whole story as lines."""
+    yield f"{story['protocol']}: {story['program']}"
+    if named := [name for name in story["names"] if " " in name]:
+        yield f"where {', '.join(name.replace(' ', ' is ', 1) for name in named)}"
+    for step in story["steps"]:
+        yield from step["text"]
