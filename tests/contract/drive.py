@@ -417,10 +417,13 @@ class System:
             elif not any(p.serial <= change.serial for p in self.channels.get((gone, process), ())):
                 found.append(gone)
         number = max((self.changes.index(self.gone[p]) for p in expelled), default=-1) + 1
-        # Its own messages to itself too: what the expelled one sent to others may have told of them.
-        present = self.present
-        complete = all(self.heard[p] >= number for p in present) and not any(
-            packet.knew < number for p in present for packet in self.channels.get((p, process), ())
+        # Its own messages to itself too: what the expelled one sent to others may have told of them. Who has
+        # left and is not known to have is waited for like those who are there.
+        present = unpack(self.machines[process].present)
+        complete = all(
+            self.heard[p] >= number
+            and not any(packet.knew < number for packet in self.channels.get((p, process), ()))
+            for p in present
         )
         leaving = [p for p in closing if p not in expelled and p not in found]
         return found + (expelled if complete and not leaving else [])

@@ -5,7 +5,7 @@ places."""
 import pytest
 
 from contract.changes import Changes
-from contract.drive import Dice, destinations
+from contract.drive import Dice, System, destinations
 from happened.ordering import protocols
 from happened.ordering.facts import MULTICAST, UNICAST
 
@@ -98,3 +98,22 @@ def test_a_successor_orders_as_every_survivor_has_seen(program):
     facts = protocols()["sequencer"]
     found = Changes(facts, [[frozenset(to) for to in sends] for sends in program]).explore()
     assert found.states > 300 and found.ends > 10
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("flooding", "phased") else ())  # n² frames each
+        for name in EXPELLING
+    ],
+)
+def test_an_expulsion_among_many(name, seed):
+    """Sets of more processes than a number of a frame has bits."""
+    dice, system = Dice(seed), System(protocols()[name], 75, act=3)
+    for _ in range(6):
+        system.multicast(dice)
+        system.arrive(dice)
+    system.expel(dice, system.active[0])
+    system.multicast(dice)
+    system.drain(dice)
+    assert system.lost == {72} and len(system.departed) == 1

@@ -171,3 +171,22 @@ def test_control_bytes_are_at_most_two_fifths_of_the_papers_model(n, seed):
     encoded = sum(map(wire.control_size, made))
     model = sum(6 * entries + 2 * units for entries, units in (message.size() for message in made))
     assert encoded < 0.4 * model
+
+
+@given(st.integers(0, (1 << 200) - 1), st.integers(0, 220))
+def test_a_set_written_as_a_number_comes_back_if_it_has_few_enough_bits(members, most):
+    out = bytearray()
+    write_number(out, members)
+    reader = Reader(bytes(out))
+    if members.bit_length() <= most:
+        assert reader.bits(most) == members and not reader.left
+    else:
+        with pytest.raises(RemoteProtocolError, match=f"more than {most} bits"):
+            reader.bits(most)
+
+
+def test_a_number_without_an_end_is_refused_before_it_is_long():
+    with pytest.raises(RemoteProtocolError, match="more than 100 bits"):
+        Reader(b"\xff" * 10**6).bits(100)
+    with pytest.raises(RemoteProtocolError, match="ends early"):
+        Reader(b"\x80\x80").bits(100)

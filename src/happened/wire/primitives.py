@@ -149,6 +149,25 @@ class Reader:
             if shift > 70:
                 raise RemoteProtocolError(f"a number before byte {self._position} does not end")
 
+    def bits(self, most: int) -> int:
+        """A number of at most this many bits: a set that was written as one."""
+        found, rest, length = bytearray(), 0, 0
+        while True:
+            byte = self.byte()
+            rest |= (byte & 0x7F) << length
+            length += 7
+            if length >= 8:
+                found.append(rest & 0xFF)
+                rest, length = rest >> 8, length - 8
+            if byte < 0x80:
+                break
+            if 8 * len(found) > most:
+                raise RemoteProtocolError(f"a number before byte {self._position} has more than {most} bits")
+        value = int.from_bytes(found, "little") | rest << 8 * len(found)
+        if value >> most:
+            raise RemoteProtocolError(f"a number before byte {self._position} has more than {most} bits")
+        return value
+
     def take(self, size: int) -> bytes:
         if size > self.left:
             raise RemoteProtocolError(f"{size} bytes are announced and {self.left} are left")

@@ -214,7 +214,7 @@ def _read_handover(
     if not placed:
         return SequencerHandover(sender, epoch, taken, tails, early)
     place = reader.number(CLOCK_LIMIT)
-    places = [(_read_place(reader), reader.number(1 << max_processes)) for _ in _length(reader)]
+    places = [(_read_place(reader), reader.bits(max_processes)) for _ in _length(reader)]
     requests = list(_read_nested(reader, max_processes, REQUESTS))
     if len(requests) != len(places):
         raise RemoteProtocolError(f"a hand-over has {len(requests)} requests for {len(places)} places")
@@ -225,7 +225,7 @@ def _read_handover(
 
 
 def _read_report(reader: Reader, max_processes: int, sender: int) -> SequencerReport:
-    ended, requested = reader.number(1 << max_processes), reader.number(CLOCK_LIMIT)
+    ended, requested = reader.bits(max_processes), reader.number(CLOCK_LIMIT)
     last, place = _read_key(reader, max_processes), _read_place(reader)
     delivered = tuple(_read_key(reader, max_processes) for _ in _length(reader))
     recent = _read_places(reader, max_processes)

@@ -89,12 +89,12 @@ def _read_control(reader: Reader, max_processes: int, kind: int, name: tuple[int
             sender,
             tuple((*read_name(reader, max_processes), reader.number(CLOCK_LIMIT)) for _ in _length(reader)),
         )
-    ended = reader.number(1 << max_processes)
+    ended = reader.bits(max_processes)
     return AgreedReport(sender, ended, tuple(_read_known(reader, max_processes) for _ in _length(reader)))
 
 
 def _read_known(reader: Reader, max_processes: int) -> Known:
-    name, dests = read_name(reader, max_processes), reader.number(1 << max_processes)
+    name, dests = read_name(reader, max_processes), reader.bits(max_processes)
     timestamp = reader.number(CLOCK_LIMIT << 1)
     return Known(*name, dests, timestamp >> 1, bool(timestamp & 1))
 
