@@ -74,6 +74,71 @@ def test_a_shiviz_log_is_imported_as_the_same_computation(tmp_path, seed):
         assert back.num_rows == len(rows)
 
 
+TEXTS = (
+    "",
+    "plain",
+    'a "quoted", text',
+    "two\nlines",
+    "\r",
+    "נכתב 🦊\u202e",
+    "=1+1",
+    "{}",
+    "x" * 200_000,
+    "\x85",
+)
+
+
+def decorated(random, rows):
+    """The same events, and whatever else a trace may say of each."""
+    names = sorted({row["process"] for row in rows})
+    for row in rows:
+        row["relevant"] = random.random() < 0.3
+        row["label"] = random.choice((None, *TEXTS[1:]))
+        row["time"] = random.choice((None, 0, -5, random.randrange(2**62)))
+        row["attributes"] = random.choice((None, {}, {"kind": "a", "id": "", random.choice(TEXTS): "b"}))
+        row["clock"] = random.choice((None, {name: random.randrange(9) for name in names}))
+        row["control_entries"], row["control_bytes"] = random.choice(((None, None), (0, 7)))
+        if row["kind"] == "send" and random.random() < 0.1:
+            row["kind"] = "unordered"
+    return rows
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("to", ["perfetto", "csv", "jsonl"])
+def test_what_is_imported_again_is_the_same_trace(tmp_path, seed, to):
+    random = Random(seed)
+    for k, rows in enumerate(traces(seed, MANY // 4)):
+        rows = decorated(random, rows)
+        file, out = tmp_path / f"{k}.export", tmp_path / f"imported{k}"
+        file.write_text(export(to, rows), encoding="utf-8", newline="")
+        done = import_files([file], out, options=Options())
+        assert (done.summary["format"], done.summary["quarantined"]) == (to, 0)
+        key = [(name, "ascending") for name in ("computation", "process", "seq")]
+        back, given = read(out).sort_by(key), table(rows).sort_by(key)
+        for row in (said := given.to_pylist(maps_as_pydicts="strict")):
+            row["attributes"] = row["attributes"] or None
+        assert back.to_pylist(maps_as_pydicts="strict") == said
+
+
+def test_an_export_that_was_cut_is_read_up_to_there(tmp_path):
+    rows = number({"p": [{"kind": "internal", "label": f"l\n{k}"} for k in range(9)]}, "c")
+    for to in ("perfetto", "csv"):
+        text = export(to, rows)
+        (tmp_path / to).write_text(text[: text.index("l\\n6" if to == "perfetto" else "l\n6")])
+        done = import_files([tmp_path / to], tmp_path / f"imported {to}", options=Options())
+        assert done.summary["format"] == to and done.summary["quarantined"] == 1
+        assert read(tmp_path / f"imported {to}").num_rows == 6
+
+
+def test_every_format_shows_a_message_outside_of_all_orders():
+    chains = {
+        "p": [{"kind": "unordered", "message": "m", "to": ["q"]}],
+        "q": [{"kind": "deliver", "message": "m"}],
+    }
+    for to in sorted(FORMATS):
+        assert "".join(FORMATS[to].write(prepared(number(chains))))
+
+
 def test_names_with_white_space_stay_apart_in_shiviz(tmp_path):
     rows = number({"a b": [{"kind": "internal"}], "a_b": [{"kind": "internal", "label": "x\n{y}"}] * 2})
     (tmp_path / "log").write_text(export("shiviz", rows))

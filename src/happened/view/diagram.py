@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from ..causality.computation import DELIVER, INTERNAL, RECEIVE, SEND
+from ..causality.computation import DELIVER, INTERNAL, RECEIVE, SEND, UNORDERED
 from .prepared import Prepared
 from .texts import cut, natural
 
 MOST_EVENTS = 5_000
 ACROSS, DOWN, LEFT, TOP = 30, 44, 20, 26
 LETTER = 6.6
+ROUND = (SEND, UNORDERED, RECEIVE)
 
 STYLE = """
 .hv { font: 11px system-ui, sans-serif; --ink: #18202e; --dim: #5b6678; --lane: #ccd3de; --message: #6d84ad;
@@ -94,11 +95,11 @@ def _event(prepared: Prepared, e: int, x: float, y: float) -> str:
     kind, event = int(c.kind[e]), c.event(e)
     if kind == DELIVER:
         mark = f'<path class="event" d="M{x:.1f} {y - 5:.1f}l5 5-5 5-5-5z">'
-    elif kind in (SEND, RECEIVE):
-        mark = f'<circle class="{"event" if kind == SEND else "receive"}" cx="{x:.1f}" cy="{y:.1f}" r="4">'
+    elif kind in ROUND:
+        mark = f'<circle class="{"receive" if kind == RECEIVE else "event"}" cx="{x:.1f}" cy="{y:.1f}" r="4">'
     else:
         mark = f'<path class="event" d="M{x - 3:.1f} {y - 3:.1f}h6v6h-6z">'
-    shape = "circle" if kind in (SEND, RECEIVE) else "path"
+    shape = "circle" if kind in ROUND else "path"
     label = _label(prepared, e)
     about = escape(cut(f"{event}{'' if not label or label == event.message else ': ' + label}", 300))
     return f"{mark}<title>{about}</title></{shape}>"

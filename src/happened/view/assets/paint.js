@@ -157,14 +157,14 @@ class Painter extends Lines {
     for (const [, from, to] of this.shown) {
       for (let i = from; i < to; i++) {
         if (!(picture.x[i] >= this.from && picture.x[i] <= this.to)) continue;
-        const key = this.marks.classOf(i) * 4 + scene.kind[i];
+        const key = this.marks.classOf(i) * 8 + scene.kind[i];
         if (!batches.has(key)) batches.set(key, []);
         batches.get(key).push(i);
       }
     }
     const order = [DIM, NEUTRAL, PAST, FUTURE, CHOSEN];
-    const keys = [...batches.keys()].sort((a, b) => order.indexOf(a >> 2) - order.indexOf(b >> 2));
-    for (const key of keys) this.shapes(batches.get(key), key & 3, this.classes[key >> 2]);
+    const keys = [...batches.keys()].sort((a, b) => order.indexOf(a >> 3) - order.indexOf(b >> 3));
+    for (const key of keys) this.shapes(batches.get(key), key & 7, this.classes[key >> 3]);
   }
 
   paintPath() {
