@@ -7,22 +7,15 @@ import base64
 import json
 import os
 import select
-import shutil
 import subprocess
 import time
 from pathlib import Path
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
     "--disable-extensions", "--disable-background-networking", "--remote-debugging-pipe",
 )  # fmt: skip
 PATIENCE = 60  # seconds for one answer: the machine may be busy
-
-
-def find():
-    """The browser to use: $CHROMIUM, or one by a usual name; None if there is none."""
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Chromium:

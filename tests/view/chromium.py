@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import sync_playwright
 
-from report.browser import find
+from happened.view.raster import find_browser
 
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
@@ -16,7 +16,7 @@ PATIENCE = 60_000  # milliseconds: the machine may be busy
 @contextmanager
 def launched():
     """The browser, or None if there is none on this machine."""
-    path = find()
+    path = find_browser()
     if path is None:
         yield None
         return
