@@ -13,7 +13,7 @@ from happened.sim.network import Network
 from happened.sim.recorder import Recorder
 from happened.sim.simulation import Simulation
 from happened.trace import SCHEMA, TraceWriter, read
-from happened.view.raster import find_browser
+from happened.view.browser import find_browser
 from oracles.unordered import Unordered
 from report.answers import write_answers
 from report.browser import Chromium

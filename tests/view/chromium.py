@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import sync_playwright
 
-from happened.view.raster import find_browser
+from happened.view.browser import find_browser
 
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
