@@ -43,7 +43,8 @@ class App {
     $("computation").value = String(index);
     this.rebuild();
     if (state.port) this.lookAt(...state.port);
-    if (state.chosen) this.choose(state.chosen.map(name => this.scene.find(name)).filter(i => i >= 0));
+    if (state.chosen)
+      this.choose(state.chosen.map(name => this.scene.find(name)).filter(i => i >= 0), { reveal: !state.port });
     this.panels.update();
   }
 
