@@ -7,7 +7,7 @@ from typing import Any
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from .output import add_force, refuse_earlier_file, replacing
-from .slice_options import add_slice_options, slice_of
+from .slice_options import add_slice_options, chosen_part
 from .terminal import local_path, note
 
 TRACE = "trace"
@@ -59,9 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     of = viewed(arguments.path)
     for reason in of.checked.quarantine:
         note(f"left out: {reason}")
-    computations = of.chosen(arguments.computation)
-    computations.sort(key=lambda each: each.c.name)
-    parts = sliced(computations, slice_of(arguments))
+    part, computations = chosen_part(arguments, of)
+    parts = sliced(sorted(computations, key=lambda each: each.c.name), part)
     if not parts:
         raise LocalProtocolError("no event fits; nothing is written")
     events = sum(each.c.events for each in parts)
