@@ -12,7 +12,7 @@ from happened.causality import check, check_order
 from happened.core.errors import CausalityError
 from happened.net.engine import Delivery
 from happened.net.message import Message
-from happened.net.payloads import Payloads
+from happened.net.payloads import BYTES, Payloads
 from happened.ordering import protocols
 from happened.ordering.messages import Application
 from happened.view import show
@@ -100,7 +100,7 @@ def sample_messages(name):
 
 
 def test_a_delivered_message_shows_its_headers_and_the_beginning_of_its_payload():
-    payloads = Payloads("bytes", headers=True)
+    payloads = Payloads(BYTES, headers=True)
     sealed = payloads.pack(b"<i>" + b"x" * 300, {"kind": "<order>"})
     message = Message(SimpleNamespace(payloads=payloads), Delivery(1, 0, 7, sealed), "<alice>", attempt=2)
     html = message._repr_html_()
