@@ -24,6 +24,7 @@ from happened.trace.importing import import_files
 from happened.trace.readers import Options
 from happened.view.browser import find_browser
 from happened.view.exports import FORMATS
+from happened.view.exports.to_svg import PICTURES
 from happened.view.prepared import Prepared
 from happened.view.raster import png_of
 from happened.view.slicing import Slice, slice_table, sliced
@@ -205,6 +206,9 @@ def test_a_csv_has_the_timestamps_of_the_judge(seed):
             assert int(row["before"]) == sum(clock.values()) - 1
 
 
+SPAN = {"span": "a", "end": "5"}
+
+
 def test_a_picture_has_every_event_and_no_markup_of_the_trace(seed):
     rows = wild(Random(seed)) or number({"p": [{"kind": "internal"}]})
     svg = ElementTree.fromstring(export("svg", rows))
@@ -212,6 +216,12 @@ def test_a_picture_has_every_event_and_no_markup_of_the_trace(seed):
     evil = "<script>alert(1)</script>"
     text = export("svg", number({evil: [{"kind": "internal", "label": evil}]}, evil))
     assert "<script" not in text and ElementTree.fromstring(text) is not None
+    control = number(
+        {"a\0\x1b": [{"kind": "internal", "label": "\x07\ufffe 🦊", "attributes": SPAN, "time": 1}]}
+    )
+    for picture in PICTURES:
+        drawn = "".join(FORMATS["svg"].write(prepared(control), picture))
+        assert ElementTree.fromstring(drawn) is not None and "\ufffd" in drawn and "🦊" in drawn
     with pytest.raises(LocalProtocolError, match="at most 5,000 events"):
         export("svg", number({"p": [{"kind": "internal"}] * 6000}))
 

@@ -107,7 +107,7 @@ class _Context(NamedTuple):
     def look(self, text: str, computation: str, *events: str) -> str:
         """A link to where events are seen, if they are."""
         href = self.looks.href(computation, *events)
-        return f' <a href="{escape(href)}">{text}</a>' if href else ""
+        return f' <a href="{escape(href)}">{text}</a>.' if href else ""
 
 
 def write_report(folder: AnyPath, summary: dict[str, Any], trace: AnyPath | None = None) -> None:
@@ -264,7 +264,8 @@ def _window(context: _Context, window: Window, *, first: bool) -> str:
     space_time = _pictured(window.space_time, f"{caption} Table: {context.rows.table('stamps')}.")
     hasse = _pictured(
         window.hasse,
-        f"Immediate predecessors among the relevant events. Table: {context.rows.table('predecessors')}.",
+        "Immediate predecessors among the relevant events; all are, where none is marked. "
+        f"Table: {context.rows.table('predecessors')}.",
     )
     spans = _pictured(window.spans, "The request with most spans, as their own clocks have them.")
     opened = " open" if first else ""

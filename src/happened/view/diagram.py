@@ -1,12 +1,11 @@
 """A space–time diagram as SVG: for pictures, notebooks and reports, where no script may run."""
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from ..causality.computation import DELIVER, INTERNAL, RECEIVE, SEND, UNORDERED
 from .prepared import Prepared
 from .strokes import Arrows
-from .texts import cut, natural
+from .texts import cut, markup, natural
 
 MOST_EVENTS = 5_000
 ACROSS, DOWN, LEFT, TOP = 30, 44, 20, 26
@@ -68,7 +67,7 @@ def lane_names(prepared: Prepared, present: Sequence[int]) -> tuple[str, float]:
     """The names of processes, one below the other, and where the room to their right begins."""
     names = [cut(prepared.c.process_names[p], 28) for p in present]
     texts = (
-        f'<text class="name" x="{LEFT}" y="{TOP + DOWN * (k + 0.3) + 4:.0f}">{escape(name)}</text>'
+        f'<text class="name" x="{LEFT}" y="{TOP + DOWN * (k + 0.3) + 4:.0f}">{markup(name)}</text>'
         for k, name in enumerate(names)
     )
     return "".join(texts), LEFT + max((len(name) for name in names), default=0) * LETTER + 16
@@ -79,7 +78,7 @@ def svg(title: str, wide: float, tall: float, parts: Sequence[str], standalone: 
     namespace = ' xmlns="http://www.w3.org/2000/svg"' if standalone else ""
     style = f"<style>{standalone}</style>" if standalone else ""
     size = f'viewBox="0 0 {wide:.0f} {tall:.0f}" width="{wide:.0f}" height="{tall:.0f}"'
-    about = f'role="img" aria-label="{escape(title)}"'
+    about = f'role="img" aria-label="{markup(title)}"'
     return f'<svg{namespace} class="hv" {about} {size}>{style}{"".join(parts)}</svg>\n'
 
 
@@ -101,7 +100,7 @@ def _event(prepared: Prepared, e: int, x: float, y: float) -> str:
         mark = f'<path class="event" d="M{x - 3:.1f} {y - 3:.1f}h6v6h-6z">'
     shape = "circle" if kind in ROUND else "path"
     label = _label(prepared, e)
-    about = escape(cut(f"{event}{'' if not label or label == event.message else ': ' + label}", 300))
+    about = markup(cut(f"{event}{'' if not label or label == event.message else ': ' + label}", 300))
     return f"{mark}<title>{about}</title></{shape}>"
 
 
@@ -121,4 +120,4 @@ def _labels(prepared: Prepared, places: Sequence[tuple[int, float, float]]) -> I
         half = len(label or "") * LETTER / 2
         if label and prepared.c.kind[e] != RECEIVE and 2 * half < 1.8 * ACROSS and x - half > free:
             free = x + half
-            yield f'<text x="{x:.1f}" y="{y + 18:.0f}">{escape(label)}</text>'
+            yield f'<text x="{x:.1f}" y="{y + 18:.0f}">{markup(label)}</text>'

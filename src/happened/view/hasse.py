@@ -4,14 +4,12 @@ An event stands in the row of its process and to the right of all that happened 
 marked as relevant, all are.
 """
 
-from html import escape
-
 import numpy as np
 
 from .diagram import ACROSS, DOWN, LEFT, LETTER, TOP, lane_names, svg
 from .prepared import Prepared
 from .strokes import Arrows
-from .texts import cut, natural
+from .texts import cut, markup, natural
 
 MOST_EVENTS = 2_000
 LONGEST = 14  # letters of a label
@@ -45,9 +43,9 @@ def hasse(prepared: Prepared, standalone: str = "") -> str:
         parts.append(arrows.draw(place(cause), place(effect)))
     for e in shown:
         x, y = place(e)
-        about = escape(cut(f"{c.event(e)}{': ' + label if (label := _label(prepared, e)) else ''}", 300))
+        about = markup(cut(f"{c.event(e)}{': ' + label if (label := _label(prepared, e)) else ''}", 300))
         parts.append(f'<circle class="event" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{about}</title></circle>')
-        parts.append(f'<text x="{x:.1f}" y="{y + 18:.0f}">{escape(_short(_name(prepared, e)))}</text>')
+        parts.append(f'<text x="{x:.1f}" y="{y + 18:.0f}">{markup(_short(_name(prepared, e)))}</text>')
     title = f"Hasse diagram of {len(shown)} events of {len(present)} processes"
     return svg(title, wide, TOP + DOWN * len(present), parts, standalone)
 

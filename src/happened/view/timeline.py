@@ -1,13 +1,11 @@
 """The spans of one request as a timeline in SVG: a bar for each, children below their parents."""
 
-from html import escape
-
 import numpy as np
 
 from .diagram import LEFT, LETTER, svg
 from .prepared import Prepared
 from .span_rows import SpanRows, span_rows
-from .texts import cut
+from .texts import cut, markup
 
 MOST_ROWS = 40
 ROW, TOP, WIDE = 22, 30, 520
@@ -37,9 +35,9 @@ def timeline(prepared: Prepared, standalone: str = "") -> str:
         width = max(2.0, (_end(rows, k) - _start(rows, k)) / long * WIDE)
         took = _duration(_end(rows, k) - _start(rows, k))
         parts.append(
-            f'<text class="name" x="{LEFT + INDENT * deep}" y="{y + 15}">{escape(name)}</text>'
+            f'<text class="name" x="{LEFT + INDENT * deep}" y="{y + 15}">{markup(name)}</text>'
             f'<rect class="span" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="{ROW - 8}">'
-            f"<title>{escape(_name(prepared, rows, k))}: {took}</title></rect>"
+            f"<title>{markup(_name(prepared, rows, k))}: {took}</title></rect>"
             f'<text class="name" x="{x + width + 5:.1f}" y="{y + 15}">{took}</text>'
         )
     left_out = len(chosen) - len(shown)
