@@ -68,6 +68,7 @@ svg .count.inverse { fill: var(--paper); }
 code { background: var(--soft); padding: 0 .25rem; }
 a { color: var(--accent); } td.number a { color: inherit; text-decoration-color: var(--line); }
 summary { cursor: pointer; padding: .2rem 0; }
+details.rows > div { margin-bottom: .8rem; }
 details.rows > :target { outline: 2px solid var(--accent); outline-offset: .3rem; }
 details.rows .picture { font-size: .85rem; } details.rows td { white-space: nowrap; }
 """
@@ -159,16 +160,19 @@ def _page(context: _Context) -> str:
         _latency(context),
         _skew(context),
         _cost(context),
-        context.rows.html(),
     ]
-    causal, *others = verdicts(summary, timed=bool(_rows(folder, "times", 1)))
+    causal, *others = [
+        (one, f" {context.rows.link(one.total, True, 'Rows')}" if summary.get(one.total) else "")
+        for one in verdicts(summary, timed=bool(_rows(folder, "times", 1)))
+    ]
+    body = "".join(sections) + context.rows.html()
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>What happened</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{STYLE}{DIAGRAM_STYLE}</style></head><body>"
         "<h1>What happened, and what happened before it</h1>"
-        f'{causal.html("p", "verdict")}<ul class="verdicts">{"".join(one.html("li") for one in others)}</ul>'
-        f"{''.join(sections)}</body></html>\n"
+        f'{causal[0].html("p", "verdict", causal[1])}<ul class="verdicts">'
+        f"{''.join(one.html('li', '', more) for one, more in others)}</ul>{body}</body></html>\n"
     )
 
 
