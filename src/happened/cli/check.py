@@ -126,11 +126,8 @@ def _answer_all(arguments: argparse.Namespace) -> int:
         summary = analyze_here(trace, out, complete=arguments.complete, finish=finish)
         bar.update()
     places = [tables_at(arguments.out)] if arguments.out is not None else []
-    places += (
-        [f"the report is {arguments.report}, and {view.name} beside it what to look at"]
-        if arguments.report is not None
-        else []
-    )
+    if arguments.report is not None:
+        places.append(f"the report is {arguments.report}, and {view.name} is what its links show")
     return tell(summary, arguments, "; ".join(places))
 
 
