@@ -1,5 +1,6 @@
 """The report: self-contained, complete, and safe with names from anywhere."""
 
+import json
 import re
 import xml.dom.minidom
 from collections import Counter
@@ -119,6 +120,22 @@ def test_rows_and_witnesses_lead_to_the_events_they_are_about(tmp_path):
     assert {name for each in asked for name in each.get("event", ())} <= names
     assert "violations/" in links.found and (tmp_path / "violations").is_dir()
     assert "What happened" in (tmp_path / "view.html").read_text()
+
+
+def test_computations_that_are_too_large_are_left_to_the_viewer(tmp_path, monkeypatch, seed):
+    rows = traces.number(OVERTAKEN, "small") + traces.number(traces.causal(Random(seed)), "large")
+    summary = write_answers(tmp_path, traces.table(rows))
+    monkeypatch.setattr("happened.report.looks.MOST_EVENTS", 5)
+    html, view = pages(tmp_path, summary)
+    names = [
+        each["name"] for each in json.loads(re.search(r'id="about">(.*?)</script>', view)[1])["computations"]
+    ]
+    assert names == ["small"]
+    assert html.count("Space–time diagram of") == 1 and "c=0" in html
+    monkeypatch.setattr("happened.report.looks.MOST_EVENTS", 4)
+    html, view = pages(tmp_path, summary)
+    assert view == "" and "A look at it" not in html and "view.html" not in html
+    assert "rows-violations-causal" in html
 
 
 def test_what_only_the_trace_says_is_shown_from_it(tmp_path):

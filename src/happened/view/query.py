@@ -45,7 +45,7 @@ class _Words:
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
-        self._table = prepared.table.take(pa.array(prepared.c.row))
+        self._rows = pa.array(prepared.c.row)
 
     def mask(self, word: str) -> Ints:
         time = TIME.fullmatch(word)
@@ -70,18 +70,19 @@ class _Words:
         except ValueError:
             bound = np.nan
         if times is None:
-            return np.zeros(self._table.num_rows, bool)
+            return np.zeros(len(self._rows), bool)
         found: Ints = times[0] < bound if sign == "<" else times[0] > bound
         return found
 
     def _column(self, name: str) -> Column:
         if name != "event":
-            return self._table[name]
-        return pc.binary_join_element_wise(self._table["process"], self._table["seq"].cast(pa.string()), "#")
+            return self._prepared.table[name].take(self._rows)
+        seqs = self._column("seq").cast(pa.string())
+        return pc.binary_join_element_wise(self._column("process"), seqs, "#")
 
     def _told(self, test: Callable[[Column, Column], Column]) -> Ints:
         """Whether a pair of names and values that an event tells passes a test."""
-        found = np.zeros(self._table.num_rows, bool)
+        found = np.zeros(len(self._rows), bool)
         for events, names, values in self._pairs():
             passed = test(pc.utf8_lower(names), pc.utf8_lower(values))
             found[events[_as_mask(passed)]] = True
@@ -89,7 +90,7 @@ class _Words:
 
     def _pairs(self) -> Iterator[tuple[Ints, Column, Column]]:
         """Events with what they tell: attributes, destinations and the ledger."""
-        column = self._table["attributes"].combine_chunks()
+        column = self._column("attributes").combine_chunks()
         attributes = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
         offsets = attributes.offsets.to_numpy()
         inside = slice(int(offsets[0]), int(offsets[-1]) - int(offsets[0]))
@@ -100,7 +101,7 @@ class _Words:
             pc.fill_null(attributes.items.slice(inside.start, inside.stop), ""),
         )
         for column_name, name in (("to", "to"), *LEDGER.items()):
-            given = self._table[column_name]
+            given = self._column(column_name)
             there = np.flatnonzero(pc.is_valid(given).to_numpy())
             values = given.take(pa.array(there))
             texts = pc.binary_join(values, ", ") if column_name == "to" else values.cast(pa.string())

@@ -3,6 +3,7 @@
 
 const LEAST_LABEL = 120; // pixels that a label may take from those of the events after it
 const LEAST_LETTERS = 10; // fewer of a longer label tell nothing
+const NARROW = 4; // pixels of a letter at least: what cannot fit need not be measured
 
 class Painter extends Lines {
   paint(picture, port, marks) {
@@ -248,8 +249,9 @@ class Painter extends Lines {
         if (!text || !(x >= this.left)) continue;
         // Where events stand close, the first takes the room of those that follow it.
         const room = Math.min(2 * (x - right), Math.max(LEAST_LABEL, 2 * (next - x))) - 4;
-        const shown = room < 20 ? "" : this.fitted(text, room);
-        if (!shown || shown.length < Math.min(text.length, LEAST_LETTERS)) continue;
+        const least = Math.min(text.length, LEAST_LETTERS);
+        const shown = room < Math.max(20, least * NARROW) ? "" : this.fitted(text, room);
+        if (!shown || shown.length < least) continue;
         const width = g.measureText(shown).width;
         const middle = Math.max(this.left + width / 2, Math.min(x, this.width - width / 2 - 4));
         if (middle - width / 2 < right) continue;
