@@ -62,7 +62,7 @@ class _Scale(NamedTuple):
     def ticks(self) -> list[float]:
         if self.log:
             return [10.0**k for k in range(ceil(log10(self.low)), floor(log10(self.high)) + 1)]
-        step = _round_step((self.high - self.low) / 5)
+        step = _round_step((self.high - self.low) / 7)
         first = ceil(self.low / step)
         return [k * step for k in range(first, floor(self.high / step) + 1)]
 

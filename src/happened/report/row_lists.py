@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..causality.questions import QUESTIONS
@@ -16,6 +17,7 @@ from .drawings import short
 from .looks import Looks
 
 MOST_ROWS = 8
+MOST_SORTED = 20_000  # rows that are read to find the first; of a larger table, the first of these
 LONGEST_CELL = 36
 
 
@@ -130,7 +132,7 @@ class RowLists:
         """Closed; a browser opens it where a link leads inside."""
         data = arrow_dataset(self._folder / part.table)
         count = data.count_rows(filter=part.filter)
-        rows = data.head(MOST_ROWS, filter=part.filter).to_pylist(maps_as_pydicts="strict")
+        rows = _first(data.head(MOST_SORTED, filter=part.filter))
         files = ""
         if self._address is not None:
             at = f"{self._address}/{part.table}/".lstrip("/") if self._address else f"{part.table}/"
@@ -153,6 +155,17 @@ class RowLists:
             look = f'<td><a href="{escape(href)}">look</a></td>' if href else "<td></td>"
             body += f"<tr>{look}{''.join(f'<td>{_cell(row[name])}</td>' for name in names)}</tr>"
         return f"<table><tr><th></th>{head}</tr>{body}</table>"
+
+
+def _first(table: pa.Table) -> list[Mapping[str, Any]]:
+    """The first rows by what they say, so that the order of the files does not matter."""
+    plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    rows: list[Mapping[str, Any]] = (
+        table.sort_by([(name, "ascending") for name in plain])
+        .slice(0, MOST_ROWS)
+        .to_pylist(maps_as_pydicts="strict")
+    )
+    return rows
 
 
 def _events(table: str, row: Mapping[str, Any]) -> Iterator[str]:

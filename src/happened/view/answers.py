@@ -57,7 +57,8 @@ def events_of_answers(folder: AnyPath, computations: Sequence[str] | None = None
         for edge in _rows(folder, "predecessors", only):
             rows[_key(edge)]["relevant"] = True
             rows[edge["computation"], edge["cause_process"], edge["cause_seq"]]["relevant"] = True
-    whole = table_from_rows(list(rows.values()))
+    # In one order, whatever that of the tables: the same answers are the same picture.
+    whole = table_from_rows([rows[key] for key in sorted(rows)])
     parts = [Prepared(c, whole) for c in encode(whole)]
     # Everything that an event knew anew is among its causes; of those the immediate ones are kept.
     return pa.concat_tables([whole.slice(0, 0), *(slice_table(each, each.c.seq > 0) for each in parts)])
@@ -95,7 +96,7 @@ def _add_causes(
 
 
 def _add_messages(rows: dict[tuple[str, str, int], Row], messages: list[Row]) -> None:
-    for row in messages:
+    for row in sorted(messages, key=lambda row: (row["computation"], row["message"], row["receiver"] or "")):
         computation, message = row["computation"], row["message"]
         if row["sent_seq"] is not None:
             send = rows[computation, row["sender"], row["sent_seq"]]
