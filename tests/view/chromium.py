@@ -69,6 +69,7 @@ class Tab:
 
     def click(self, event, **options):
         """Click an event of the picture where it is drawn."""
+        self.ask("true")  # once what was asked for before is drawn: places are those of the last picture
         x, y = self.ask(f"happened.at({event!r})")
         self.page.mouse.move(x, y)
         if options.get("shift"):

@@ -18,6 +18,7 @@ from .looks import Looks
 
 MOST_ROWS = 8
 MOST_SORTED = 20_000  # rows that are read to find the first; of a larger table, the first of these
+MOST_WIDE = 2_000  # the same of tables with lists: a vector of ten thousand processes is 40 kB
 LONGEST_CELL = 36
 
 
@@ -118,7 +119,7 @@ class RowLists:
         ordered = sorted(self._parts, key=lambda part: ([*helps, "quarantine"].index(part.table), part))
         sections = "".join(self._section(part, helps.get(part.table, "rows left out")) for part in ordered)
         return (
-            '<h2 id="tables">Tables</h2><p class="aside">Every number above leads to its rows here. The '
+            '<h2>Tables</h2><p class="aside">Every number above leads to its rows here. The '
             f"first {MOST_ROWS} of each are shown, the whole tables {self._where()}</p>{sections}"
         )
 
@@ -132,7 +133,8 @@ class RowLists:
         """Closed; a browser opens it where a link leads inside."""
         data = arrow_dataset(self._folder / part.table)
         count = data.count_rows(filter=part.filter)
-        rows = _first(data.head(MOST_SORTED, filter=part.filter))
+        is_wide = any(pa.types.is_nested(field.type) for field in data.schema)
+        rows = _first(data.head(MOST_WIDE if is_wide else MOST_SORTED, filter=part.filter))
         files = ""
         if self._address is not None:
             at = f"{self._address}/{part.table}/".lstrip("/") if self._address else f"{part.table}/"
