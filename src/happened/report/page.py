@@ -381,7 +381,7 @@ def _traffic(context: _Context) -> str:
     counts = {(row["process"], row["other"]): row["value"] for row in table.to_pylist()}
     picture, left_out = _busiest(counts)
     caption = f"Messages delivered, from the row's process to the column's{_of(computation)}.{left_out}"
-    return _figure(context, "Who spoke to whom", picture, caption, "measures")
+    return _figure(context, "Who spoke to whom", picture, caption, "measures", "messages")
 
 
 def _influence(context: _Context) -> str:
@@ -432,7 +432,7 @@ def _width(context: _Context) -> str:
         "Events per level: they are concurrent. The level of an event is the length of the longest chain of "
         f"causes that ends with it; the critical path has {depth:,.0f} events{_of(computation)}."
     )
-    return _figure(context, "Concurrency along the way", picture, caption, "measures")
+    return _figure(context, "Concurrency along the way", picture, caption, "measures", "width")
 
 
 def _latency(context: _Context) -> str:
@@ -451,7 +451,7 @@ def _latency(context: _Context) -> str:
         for pair in [(row["process"], row["other"])]
     ]
     caption = f"Mean latency after correction for skew, the least one marked in the bar{_of(computation)}."
-    return _figure(context, "Slowest pairs", bars(rows), caption, "measures")
+    return _figure(context, "Slowest pairs", bars(rows), caption, "measures", "latency_mean")
 
 
 def _skew(context: _Context) -> str:
@@ -505,8 +505,10 @@ def _cost(context: _Context) -> str:
     )
 
 
-def _figure(context: _Context, title: str, picture: str, caption: str, table: str) -> str:
-    return f"<h2>{title}</h2>{_pictured(picture, f'{caption} Table: {context.rows.table(table)}.')}"
+def _figure(context: _Context, title: str, picture: str, caption: str, table: str, measure: str = "") -> str:
+    """A picture and the table that it was drawn from; of `measures`, the rows of one measure."""
+    rows = context.rows.table(table, "measure", measure) if measure else context.rows.table(table)
+    return f"<h2>{title}</h2>{_pictured(picture, f'{caption} Table: {rows}.')}"
 
 
 def _of(computation: str) -> str:

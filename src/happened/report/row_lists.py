@@ -101,12 +101,13 @@ class RowLists:
         self._parts.setdefault(part)
         return f'<a href="#{escape(part.anchor)}">{text}</a>'
 
-    def table(self, name: str) -> str:
-        """The name of a table, leading to its rows."""
+    def table(self, name: str, column: str = "", value: str = "") -> str:
+        """The name of a table, leading to its rows, or to those whose column has a value."""
         if not matching(self._folder / name, "*.parquet"):
             return f"<code>{escape(name)}</code>"
-        self._parts.setdefault(Part(name))
-        return f'<a href="#{Part(name).anchor}"><code>{escape(name)}</code></a>'
+        part = Part(name, column, value)
+        self._parts.setdefault(part)
+        return f'<a href="#{part.anchor}"><code>{escape(name)}</code></a>'
 
     def html(self) -> str:
         """The tables, what each answers, and the first rows of whatever was linked to."""
