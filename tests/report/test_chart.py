@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from math import dist
+from math import dist, log10
 from random import Random
 from xml.etree import ElementTree
 
@@ -133,6 +133,19 @@ def test_marks_whiskers_and_names_stay_apart_and_inside(seed):
         names = sorted(float(each.get("y")) for each in shapes(svg, "name"))
         assert all(b - a >= NAME - 0.2 for a, b in itertools.pairwise(names))
         assert names[0] >= TOP and names[-1] <= tall - 50 + 5
+
+
+def test_whiskers_reach_as_far_as_they_say():
+    for points, length in (
+        ([Point(10, 5, 5), Point(20, 1, 3)], lambda a, b: b - a),
+        ([Point(10, 1000, 900), Point(20, 10, 5)], lambda a, b: log10(b / a)),
+    ):
+        svg = draw("t", "x", [Line("a", points)])
+        found = zip(shapes(svg, "whisker"), values(svg), points, strict=True)
+        for each, (_, mark), (_, y, error) in found:
+            _, high, _, _, _, low, *_ = map(float, re.findall(r"-?[\d.]+", each.get("d")))
+            expected = length(y - error, y) / length(y, y + error)
+            assert (low - mark) / (mark - high) == pytest.approx(expected, rel=0.05)
 
 
 def test_more_lines_than_fit_make_the_chart_taller():
