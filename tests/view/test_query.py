@@ -39,7 +39,7 @@ def found(prepared, query):
 
 @pytest.mark.sampled
 def test_the_page_and_the_server_mean_the_same(look, seed):
-    for k in range(samples(16)):
+    for k in range(samples(8)):
         random = Random(seed + k)
         whole = table(told(random, busy(random)))
         (c,) = causality.encode(whole)
