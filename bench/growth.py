@@ -11,9 +11,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from happened.experiments.chart import Line, Point, draw
 from happened.experiments.growth import Growth, has_zones, mean_hops, measure
 from happened.ordering import protocols
+from happened.report.chart import Line, Point, draw
 
 ZONE = 10
 MILLION = 1_000_000

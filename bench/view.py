@@ -7,7 +7,7 @@ FRAMES frames, zoomed out and at three stretches; beside it, in the same browser
 many points, moved likewise. Reported are seconds until the first picture is there, and the milliseconds from
 one frame to the next: the median, and the longest. The goals: open in two seconds; no frame above 50 ms, or
 none above 1.5 times the longest of the page of points. With --serve, what a server of a trace of N messages
-needs to read it, and to answer for a window, a slice and the reach of an event.
+needs to read it, and to answer for a window, a slice, the reach of an event and a word looked for everywhere.
 """
 
 import argparse
@@ -116,6 +116,7 @@ def served(messages, folder):
         "window": lambda e: compressed(windows.window(levels[e], levels[e] + 60)),
         "slice": lambda e: compressed(windows.slice(e, "past")),
         "reach": windows.reach,
+        "find": lambda e: windows.find(f"p{e % 16}:{e % 1000}"),
     }
     for name, ask in asked.items():
         took = []

@@ -68,5 +68,14 @@ if not TYPE_CHECKING:  # a type checker that saw this would let any misspelt nam
     __getattr__ = _look_up  # PEP 562
 
 
+def load_ipython_extension(shell: object) -> None:
+    """`%load_ext happened` in a notebook: tables that are traces are shown as pictures."""
+    from pyarrow import Table
+
+    from .view.notebook import html_of_table
+
+    shell.display_formatter.formatters["text/html"].for_type(Table, html_of_table)  # type: ignore[attr-defined]
+
+
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})

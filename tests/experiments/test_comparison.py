@@ -1,12 +1,9 @@
 """The comparison: one schedule for all, refusals instead of wrong figures, intervals, readable plots."""
 
-import xml.etree.ElementTree as ElementTree
-
 import pyarrow.parquet as pq
 import pytest
 
 from happened.core.errors import LocalProtocolError
-from happened.experiments.chart import Line, Point, draw
 from happened.experiments.compare import MEASURES, Comparison, compare, estimate, summarise, write_rows
 from happened.sim.network import Network
 from happened.sim.workload import Workload
@@ -93,40 +90,3 @@ def test_the_table_has_a_row_per_run(tmp_path):
     refused = [row for row in table if row["protocol"] == "acknowledged"]
     assert all(row["entries"] is None and "unicast" in row["not_applicable"] for row in refused)
     assert all(row["entries"] > 0 and row["undelivered"] == 0 for row in table if row["protocol"] == "ks")
-
-
-def shapes(svg, name):
-    return ElementTree.fromstring(svg).findall(f"{{http://www.w3.org/2000/svg}}{name}")
-
-
-def test_a_chart_is_an_image_of_its_own_with_a_line_a_legend_and_whiskers():
-    lines = [
-        Line("a<b", [Point(10, 1.0, 0.5), Point(20, 2.0, 0.0)]),
-        Line("c", [Point(10, 3.0, 0.0)]),
-        Line("nothing", []),
-    ]
-    svg = draw("entries & more", "processes", lines)
-    texts = [text.text for text in shapes(svg, "text")]
-    assert {"entries & more", "processes", "a<b", "c", "10", "20"} <= set(texts) and "nothing" not in texts
-    assert len(shapes(svg, "circle")) == 3
-    assert "http" not in svg.replace("http://www.w3.org/2000/svg", "")
-    higher = {float(c.get("cy")) for c in shapes(svg, "circle")}
-    assert len(higher) == 3
-
-
-def test_a_chart_of_values_far_apart_has_a_logarithmic_axis():
-    svg = draw(
-        "bytes", "processes", [Line("a", [Point(10, 1.0, 0), Point(20, 10.0, 0), Point(30, 1000.0, 0)])]
-    )
-    heights = [float(circle.get("cy")) for circle in shapes(svg, "circle")]
-    assert heights[1] - heights[2] == pytest.approx(2 * (heights[0] - heights[1]), abs=0.2)
-    svg = draw("", "processes", [Line("a", [Point(10, 1, 0), Point(100, 1, 0), Point(1000, 1, 0)])])
-    across = [float(circle.get("cx")) for circle in shapes(svg, "circle")]
-    assert across[1] - across[0] == pytest.approx(across[2] - across[1], abs=0.2)
-    assert {"10", "100", "1000"} <= {text.text for text in shapes(svg, "text")}
-
-
-def test_a_chart_of_one_point_or_of_zeros_is_drawn_and_of_nothing_is_not():
-    assert len(shapes(draw("x", "y", [Line("a", [Point(10, 0.0, 0.0)])]), "circle")) == 1
-    with pytest.raises(ValueError, match="nothing to draw"):
-        draw("x", "y", [Line("a", [])])

@@ -1,8 +1,14 @@
 """The report: self-contained, complete, and safe with names from anywhere."""
 
+import json
+import re
 import xml.dom.minidom
+from collections import Counter
 from html.parser import HTMLParser
+from random import Random
+from urllib.parse import parse_qs
 
+import pyarrow.compute as pc
 import pytest
 
 from causality import traces
@@ -18,7 +24,10 @@ from happened.report.drawings import (
     short,
     space_time,
 )
-from happened.report.page import _of_many_shapes, page
+from happened.report.page import _of_many_shapes, page, pages, write_report
+from happened.report.row_lists import part_of
+from happened.trace import write_jsonl
+from happened.trace.store import arrow_dataset
 from report.answers import write_answers
 
 OVERTAKEN = {
@@ -39,12 +48,21 @@ def analysed(folder, chains):
 
 
 class Links(HTMLParser):
-    def __init__(self):
+    """`found` are the addresses in a page, `places` the ids that it has, `numbers` what leads to rows."""
+
+    def __init__(self, html):
         super().__init__()
-        self.found = []
+        self.found, self.places, self.numbers, self._in = [], [], {}, ""
+        self.feed(html)
 
     def handle_starttag(self, tag, attributes):
         self.found += [value for name, value in attributes if name in ("src", "href")]
+        self.places += [value for name, value in attributes if name == "id"]
+        self._in = dict(attributes).get("href", "") if tag == "a" else ""
+
+    def handle_data(self, data):
+        if self._in.startswith("#"):
+            self.numbers.setdefault(self._in[1:], []).append(data)
 
 
 def test_a_violation_is_named_and_drawn(tmp_path):
@@ -59,11 +77,97 @@ def test_a_violation_is_named_and_drawn(tmp_path):
 
 def test_the_page_needs_nothing_from_anywhere(tmp_path):
     html = page(tmp_path, analysed(tmp_path, OVERTAKEN))
-    links = Links()
-    links.feed(html)
-    assert links.found == []
+    links = Links(html)
+    assert links.found and all(link.startswith("#") for link in links.found)
     assert "http" not in html
     assert "@import" not in html
+
+
+def test_every_number_of_a_table_leads_to_its_rows(tmp_path, seed):
+    rows = [row for k in range(4) for row in traces.wild(Random(seed + k), f"c{k}")]
+    rows += traces.number(OVERTAKEN, "spoilt")
+    summary = write_answers(tmp_path, traces.table(rows))
+    links = Links(page(tmp_path, summary))
+    assert len(links.places) == len(set(links.places)) and {link[1:] for link in links.found} <= set(
+        links.places
+    )
+    counted = {
+        "causal_violations": ("violations", pc.field("order_name") == "causal"),
+        "fifo_violations": ("violations", pc.field("order_name") == "fifo"),
+        "lost_causes": ("lost_causes", pc.field("order_name") == "causal"),
+        "reduction_edges": ("predecessors", None),
+        "events": ("stamps", None),
+        "lost": ("messages", pc.field("fate") == "lost"),
+        "misdelivered": ("messages", pc.field("fate") == "misdelivered"),
+        "never_sent": ("messages", pc.field("fate") == "never_sent"),
+    }
+    for total, (table, where) in counted.items():
+        part = part_of(total)
+        assert part.table == table
+        count = arrow_dataset(tmp_path / table).count_rows(filter=part.filter)
+        assert count == arrow_dataset(tmp_path / table).count_rows(filter=where) == summary[total], total
+        assert not count or f"{count:,}" in links.numbers[part.anchor]
+
+
+def test_rows_and_witnesses_lead_to_the_events_they_are_about(tmp_path):
+    table = traces.table(traces.number(OVERTAKEN, "a&b"))
+    write_report(tmp_path, write_answers(tmp_path, table))
+    links = Links((tmp_path / "report.html").read_text())
+    asked = [parse_qs(link.partition("#")[2]) for link in links.found if link.startswith("view.html#")]
+    assert {"c": ["0"], "event": ["<p&>#1", "q#2"]} in asked  # the two sends of the witness
+    assert {"c": ["0"], "event": ["r#1", "r#2"]} in asked  # the row of `violations`
+    names = {f"{row['process']}#{row['seq']}" for row in table.to_pylist()}
+    assert {name for each in asked for name in each.get("event", ())} <= names
+    assert "violations/" in links.found and (tmp_path / "violations").is_dir()
+    assert "What happened" in (tmp_path / "view.html").read_text()
+
+
+def test_computations_that_are_too_large_are_left_to_the_viewer(tmp_path, monkeypatch, seed):
+    rows = traces.number(OVERTAKEN, "small") + traces.number(traces.causal(Random(seed)), "large")
+    summary = write_answers(tmp_path, traces.table(rows))
+    monkeypatch.setattr("happened.report.looks.MOST_EVENTS", 5)
+    html, view = pages(tmp_path, summary)
+    names = [
+        each["name"] for each in json.loads(re.search(r'id="about">(.*?)</script>', view)[1])["computations"]
+    ]
+    assert names == ["small"]
+    assert html.count("Space–time diagram of") == 1 and "c=0" in html
+    monkeypatch.setattr("happened.report.looks.MOST_EVENTS", 4)
+    html, view = pages(tmp_path, summary)
+    assert view == "" and "A look at it" not in html and "view.html" not in html
+    assert "rows-violations-causal" in html
+
+
+def test_what_only_the_trace_says_is_shown_from_it(tmp_path):
+    chains = {
+        "web": [
+            {"kind": "internal", "label": "GET", "time": 1, "attributes": {"span": "s", "end": "9000"}},
+            {"kind": "internal", "label": "told", "relevant": True, "time": 2},
+        ]
+    }
+    table = traces.table(traces.number(chains))
+    write_jsonl(table, tmp_path / "trace.jsonl")
+    summary = write_answers(tmp_path / "answers", table)
+    with_trace, _ = pages(tmp_path / "answers", summary, tmp_path / "trace.jsonl")
+    without = page(tmp_path / "answers", summary)
+    assert "web: GET" in with_trace and "Its spans" in with_trace and ">told<" in with_trace
+    assert "web: GET" not in without and "Its Hasse diagram" in without
+    (tmp_path / "bad.jsonl").write_text("{}")
+    for other in (tmp_path / "bad.jsonl", tmp_path / "absent"):
+        assert pages(tmp_path / "answers", summary, other)[0] == pages(tmp_path / "answers", summary)[0]
+
+
+def test_each_computation_has_a_window_of_its_own(tmp_path, seed):
+    rows = []
+    for k in range(9):
+        rows += traces.number(traces.causal(Random(seed + k), messages=5 + k), f"c{k}")
+    rows += traces.number(OVERTAKEN, "spoilt")
+    html = page(tmp_path, write_answers(tmp_path, traces.table(rows)))
+    assert html.count("Space–time diagram of") == 6 and "The 6 that say most of 10 computations" in html
+    shown = re.findall(r"ringed, in computation (\w+)|delivered, in computation (\w+)", html)
+    sizes = Counter(row["computation"] for row in rows if row["computation"] != "spoilt")
+    largest = sorted(sizes, key=lambda name: (-sizes[name], name))[:5]
+    assert shown == [("spoilt", ""), *(("", name) for name in largest)]
 
 
 def test_what_is_quarantined_is_there_with_its_reason(tmp_path):

@@ -13,9 +13,10 @@ from happened.sim.network import Network
 from happened.sim.recorder import Recorder
 from happened.sim.simulation import Simulation
 from happened.trace import SCHEMA, TraceWriter, read
+from happened.view.browser import find_browser
 from oracles.unordered import Unordered
 from report.answers import write_answers
-from report.browser import Chromium, find
+from report.browser import Chromium
 
 LONG = "checkout-" + "7f9c6d5b4" * 20
 HEADINGS = {
@@ -72,7 +73,7 @@ CONTRAST = """
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    path = find()
+    path = find_browser()
     if path is None:
         pytest.skip("no Chromium was found, so no report was opened; `make test` installs it where it may")
     chromium = Chromium(path, tmp_path_factory.mktemp("profile"))

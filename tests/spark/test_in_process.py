@@ -29,7 +29,7 @@ def agree(here, there):
         assert rows_of(here, name) == rows_of(there, name), name
         schemas = {ds.dataset(folder / name, format="parquet").schema for folder in (here, there)}
         assert len(schemas) == 1
-    for name in ("summary.json", "report.html"):
+    for name in ("summary.json", "report.html", "view.html"):
         assert (here / name).read_text() == (there / name).read_text()
 
 
@@ -112,14 +112,26 @@ def test_the_command_needs_no_spark(trace, tmp_path):
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("causal order VIOLATED")
-    assert (tmp_path / "page.html").read_text() == (tmp_path / "out" / "report.html").read_text()
+    inside = (tmp_path / "out" / "report.html").read_text()
+    outside = (tmp_path / "page.html").read_text()
+    assert 'href="page-view.html#' in outside and 'href="out/violations/"' in outside
+    outside = outside.replace("page-view.html", "view.html").replace('href="out/', 'href="')
+    assert outside.replace("in <code>out</code>", "beside this page") == inside
+    pages = (tmp_path / "page-view.html", tmp_path / "out" / "view.html")
+    assert len({page.read_text() for page in pages}) == 1
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["causal_violations"] == 1
 
 
 def test_a_report_alone_leaves_nothing_else(trace, tmp_path, capsys):
     page = tmp_path / "page.html"
     assert main(["check", str(trace), "--report", str(page)]) == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"t.jsonl", "page.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {"t.jsonl", "page.html", "page-view.html"}
+    assert 'href="violations/"' not in page.read_text()
+    (tmp_path / "page.html").unlink()
+    assert main(["check", str(trace), "--report", str(page)]) == 2
+    assert "page-view.html exists already" in capsys.readouterr().err
+    (tmp_path / "page-view.html").unlink()
+    assert main(["check", str(trace), "--report", str(page)]) == 1
     assert main(["check", str(trace), "--report", str(page)]) == 2
     assert "replace it with --force" in capsys.readouterr().err
     assert main(["check", str(trace), "--report", str(page), "--force", "--json"]) == 1

@@ -127,4 +127,9 @@ def test_analyze_says_under_spark_submit_what_the_kernels_say(submit, tmp_path, 
     assert summary["events"] > 400
     for name in summary.keys() & expected.totals.keys():
         assert summary[name] == expected.totals[name], name
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {*TABLES, "summary.json", "report.html"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *TABLES,
+        "summary.json",
+        "report.html",
+        "view.html",
+    }

@@ -38,7 +38,7 @@ def test_analyze_at_urls(executors, command, bucket, seed, monkeypatch, capsys):
     assert summary == json.loads((out / "summary.json").read_text())
     assert "<h2>Tables</h2>" in (out / "report.html").read_text()
     at_top = {str(file).split("/out/")[1].split("/")[0] for file in files_below(out)}
-    assert at_top <= {*TABLES, "summary.json", "report.html"}
+    assert at_top <= {*TABLES, "summary.json", "report.html", "view.html"}
     assert files_below(any_path(bucket) / "work") == []
 
 

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import sync_playwright
 
-from report.browser import find
+from happened.view.browser import find_browser
 
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
@@ -16,7 +16,7 @@ PATIENCE = 60_000  # milliseconds: the machine may be busy
 @contextmanager
 def launched():
     """The browser, or None if there is none on this machine."""
-    path = find()
+    path = find_browser()
     if path is None:
         yield None
         return
@@ -69,6 +69,7 @@ class Tab:
 
     def click(self, event, **options):
         """Click an event of the picture where it is drawn."""
+        self.ask("true")  # once what was asked for before is drawn: places are those of the last picture
         x, y = self.ask(f"happened.at({event!r})")
         self.page.mouse.move(x, y)
         if options.get("shift"):

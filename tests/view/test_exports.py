@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import struct
+from math import dist
 from random import Random
 from xml.etree import ElementTree
 
@@ -20,9 +22,13 @@ from happened.core.errors import LocalProtocolError
 from happened.trace import read, write_jsonl
 from happened.trace.importing import import_files
 from happened.trace.readers import Options
+from happened.view.browser import find_browser
 from happened.view.exports import FORMATS
+from happened.view.exports.to_svg import PICTURES
 from happened.view.prepared import Prepared
+from happened.view.raster import png_of
 from happened.view.slicing import Slice, slice_table, sliced
+from happened.view.strokes import Arrows
 from oracles.closure import by_computation
 
 MANY = samples(80)
@@ -72,6 +78,71 @@ def test_a_shiviz_log_is_imported_as_the_same_computation(tmp_path, seed):
         found = order_of_table(back)
         assert {((_run(e), *e[1:]), (_run(f), *f[1:])) for e, f in found} == order(rows)
         assert back.num_rows == len(rows)
+
+
+TEXTS = (
+    "",
+    "plain",
+    'a "quoted", text',
+    "two\nlines",
+    "\r",
+    "נכתב 🦊\u202e",
+    "=1+1",
+    "{}",
+    "x" * 200_000,
+    "\x85",
+)
+
+
+def decorated(random, rows):
+    """The same events, and whatever else a trace may say of each."""
+    names = sorted({row["process"] for row in rows})
+    for row in rows:
+        row["relevant"] = random.random() < 0.3
+        row["label"] = random.choice((None, *TEXTS[1:]))
+        row["time"] = random.choice((None, 0, -5, random.randrange(2**62)))
+        row["attributes"] = random.choice((None, {}, {"kind": "a", "id": "", random.choice(TEXTS): "b"}))
+        row["clock"] = random.choice((None, {name: random.randrange(9) for name in names}))
+        row["control_entries"], row["control_bytes"] = random.choice(((None, None), (0, 7)))
+        if row["kind"] == "send" and random.random() < 0.1:
+            row["kind"] = "unordered"
+    return rows
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("to", ["perfetto", "csv", "jsonl"])
+def test_what_is_imported_again_is_the_same_trace(tmp_path, seed, to):
+    random = Random(seed)
+    for k, rows in enumerate(traces(seed, MANY // 4)):
+        rows = decorated(random, rows)
+        file, out = tmp_path / f"{k}.export", tmp_path / f"imported{k}"
+        file.write_text(export(to, rows), encoding="utf-8", newline="")
+        done = import_files([file], out, options=Options())
+        assert (done.summary["format"], done.summary["quarantined"]) == (to, 0)
+        key = [(name, "ascending") for name in ("computation", "process", "seq")]
+        back, given = read(out).sort_by(key), table(rows).sort_by(key)
+        for row in (said := given.to_pylist(maps_as_pydicts="strict")):
+            row["attributes"] = row["attributes"] or None
+        assert back.to_pylist(maps_as_pydicts="strict") == said
+
+
+def test_an_export_that_was_cut_is_read_up_to_there(tmp_path):
+    rows = number({"p": [{"kind": "internal", "label": f"l\n{k}"} for k in range(9)]}, "c")
+    for to in ("perfetto", "csv"):
+        text = export(to, rows)
+        (tmp_path / to).write_text(text[: text.index("l\\n6" if to == "perfetto" else "l\n6")])
+        done = import_files([tmp_path / to], tmp_path / f"imported {to}", options=Options())
+        assert done.summary["format"] == to and done.summary["quarantined"] == 1
+        assert read(tmp_path / f"imported {to}").num_rows == 6
+
+
+def test_every_format_shows_a_message_outside_of_all_orders():
+    chains = {
+        "p": [{"kind": "unordered", "message": "m", "to": ["q"]}],
+        "q": [{"kind": "deliver", "message": "m"}],
+    }
+    for to in sorted(name for name, each in FORMATS.items() if not each.binary):
+        assert "".join(FORMATS[to].write(prepared(number(chains))))
 
 
 def test_names_with_white_space_stay_apart_in_shiviz(tmp_path):
@@ -135,6 +206,9 @@ def test_a_csv_has_the_timestamps_of_the_judge(seed):
             assert int(row["before"]) == sum(clock.values()) - 1
 
 
+SPAN = {"span": "a", "end": "5"}
+
+
 def test_a_picture_has_every_event_and_no_markup_of_the_trace(seed):
     rows = wild(Random(seed)) or number({"p": [{"kind": "internal"}]})
     svg = ElementTree.fromstring(export("svg", rows))
@@ -142,7 +216,13 @@ def test_a_picture_has_every_event_and_no_markup_of_the_trace(seed):
     evil = "<script>alert(1)</script>"
     text = export("svg", number({evil: [{"kind": "internal", "label": evil}]}, evil))
     assert "<script" not in text and ElementTree.fromstring(text) is not None
-    with pytest.raises(LocalProtocolError, match="one computation of at most"):
+    control = number(
+        {"a\0\x1b": [{"kind": "internal", "label": "\x07\ufffe 🦊", "attributes": SPAN, "time": 1}]}
+    )
+    for picture in PICTURES:
+        drawn = "".join(FORMATS["svg"].write(prepared(control), picture))
+        assert ElementTree.fromstring(drawn) is not None and "\ufffd" in drawn and "🦊" in drawn
+    with pytest.raises(LocalProtocolError, match="at most 5,000 events"):
         export("svg", number({"p": [{"kind": "internal"}] * 6000}))
 
 
@@ -237,3 +317,80 @@ def test_the_command_writes_parts_and_says_what_is_wrong(tmp_path, capsys):
     for wrong in (["--to", "gif"], ["--to", "csv", "--window", "6..3"], ["--to", "csv", "--time", "x..y"]):
         with pytest.raises(SystemExit):
             main(["export", str(trace), *wrong])
+
+
+SPANS = {
+    "web": [
+        {"kind": "internal", "label": "GET /", "time": 0, "attributes": {"span": "a", "end": "9000000"}},
+    ],
+    "db": [
+        {
+            "kind": "internal",
+            "label": "SELECT",
+            "time": 2_000_000,
+            "attributes": {"span": "b", "parent": "a", "end": "5000000", "service": "store"},
+            "causes": [{"process": "web", "seq": 1}],
+        },
+    ],
+}
+
+
+def test_a_picture_is_of_order_of_predecessors_or_of_spans(seed):
+    rows = busy(Random(seed))
+    for row in rows[::2]:
+        row["relevant"] = True
+    (each,) = prepared(rows)
+    picture = ElementTree.fromstring("".join(FORMATS["svg"].write([each], "hasse")))
+    assert len(picture.findall(".//{*}title")) == len(rows[::2])
+    assert len(picture.findall(".//{*}path[@class='message']")) == each.reduction[0].size
+    with pytest.raises(LocalProtocolError, match="nothing to draw"):
+        list(FORMATS["svg"].write([each], "spans"))
+    (spans,) = prepared(number(SPANS))
+    text = "".join(FORMATS["svg"].write([spans], "spans"))
+    bars = ElementTree.fromstring(text).findall(".//{*}rect[@class='span']")
+    assert [float(bar.get("width")) for bar in bars] == pytest.approx([520, 520 / 3], abs=0.1)
+    assert "store: SELECT" in text and "3 ms" in text
+
+
+def test_arrows_lead_around_events_that_are_not_theirs():
+    places = [(0.0, 0.0), (30.0, 40.0), (60.0, 80.0), (90.0, 40.0)]
+    arrows = Arrows(places)
+    assert "Q" in arrows.draw(places[0], places[2]) and "Q" not in arrows.draw(places[0], places[1])
+    curve = arrows.draw(places[0], places[2])
+    x1, y1, cx, cy, x2, y2 = map(float, re.findall(r"-?[\d.]+", curve.split('d="')[1])[:6])
+    for k in range(101):
+        s = k / 100
+        x = (1 - s) ** 2 * x1 + 2 * s * (1 - s) * cx + s**2 * x2
+        y = (1 - s) ** 2 * y1 + 2 * s * (1 - s) * cy + s**2 * y2
+        assert dist((x, y), places[1]) > 5
+
+
+def test_several_computations_are_no_picture(tmp_path, capsys):
+    rows = [row for name in "ab" for row in number({"p": [{"kind": "internal"}]}, name)]
+    write_jsonl(table(rows), tmp_path / "t.jsonl")
+    assert main(["export", str(tmp_path / "t.jsonl"), "--to", "svg"]) == 2
+    assert "choose one with --computation: 'a', 'b'" in capsys.readouterr().err
+    assert main(["export", str(tmp_path / "t.jsonl"), "--to", "svg", "--computation", "a"]) == 0
+    assert capsys.readouterr().out.startswith("<svg")
+
+
+def test_png_is_drawn_by_the_browser_of_the_machine(tmp_path, capsys, monkeypatch):
+    write_jsonl(table(number({"p": [{"kind": "internal", "label": "🦊"}] * 9})), tmp_path / "t.jsonl")
+    out = tmp_path / "t.png"
+    if find_browser() is None:
+        pytest.skip("no Chromium was found, so no picture was drawn; `make test` installs it where it may")
+    command = ["export", str(tmp_path / "t.jsonl"), "--to", "png", "--out", str(out)]
+    assert main(command) == 0
+    (each,) = prepared(number({"p": [{"kind": "internal"}] * 9}))
+    svg = ElementTree.fromstring("".join(FORMATS["svg"].write([each])))
+    size = struct.unpack(">II", out.read_bytes()[16:24])
+    assert size == (2 * int(svg.get("width")), 2 * int(svg.get("height")))
+    assert main(command) == 2 and "exists" in capsys.readouterr().err
+    monkeypatch.setenv("CHROMIUM", str(tmp_path / "absent"))
+    assert main([*command, "--force"]) == 2 and "write --to svg" in capsys.readouterr().err
+    monkeypatch.delenv("CHROMIUM")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main([*command, "--force"]) == 2 and "apt install chromium" in capsys.readouterr().err
+    assert out.read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(LocalProtocolError, match="too large"):
+        png_of('<svg width="100000" height="10000">')

@@ -222,3 +222,31 @@ def test_windows_of_a_large_computation_are_loaded_as_one_goes(writer, tmp_path,
         assert tab.errors == []
         tab.context.close()
         server.shutdown()
+
+
+def test_the_whole_trace_is_searched_and_not_only_the_window(writer, tmp_path, chromium, monkeypatch):
+    monkeypatch.setattr("happened.view.windows.MOST_EVENTS", 20)
+    with ViewServer(Followed(str(tmp_path / "trace"))) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        status, body, _ = ask(server, f"/find?find={quote('message:p:2 kind:deliver')}")
+        found = json.loads(body)
+        names = ["q#2", *(f"q#{k}" for k in range(20, 30))]
+        assert status == 200 and found["count"] == sum(found["columns"]) == len(names)
+        assert [each["event"] for each in found["events"]] == names
+        assert found["events"][0]["level"] == 3
+        assert json.loads(ask(server, "/find?find=%20")[1])["count"] == 0
+        tab = Tab(chromium).open(server.address)
+        assert "q#27" not in tab.ask("happened.events()")
+        tab.page.fill("#search", "message:p:27")
+        tab.page.get_by_text("2 matching events in the whole trace. Enter").wait_for()
+        assert tab.ask("happened.found()") == {"count": 2, "events": ["p#27", "q#27"]}
+        tab.page.focus("#search")
+        tab.page.keyboard.press("Enter")
+        tab.page.wait_for_selector("html[data-window^='2']", state="attached")
+        tab.page.locator("#live", has_text="p#27").wait_for(state="attached")
+        assert "q#27" in tab.ask("happened.inView()")
+        tab.page.get_by_role("button", name="q#27").click()
+        tab.page.locator("#live", has_text="q#27").wait_for(state="attached")
+        assert tab.errors == []
+        tab.context.close()
+        server.shutdown()

@@ -56,6 +56,53 @@ def test_what_cannot_be_shown_is_refused(tmp_path, capsys, monkeypatch):
     assert "see them with --serve" in capsys.readouterr().err
 
 
+def named(folder):
+    """Two computations; `load` and `load more` are labels in one, and a message and a span have names."""
+    one = {
+        "p": [
+            {"kind": "internal", "label": "load"},
+            {"kind": "send", "message": "m", "to": ["q"]},
+            {"kind": "internal", "label": "load more"},
+        ],
+        "q": [{"kind": "deliver", "message": "m"}, {"kind": "internal", "attributes": {"span": "ab12"}}],
+    }
+    rows = number(one, "c") + number({"p": [{"kind": "internal", "label": "other"}] * 2}, "d")
+    write_jsonl(table(rows), folder / "named.jsonl")
+    return str(folder / "named.jsonl")
+
+
+def test_events_are_named_as_for_why(tmp_path, capsys):
+    path, out = named(tmp_path), tmp_path / "part.jsonl"
+    for option, name, events in (
+        ("--past", "m", {"p#1", "p#2", "q#1"}),
+        ("--future", "m", {"p#2", "p#3", "q#1", "q#2"}),
+        ("--past", "ab12", {"p#1", "p#2", "q#1", "q#2"}),
+        ("--past", "load", {"p#1"}),
+        ("--past", "LOAD M", {"p#1", "p#2", "p#3"}),
+        ("--past", "c:p#2", {"p#1", "p#2"}),
+        ("--future", "q#2", {"q#2"}),
+        ("--past", "d:p#2", {"p#1", "p#2"}),
+    ):
+        assert main(["export", path, "--to", "csv", option, name, "--out", str(out), "--force"]) == 0
+        rows = out.read_text().splitlines()[1:]
+        origins = [re.search(r'""original"": ""([^"]*)""', row) or re.match('"([^"]*)"', row) for row in rows]
+        found = {origin[1] for origin in origins}
+        assert found == events, (option, name)
+    assert main(["view", path, "--past", "ab12", "--out", str(tmp_path / "v.html")]) == 0
+    assert scene((tmp_path / "v.html").read_text()).events == [("p", 1), ("p", 2), ("q", 1), ("q", 2)]
+    capsys.readouterr()
+    for names, said in (
+        (["--past", "p#1"], "'p#1' names 2 things"),
+        (["--past", "other"], "'other' names 2 things"),
+        (["--past", "nothing"], "nothing in the trace is called 'nothing'"),
+        (["--past", "q#2", "--future", "d:p#1"], "are of two computations"),
+    ):
+        assert main(["view", path, *names]) == 2
+        assert said in capsys.readouterr().err
+    chosen = ["--past", "p#1", "--computation", "d", "--out", str(tmp_path / "d.html")]
+    assert main(["view", path, *chosen]) == 0
+
+
 def test_serving_prints_an_address_and_ends_when_interrupted(tmp_path):
     command = [sys.executable, "-m", "happened", "view", trace(tmp_path), "--serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

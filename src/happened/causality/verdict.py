@@ -1,6 +1,7 @@
 """Verdicts on an order, and the witnesses that prove a violation: values that read well when printed."""
 
 from dataclasses import dataclass
+from html import escape
 
 from .computation import Event
 
@@ -133,6 +134,11 @@ class Verdict:
     @property
     def examined(self) -> str:
         return f"{self.deliveries:,} deliver{'y' if self.deliveries == 1 else 'ies'} examined"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the sentence and the first witness."""
+        shown = "".join(f"<pre>{escape(str(each))}</pre>" for each in self.witnesses[:1])
+        return f"<p><strong>{escape(str(self))}</strong></p>{shown}"
 
     def __str__(self) -> str:
         if not self.deliveries:

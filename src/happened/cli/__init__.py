@@ -61,7 +61,7 @@ COMMANDS = {
     "check": Command("check", "judge a recorded trace"),
     "export": Command(
         "export",
-        "a trace, or a part of one, for other tools: ShiViz, Graphviz, Mermaid, Perfetto, CSV, SVG",
+        "a trace, or a part of one, for other tools: ShiViz, Graphviz, Mermaid, Perfetto, CSV, SVG, PNG",
     ),
     "view": Command("view", "look at a trace: a space–time diagram in the browser"),
     "why": Command("why", "why an event happened, and why so late"),

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import sys
+from functools import partial
 from typing import Any
 
 from ..causality.judgement import Outcome, judge_totals
@@ -124,7 +125,7 @@ def _answer_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str,
 def run(arguments: argparse.Namespace) -> int:
     from ..report.page import write_report
 
-    summary = run_on_spark(arguments, finish=write_report)
+    summary = run_on_spark(arguments, finish=partial(write_report, trace=arguments.trace))
     return tell(summary, arguments, tables_at(arguments.out))
 
 

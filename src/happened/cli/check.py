@@ -6,6 +6,7 @@ analyze` answers, in this process.
 """
 
 import argparse
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -19,7 +20,7 @@ from ..causality import Audit, Deliveries, Judgement, Necessary, Outcome
 from ..causality.judgement import check_path
 from ..core.errors import LocalProtocolError, TraceFormatError
 from ..trace.atomic import whole_file
-from ..trace.store import any_path
+from ..trace.store import AnyPath, any_path
 from .completeness import add_completeness
 from .output import add_force, refuse_earlier_file, replacing
 from .terminal import local_path, note, print_json, progress
@@ -91,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _answer_all(arguments: argparse.Namespace) -> int:
     """What `happened analyze` does, without Spark; says what it says."""
-    from ..report.page import write_report
+    from ..report.page import pages, write_report
     from ..spark.in_process import analyze_here
     from .analyze import tables_at, tell
 
@@ -101,20 +102,32 @@ def _answer_all(arguments: argparse.Namespace) -> int:
         )
     if not (trace := any_path(arguments.path)).exists():
         raise TraceFormatError("no such file or directory", file=str(trace))
+    view = arguments.report and arguments.report.with_name(f"{arguments.report.stem}-view.html")
     refuse_earlier_file(arguments.report, force=arguments.force)
+    refuse_earlier_file(view, force=arguments.force)
+
+    def finish(folder: AnyPath, summary: dict[str, Any]) -> None:
+        if arguments.out is not None:
+            write_report(folder, summary, trace)
+        if arguments.report is not None:
+            kept = arguments.out and os.path.relpath(arguments.out, arguments.report.parent)
+            texts = pages(folder, summary, trace, view=view.name, tables=kept)
+            for file, text in zip((arguments.report, view), texts, strict=True):
+                if text:
+                    with whole_file(file) as unfinished:
+                        unfinished.write_text(text, encoding="utf-8")
+
     with (
         tempfile.TemporaryDirectory(prefix="happened-") as folder,
         replacing(arguments.out, force=arguments.force),
         progress("analysing", total=1, unit="trace") as bar,
     ):
         out = arguments.out or Path(folder) / "answers"
-        summary = analyze_here(trace, out, complete=arguments.complete, finish=write_report)
+        summary = analyze_here(trace, out, complete=arguments.complete, finish=finish)
         bar.update()
-        if arguments.report is not None:
-            with whole_file(arguments.report) as unfinished:
-                unfinished.write_bytes((out / "report.html").read_bytes())
     places = [tables_at(arguments.out)] if arguments.out is not None else []
-    places += [f"the report is {arguments.report}"] if arguments.report is not None else []
+    if arguments.report is not None:
+        places.append(f"the report is {arguments.report}, and {view.name} is what its links show")
     return tell(summary, arguments, "; ".join(places))
 
 

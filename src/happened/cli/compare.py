@@ -7,9 +7,9 @@ from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from ..experiments.chart import Line, Point, draw
 from ..experiments.compare import MEASURES, Comparison, Estimate, Summary, compare, summarise, write_rows
 from ..ordering import protocols
+from ..report.chart import Line, Point, draw
 from ..sim.network import DELAYS, Network, parse_delay
 from ..sim.workload import PATTERNS, Workload
 from .output import add_force, refuse_earlier

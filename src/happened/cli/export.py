@@ -7,7 +7,7 @@ from typing import Any
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from .output import add_force, refuse_earlier_file, replacing
-from .slice_options import add_slice_options, slice_of
+from .slice_options import add_slice_options, chosen_part
 from .terminal import local_path, note
 
 TRACE = "trace"
@@ -16,13 +16,14 @@ TRACE = "trace"
 
 def add_parser(subparsers: Any) -> None:
     from ..view.exports import FORMATS
+    from ..view.exports.to_svg import PICTURES
 
     formats = {TRACE: "our own trace, Parquet parts in a directory"} | {
         name: each.description for name, each in FORMATS.items()
     }
     parser = subparsers.add_parser(
         "export",
-        help="a trace, or a part of one, for other tools: ShiViz, Graphviz, Mermaid, Perfetto, CSV, SVG",
+        help="a trace, or a part of one, for other tools: ShiViz, Graphviz, Mermaid, Perfetto, CSV, SVG, PNG",
         description="Write a trace in the format of another tool, or a part of it as a trace of its own.",
         epilog="formats:\n" + "\n".join(f"  {name:10}{text}" for name, text in formats.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -31,6 +32,13 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--to", choices=formats, required=True, metavar="FORMAT", help="one of those below")
     parser.add_argument("--out", type=local_path, metavar="PATH", help="where to (default: stdout)")
     add_force(parser)
+    parser.add_argument(
+        "--picture",
+        choices=PICTURES,
+        default="space",
+        help="what svg and png draw: the space–time diagram (default), the Hasse diagram of the relevant "
+        "events, or the spans of the request that has most",
+    )
     add_slice_options(parser)
     parser.add_argument("--processes", metavar="NAMES", help="these processes alone, separated by commas")
     parser.set_defaults(run=run)
@@ -46,12 +54,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise LocalProtocolError("a trace is a directory: say where with --out")
     if arguments.to != TRACE:
         refuse_earlier_file(arguments.out, force=arguments.force)
+        if FORMATS[arguments.to].binary and arguments.out is None and sys.stdout.isatty():
+            raise LocalProtocolError(f"{arguments.to} is nothing to read on a terminal: say where with --out")
     of = viewed(arguments.path)
     for reason in of.checked.quarantine:
         note(f"left out: {reason}")
-    computations = of.chosen(arguments.computation)
-    computations.sort(key=lambda each: each.c.name)
-    parts = sliced(computations, slice_of(arguments))
+    part, computations = chosen_part(arguments, of)
+    parts = sliced(sorted(computations, key=lambda each: each.c.name), part)
     if not parts:
         raise LocalProtocolError("no event fits; nothing is written")
     events = sum(each.c.events for each in parts)
@@ -59,11 +68,11 @@ def run(arguments: argparse.Namespace) -> int:
         with replacing(arguments.out, force=arguments.force):
             _write_trace(parts, arguments.out)
     elif arguments.out is None:
-        for text in FORMATS[arguments.to].write(parts):
-            sys.stdout.write(text)
+        for chunk in FORMATS[arguments.to].chunks(parts, arguments.picture):
+            sys.stdout.buffer.write(chunk)
     else:
-        with whole_file(arguments.out) as unfinished, unfinished.open("w", encoding="utf-8") as out:
-            out.writelines(FORMATS[arguments.to].write(parts))
+        with whole_file(arguments.out) as unfinished, unfinished.open("wb") as out:
+            out.writelines(FORMATS[arguments.to].chunks(parts, arguments.picture))
     note(f"{events:,} events of {len(parts):,} computation{'' if len(parts) == 1 else 's'}")
     return ExitCode.HOLDS
 

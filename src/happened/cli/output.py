@@ -16,7 +16,7 @@ from ..core.errors import LocalProtocolError
 if TYPE_CHECKING:
     from ..trace.store import AnyPath
 
-RESULTS = frozenset({"summary.json", "report.html"})
+RESULTS = frozenset({"summary.json", "report.html", "view.html"})
 """Files that stand beside tables."""
 TRACES = frozenset({"trace", "import.json"})
 """What an import leaves: replaced by another one alone, since it may be all that is left of the logs."""

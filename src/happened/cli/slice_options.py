@@ -2,9 +2,18 @@
 
 import argparse
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..core.errors import LocalProtocolError
+from .asking import EVENT_HELP
+
 if TYPE_CHECKING:
+    from ..view.pages import Viewed
+    from ..view.prepared import Prepared
     from ..view.slicing import Slice
 
 UNITS = {"": 1, "ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9}
@@ -12,8 +21,8 @@ UNITS = {"": 1, "ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, 
 
 def add_slice_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--computation", metavar="NAME", help="this computation alone, of several")
-    parser.add_argument("--past", metavar="EVENT", help="what happened before an event: p2#17")
-    parser.add_argument("--future", metavar="EVENT", help="what happened after an event")
+    parser.add_argument("--past", metavar="EVENT", help=f"what happened before an event: {EVENT_HELP}")
+    parser.add_argument("--future", metavar="EVENT", help="what happened after an event, named likewise")
     parser.add_argument(
         "--window", type=_window, metavar="A..B", help="levels of logical time, such as 100..180"
     )
@@ -33,6 +42,31 @@ def slice_of(arguments: argparse.Namespace) -> "Slice":
         times=arguments.time,
         processes=tuple(named.split(",")) if named else (),
     )
+
+
+def chosen_part(arguments: argparse.Namespace, of: "Viewed") -> "tuple[Slice, list[Prepared]]":
+    """The part that the options choose, with events by their ids, and the computations that it is of.
+
+    An event is named as for `happened why`, and decides which computation is meant.
+    """
+    from ..ask import load
+    from ..ask.finding import find_event
+
+    part, computations = slice_of(arguments), of.chosen(arguments.computation)
+    if part.past is None and part.future is None:
+        return part, computations
+    names = pa.array([each.c.name for each in computations], pa.string())
+    table = of.checked.table
+    history = load(table.filter(pc.is_in(table["computation"], value_set=names)))
+    past = None if part.past is None else history.occurrence(find_event(history, part.past, "last"))
+    future = None if part.future is None else history.occurrence(find_event(history, part.future, "first"))
+    places = {event.computation for event in (past, future) if event is not None}
+    if len(places) > 1:
+        raise LocalProtocolError(
+            f"nothing is between them: {arguments.past!r} and {arguments.future!r} are of two computations"
+        )
+    part = replace(part, past=past and past.id, future=future and future.id)
+    return part, [each for each in computations if each.c.name in places]
 
 
 def _window(text: str) -> tuple[float, float]:

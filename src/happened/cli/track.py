@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from ..experiments.chart import Line, Point, draw
+from ..report.chart import Line, Point, draw
 from ..sim.tracking_study import MEASURES, Row, Study, is_fifo, study
 from ..sim.workload import PATTERNS, parse_pattern
 from ..tracking import protocols

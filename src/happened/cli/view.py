@@ -10,7 +10,7 @@ from ..core.exit_codes import ExitCode
 from ..trace.atomic import whole_file
 from .completeness import add_completeness
 from .output import add_force, refuse_earlier_file
-from .slice_options import add_slice_options, slice_of
+from .slice_options import add_slice_options, chosen_part, slice_of
 from .terminal import local_path, note, progress
 
 
@@ -50,11 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     out = arguments.out or Path(f"{Path(arguments.path).name.split('.')[0] or 'trace'}.html")
     refuse_earlier_file(out, force=arguments.force)
-    part = slice_of(arguments)
     with progress("reading", total=2, unit="step") as bar:
         of = viewed(arguments.path, order=arguments.order, complete=arguments.complete)
         bar.update()
-        of.computations[:] = of.chosen(arguments.computation)
+        part, of.computations[:] = chosen_part(arguments, of)
         if not any(part.mask(each).any() for each in of.computations):
             raise LocalProtocolError("no event fits; nothing is written")
         text = page(of, None if part.is_whole else part)

@@ -1,1 +1,1 @@
-"""Studies: tables of simulated runs and of replays, with their charts."""
+"""Studies: tables of simulated runs and of replays."""

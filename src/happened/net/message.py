@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from html import escape
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..core.clocks import Causality
@@ -21,6 +22,7 @@ REPLY = OWN + "re"
 """The headers of a request and of a reply; the second has the name of what it answers."""
 STAMP = OWN + "stamp"
 """The header with the tracker's timestamp of the sending (send_stamps.py)."""
+SHOWN = 200  # bytes of a payload, in a notebook
 
 
 class Sent(str):
@@ -152,6 +154,15 @@ class Message:
     def number(self) -> int:
         """Its place among all deliveries here, from 1; the same when it is delivered again."""
         return self._delivery.number
+
+    def _repr_html_(self) -> str:
+        """For notebooks: who sent it, its headers, and the beginning of its payload."""
+        more = f" … ({len(self.payload):,} bytes)" if len(self.payload) > SHOWN else ""
+        told = {"message": self.name, "payload": f"{self.payload[:SHOWN]!r}{more}", **self.headers}
+        if self.attempt > 1:
+            told["attempt"] = str(self.attempt)
+        rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in told.items())
+        return f"<table>{''.join(rows)}</table>"
 
     async def ack(self) -> None:
         """Say that this message need not be delivered again; returns when that is certain."""

@@ -4,6 +4,7 @@ A message is a named tuple, for speed: `class RstMessage(_Fields, Application)`,
 takes precedence over what is said here.
 """
 
+from html import escape
 from typing import Any, Self
 
 from ..core.destinations import unpack
@@ -74,6 +75,12 @@ class Application:
     def known_to(self, n: int) -> Self:
         """The same message as a larger system of n processes sees it."""
         return self
+
+    def _repr_html_(self) -> str:
+        """For notebooks: as it prints, and what it costs."""
+        entries, units = self.size()
+        cost = f"{entries} entries, {units} units, {self.model_bytes()} bytes in the papers' model"
+        return f"<code>{escape(repr(self))}</code><br><small>{cost}</small>"
 
 
 class Control:

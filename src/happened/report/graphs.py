@@ -5,9 +5,9 @@ their separators' labels, links that messages do not travel on are dashed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from html import escape
 from typing import NamedTuple
 
+from ..view.texts import markup
 from .drawings import short
 
 STYLE = """
@@ -67,13 +67,13 @@ def graph_svg(
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-MARGIN} {-MARGIN} {size[0]} {size[1]}" '
         f'width="{size[0]}" height="{size[1]}" role="img">',
-        f"<title>{escape(title)}</title><style>{STYLE}</style>",
+        f"<title>{markup(title)}</title><style>{STYLE}</style>",
     ]
     parts += map(_region, regions)
     parts += (_link(places[link.tail], places[link.head], link.carries) for link in links)
     parts += map(_vertex, vertices)
     for i, text in enumerate(notes):
-        parts.append(f'<text x="0" y="{bottom + LINE * (i + 1.5):.1f}">{escape(text)}</text>')
+        parts.append(f'<text x="0" y="{bottom + LINE * (i + 1.5):.1f}">{markup(text)}</text>')
     return "".join([*parts, "</svg>\n"])
 
 
@@ -82,7 +82,7 @@ def _region(region: Region) -> str:
     left, foot = region.x + 8, region.y + region.height - 6
     return (
         f'<rect class="zone" x="{x}" y="{y}" width="{width}" height="{height}" rx="8"/>'
-        f'<text x="{left:.1f}" y="{foot:.1f}">{escape(short(region.name))}</text>'
+        f'<text x="{left:.1f}" y="{foot:.1f}">{markup(short(region.name))}</text>'
     )
 
 
@@ -107,9 +107,9 @@ def _vertex(vertex: Vertex) -> str:
     drawn = shape("vertex", 7)
     if vertex.label:
         drawn += shape("outline", 10)
-        label = escape(short(vertex.label))
+        label = markup(short(vertex.label))
         drawn += f'<text class="label" x="{vertex.x:.1f}" y="{vertex.y - 14:.1f}">{label}</text>'
-    name = escape(short(vertex.name, 10))
+    name = markup(short(vertex.name, 10))
     return drawn + f'<text class="name" x="{vertex.x:.1f}" y="{vertex.y + 22:.1f}">{name}</text>'
 
 

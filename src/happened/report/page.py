@@ -1,26 +1,29 @@
-"""The report of an analysis: report.html, self-contained, from the tables beside it.
+"""The report of an analysis: report.html, self-contained, from the tables beside it; and view.html, the page
+of `happened view` for what the report shows, where the report's links lead.
 
-In    the directory `happened analyze` wrote
-Out   one page: verdicts, totals, what is quarantined, the most telling window and witnesses as space–time
-      diagrams, traffic, width, latency, skew, cost
-Reads at most a few hundred rows of each table, whatever its size, and of the measures and of what the window
-is drawn from one computation; every figure names its table.
+In    the directory `happened analyze` wrote, and the trace, if it is at hand
+Out   one page: verdicts, totals, what is quarantined, the most telling window of each computation, witnesses
+      as space–time diagrams, traffic, width, latency, skew, cost, and the first rows of every table
+Reads at most a few hundred rows of each table, whatever its size, and what `looks` bounds; every number leads
+to the rows that it counts, and rows to the events that they are about.
 """
 
 from html import escape
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..causality.questions import QUESTIONS
 from ..trace.store import AnyPath, arrow_dataset, matching
 from ..view.diagram import STYLE as DIAGRAM_STYLE
-from .drawings import Arrow, Bar, Mark, bars, compact, duration, line, matrix, space_time
-from .interesting_window import interesting_window
+from .drawings import Arrow, Bar, Mark, bars, compact, duration, line, matrix, short, space_time
+from .looks import Looks, Window, looks
+from .row_lists import RowLists
 from .verdicts import rows_were, verdicts
 
+VIEW = "view.html"
+MOST_WINDOWS = 6
 MOST_WITNESSES = 8
 WITNESSES_READ = 500
 MOST_STEPS = 9  # of a witness's path; of a longer one the middle is left out
@@ -63,6 +66,11 @@ svg .count.inverse { fill: var(--paper); }
 .cell, .bar { fill: var(--accent); } .series { fill: none; stroke: var(--accent); stroke-width: 2; }
 .least { stroke: var(--paper); stroke-width: 2; }
 code { background: var(--soft); padding: 0 .25rem; }
+a { color: var(--accent); } td.number a { color: inherit; text-decoration-color: var(--line); }
+summary { cursor: pointer; padding: .2rem 0; }
+details.rows > div { margin-bottom: .8rem; }
+details.rows > :target { outline: 2px solid var(--accent); outline-offset: .3rem; }
+details.rows .picture { font-size: .85rem; } details.rows td { white-space: nowrap; }
 """
 
 GROUPS = {
@@ -89,44 +97,94 @@ GROUPS = {
 """How the totals are arranged; those named nowhere here come last."""
 
 
-def write_report(folder: AnyPath, summary: dict[str, Any]) -> None:
-    (folder / "report.html").write_text(page(folder, summary), encoding="utf-8")
+class _Context(NamedTuple):
+    """What the sections of one report are made from."""
+
+    folder: AnyPath
+    summary: dict[str, Any]
+    looks: Looks
+    rows: RowLists
+
+    def look(self, text: str, computation: str, *events: str) -> str:
+        """A link to where events are seen, if they are."""
+        href = self.looks.href(computation, *events)
+        return f' <a href="{escape(href)}">{text}</a>.' if href else ""
+
+
+def write_report(folder: AnyPath, summary: dict[str, Any], trace: AnyPath | None = None) -> None:
+    """Leave report.html and view.html beside the tables of an analysis.
+
+    trace   what was analysed: labels, spans and what is relevant are shown from it
+    """
+    report, view = pages(folder, summary, trace, tables="")
+    (folder / "report.html").write_text(report, encoding="utf-8")
+    if view:
+        (folder / VIEW).write_text(view, encoding="utf-8")
+
+
+def pages(
+    folder: AnyPath,
+    summary: dict[str, Any],
+    trace: AnyPath | None = None,
+    *,
+    view: str = VIEW,
+    tables: str | None = None,
+) -> tuple[str, str]:
+    """The report, and the page that its links lead to; the latter is "" if nothing can be shown.
+
+    view     the address of that page, "" for none
+    tables   that of the folder of tables, None if it is not kept
+    """
+    shown = looks(folder, trace, view)
+    context = _Context(folder, summary, shown, RowLists(folder, shown, tables))
+    return _page(context), shown.html() if view else ""
 
 
 def page(folder: AnyPath, summary: dict[str, Any]) -> str:
+    """The report alone."""
+    report, _ = pages(folder, summary, view="")
+    return report
+
+
+def _page(context: _Context) -> str:
+    folder, summary = context.folder, context.summary
     sections = [
-        _totals(summary),
-        _quarantine(folder, summary),
-        _window(folder),
-        _witnesses(folder, summary),
-        _lost_causes(folder, summary),
-        _dependencies(folder),
-        _traffic(folder),
-        _width(folder),
-        _latency(folder),
-        _skew(folder, summary),
-        _cost(summary),
-        _tables(folder),
+        _totals(context),
+        _quarantine(context),
+        _windows(context),
+        _witnesses(context),
+        _lost_causes(context),
+        _dependencies(context),
+        _traffic(context),
+        _width(context),
+        _latency(context),
+        _skew(context),
+        _cost(context),
     ]
-    causal, *others = verdicts(summary, timed=bool(_rows(folder, "times", 1)))
+    causal, *others = [
+        (one, f" {context.rows.link(one.total, True, 'Rows')}" if summary.get(one.total) else "")
+        for one in verdicts(summary, timed=bool(_rows(folder, "times", 1)))
+    ]
+    body = "".join(sections) + context.rows.html()
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>What happened</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{STYLE}{DIAGRAM_STYLE}</style></head><body>"
         "<h1>What happened, and what happened before it</h1>"
-        f'{causal.html("p", "verdict")}<ul class="verdicts">{"".join(one.html("li") for one in others)}</ul>'
-        f"{''.join(sections)}</body></html>\n"
+        f'{causal[0].html("p", "verdict", causal[1])}<ul class="verdicts">'
+        f"{''.join(one.html('li', '', more) for one, more in others)}</ul>{body}</body></html>\n"
     )
 
 
-def _totals(summary: dict[str, Any]) -> str:
+def _totals(context: _Context) -> str:
+    summary = context.summary
     named = {name for names in GROUPS.values() for name in names}
     groups = {**GROUPS, "Besides": tuple(name for name in summary if name not in named)}
     tables = ""
     for title, names in groups.items():
         rows = "".join(
             f"<tr><td>{escape(name.replace('_', ' '))}</td>"
-            f'<td class="number">{_number(summary[name])}</td></tr>'
+            f'<td class="number">{context.rows.link(name, summary[name], _number(summary[name]))}</td></tr>'
             for name in names
             if name in summary
         )
@@ -141,8 +199,8 @@ def _number(value: Any) -> str:
     return "–" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
 
-def _quarantine(folder: AnyPath, summary: dict[str, Any]) -> str:
-    rows = _rows(folder, "quarantine", MOST_QUARANTINED)
+def _quarantine(context: _Context) -> str:
+    rows = _rows(context.folder, "quarantine", MOST_QUARANTINED)
     if not rows:
         return ""
     body = "".join(
@@ -151,8 +209,8 @@ def _quarantine(folder: AnyPath, summary: dict[str, Any]) -> str:
     )
     more = f" The first {len(rows)} reasons." if len(rows) == MOST_QUARANTINED else ""
     return (
-        f'<h2>Quarantine</h2><p class="aside">{rows_were(summary["quarantined"])} no part of a computation.'
-        f"{more} Table: <code>quarantine</code>.</p>"
+        f'<h2>Quarantine</h2><p class="aside">{rows_were(context.summary["quarantined"])} no part of a '
+        f"computation.{more} Table: {context.rows.table('quarantine')}.</p>"
         f"<table><tr><th>computation</th><th>reason</th></tr>{body}</table>"
     )
 
@@ -185,28 +243,59 @@ def _of_computation(folder: AnyPath, name: str, computation: str) -> pa.Table:
     return data.to_table(filter=(pc.field("measure") == name) & (pc.field("computation") == computation))
 
 
-def _window(folder: AnyPath) -> str:
-    found = interesting_window(folder)
-    if found is None:
+def _windows(context: _Context) -> str:
+    found = context.looks.windows(MOST_WINDOWS)
+    if not found:
         return ""
-    why = "the first early delivery, ringed" if found.of_violation else "where most was delivered"
-    caption = (
-        f"Levels {found.levels[0]:,} to {found.levels[1]:,}: {why}{_of(found.computation)}. Discs are sends, "
-        "diamonds deliveries, squares other events. <code>happened view</code> of this directory, or of the "
-        "trace, shows all of it."
+    shown = "".join(_window(context, each, first=each is found[0]) for each in found)
+    several = context.summary["computations"] > len(found)
+    rest = f" The {len(found)} that say most of {context.summary['computations']:,} computations."
+    at = context.looks.page
+    closely = f'<a href="{escape(at)}">Look at it closely</a>. ' if at else ""
+    return (
+        '<h2>A look at it</h2><p class="aside">Discs are sends, circles arrivals, diamonds deliveries, '
+        f"squares other events.{rest if several else ''} {closely}<code>happened view</code> of this "
+        f"directory, or of the trace, shows all of it.</p>{shown}"
     )
-    return _figure("A look at it", found.picture, caption, "stamps")
 
 
-def _witnesses(folder: AnyPath, summary: dict[str, Any]) -> str:
-    if not summary["causal_violations"]:
+def _window(context: _Context, window: Window, *, first: bool) -> str:
+    why = "what is at fault, ringed" if window.of_violation else "where most was delivered"
+    caption = (
+        f"Levels {window.levels[0]:,} to {window.levels[1]:,}: {why}{_of(window.computation)}."
+        f"{context.look('Look closer', window.computation)}"
+    )
+    space_time = _pictured(window.space_time, f"{caption} Table: {context.rows.table('stamps')}.")
+    hasse = _pictured(
+        window.hasse,
+        "Immediate predecessors among the relevant events; all are, where none is marked. "
+        f"Table: {context.rows.table('predecessors')}.",
+    )
+    spans = _pictured(window.spans, "The request with most spans, as their own clocks have them.")
+    opened = " open" if first else ""
+    more = f"<details{opened}><summary>Its Hasse diagram</summary>{hasse}</details>" if window.hasse else ""
+    if window.spans:
+        more += f"<details{opened}><summary>Its spans</summary>{spans}</details>"
+    if first:
+        return space_time + more
+    name = escape(short(window.computation, 60)) or "unnamed"
+    return f"<details><summary>Computation {name}</summary>{space_time}{more}</details>"
+
+
+def _pictured(picture: str, caption: str) -> str:
+    return f'<figure><div class="picture">{picture}</div><figcaption>{caption}</figcaption></figure>'
+
+
+def _witnesses(context: _Context) -> str:
+    count = context.summary["causal_violations"]
+    if not count:
         return ""
-    rows = _rows(folder, "violations", WITNESSES_READ, pc.field("order_name") == "causal")
+    rows = _rows(context.folder, "violations", WITNESSES_READ, pc.field("order_name") == "causal")
     chosen = _of_many_shapes(rows)[:MOST_WITNESSES]
     return (
-        f'<h2>Witnesses</h2><p class="aside">{len(chosen)} of {summary["causal_violations"]:,}; all are in '
-        "<code>violations</code>. Arrows are messages and what a process did next; a square is a delivery "
-        f"that came too early.</p>{''.join(map(_witness, chosen))}"
+        f'<h2>Witnesses</h2><p class="aside">{len(chosen)} of {count:,}; all are in '
+        f"{context.rows.table('violations')}. Arrows are messages and what a process did next; a square is a "
+        f"delivery that came too early.</p>{''.join(_witness(context, row) for row in chosen)}"
     )
 
 
@@ -221,7 +310,7 @@ def _of_many_shapes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for _, _, row in sorted(ranked, key=lambda each: each[:2])]
 
 
-def _witness(row: dict[str, Any]) -> str:
+def _witness(context: _Context, row: dict[str, Any]) -> str:
     path = row["path"] or []
     half = MOST_STEPS // 2
     elided = len(path) - 2 * half if len(path) > MOST_STEPS else 0
@@ -241,29 +330,32 @@ def _witness(row: dict[str, Any]) -> str:
         f"{escape(row['overtaken'])} (event {row['overtaken_seq']}), which was sent to it causally "
         f"earlier{_of(row['computation'])}"
     )
-    picture = space_time(marks, arrows)
-    return f'<figure><div class="picture">{picture}</div><figcaption>{caption}.</figcaption></figure>'
+    ends = [f"{step['process']}#{step['seq']}" for step in (path[0], path[-1])] if path else []
+    looked = context.look("The path between their sends", row["computation"], *ends)
+    return _pictured(space_time(marks, arrows), f"{caption}.{looked}")
 
 
-def _lost_causes(folder: AnyPath, summary: dict[str, Any]) -> str:
-    count = summary["lost_causes"]
+def _lost_causes(context: _Context) -> str:
+    count = context.summary["lost_causes"]
     if not count:
         return ""
-    rows = _rows(folder, "lost_causes", MOST_WITNESSES, pc.field("order_name") == "causal")
+    rows = _rows(context.folder, "lost_causes", MOST_WITNESSES, pc.field("order_name") == "causal")
     items = "".join(
         f"<li>{escape(row['process'])} delivered {escape(row['delivered'])} (event {row['delivered_seq']}) "
         f"and never {escape(row['lost'])}, which was sent to it causally earlier"
-        f"{_of(row['computation'])}</li>"
+        f"{_of(row['computation'])}."
+        f"{context.look('Look', row['computation'], row['process'] + '#' + str(row['delivered_seq']))}</li>"
         for row in rows
     )
     return (
         f'<h2>Lost causes</h2><p class="aside">{len(rows)} of {count:,}; all are in '
-        f"<code>lost_causes</code>.</p><ul>{items}</ul>"
+        f"{context.rows.table('lost_causes')}.</p><ul>{items}</ul>"
     )
 
 
-def _dependencies(folder: AnyPath) -> str:
+def _dependencies(context: _Context) -> str:
     """Which service called which, over all computations."""
+    folder = context.folder
     if not _rows(folder, "dependencies", 1):
         return ""
     table = arrow_dataset(folder / "dependencies").head(MOST_MEASURES)
@@ -278,21 +370,23 @@ def _dependencies(folder: AnyPath) -> str:
     more = f" The first {MOST_LINKS} of {len(sums):,} are listed." if len(sums) > MOST_LINKS else ""
     caption = f"Calls, from the row's service to the column's.{left_out}{more}"
     listed = f"<table><tr><th>caller</th><th>callee</th><th>calls</th><th>errors</th></tr>{rows}</table>"
-    return _figure("Which service calls which", picture, caption, "dependencies") + listed
+    return _figure(context, "Which service calls which", picture, caption, "dependencies") + listed
 
 
-def _traffic(folder: AnyPath) -> str:
+def _traffic(context: _Context) -> str:
+    folder = context.folder
     computation, table = _measure(folder, "messages")
     if computation is None:
-        return _influence(folder)
+        return _influence(context)
     counts = {(row["process"], row["other"]): row["value"] for row in table.to_pylist()}
     picture, left_out = _busiest(counts)
     caption = f"Messages delivered, from the row's process to the column's{_of(computation)}.{left_out}"
-    return _figure("Who spoke to whom", picture, caption, "measures")
+    return _figure(context, "Who spoke to whom", picture, caption, "measures", "messages")
 
 
-def _influence(folder: AnyPath) -> str:
+def _influence(context: _Context) -> str:
     """Without messages, the recorded causes say who acted upon whom: services that call one another."""
+    folder = context.folder
     data = arrow_dataset(folder / "predecessors")
     across = pc.field("process") != pc.field("cause_process")
     edges = data.head(MOST_MEASURES, columns=["cause_process", "process"], filter=across)
@@ -305,7 +399,7 @@ def _influence(folder: AnyPath) -> str:
         "Immediate predecessors on another process: how often the row's process acted directly upon the "
         f"column's.{left_out}{first}"
     )
-    return _figure("Who acted upon whom", picture, caption, "predecessors")
+    return _figure(context, "Who acted upon whom", picture, caption, "predecessors")
 
 
 def _busiest(counts: dict[tuple[str, str], float]) -> tuple[str, str]:
@@ -326,7 +420,8 @@ def _natural(name: str) -> tuple[str, int, str]:
     return stem, int(name[len(stem) :] or 0), name
 
 
-def _width(folder: AnyPath) -> str:
+def _width(context: _Context) -> str:
+    folder = context.folder
     computation = _largest(folder, pc.field("measure") == "depth")
     if computation is None:
         return ""
@@ -337,10 +432,11 @@ def _width(folder: AnyPath) -> str:
         "Events per level: they are concurrent. The level of an event is the length of the longest chain of "
         f"causes that ends with it; the critical path has {depth:,.0f} events{_of(computation)}."
     )
-    return _figure("Concurrency along the way", picture, caption, "measures")
+    return _figure(context, "Concurrency along the way", picture, caption, "measures", "width")
 
 
-def _latency(folder: AnyPath) -> str:
+def _latency(context: _Context) -> str:
+    folder = context.folder
     computation, table = _measure(folder, "latency_mean")
     if computation is None:
         return ""
@@ -355,10 +451,11 @@ def _latency(folder: AnyPath) -> str:
         for pair in [(row["process"], row["other"])]
     ]
     caption = f"Mean latency after correction for skew, the least one marked in the bar{_of(computation)}."
-    return _figure("Slowest pairs", bars(rows), caption, "measures")
+    return _figure(context, "Slowest pairs", bars(rows), caption, "measures", "latency_mean")
 
 
-def _skew(folder: AnyPath, summary: dict[str, Any]) -> str:
+def _skew(context: _Context) -> str:
+    folder, summary = context.folder, context.summary
     rows = [row for row in _rows(folder, "skew", 2000) if row["clock_offset"]]
     before, after = summary["receives_before_sends"], summary["receives_before_sends_corrected"]
     if not rows and not before:
@@ -379,14 +476,15 @@ def _skew(folder: AnyPath, summary: dict[str, Any]) -> str:
         "How far a process's clock is ahead (to the left: behind) and how fast that grows; the largest "
         f"{len(worst)}. {before:,} deliveries preceded their sends by the clocks; {after:,} after correction."
     )
-    return _figure("Clocks that disagree", picture, caption, "skew")
+    return _figure(context, "Clocks that disagree", picture, caption, "skew")
 
 
 def _drift(drift: float) -> str:
     return f", {compact(drift * 1e6)} µs/s" if drift else ""
 
 
-def _cost(summary: dict[str, Any]) -> str:
+def _cost(context: _Context) -> str:
+    summary = context.summary
     mean = summary["necessary_units_mean"]
     if mean is None:
         return ""
@@ -403,29 +501,14 @@ def _cost(summary: dict[str, Any]) -> str:
     return (
         f'<h2>What causal order would have cost</h2><table class="cost">{body}</table><p class="aside">'
         f"Units, or numbers of a vector or matrix, per transmission, on average{of}. "
-        f"Table: <code>necessary</code>.</p>"
+        f"Table: {context.rows.table('necessary')}.</p>"
     )
 
 
-def _tables(folder: AnyPath) -> str:
-    """What was asked, and how many rows answer it."""
-    rows = ""
-    for question in QUESTIONS.values():
-        for name in question.tables:
-            if matching(folder / name, "*.parquet"):
-                count = arrow_dataset(folder / name).count_rows()
-                rows += (
-                    f"<tr><td>{escape(question.help)}</td><td><code>{escape(name)}</code></td>"
-                    f'<td class="number">{count:,}</td></tr>'
-                )
-    return f"<h2>Tables</h2><table><tr><th>question</th><th>table</th><th>rows</th></tr>{rows}</table>"
-
-
-def _figure(title: str, picture: str, caption: str, table: str) -> str:
-    return (
-        f'<h2>{title}</h2><figure><div class="picture">{picture}</div>'
-        f"<figcaption>{caption} Table: <code>{table}</code>.</figcaption></figure>"
-    )
+def _figure(context: _Context, title: str, picture: str, caption: str, table: str, measure: str = "") -> str:
+    """A picture and the table that it was drawn from; of `measures`, the rows of one measure."""
+    rows = context.rows.table(table, "measure", measure) if measure else context.rows.table(table)
+    return f"<h2>{title}</h2>{_pictured(picture, f'{caption} Table: {rows}.')}"
 
 
 def _of(computation: str) -> str:

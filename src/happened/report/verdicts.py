@@ -11,36 +11,40 @@ from ..causality.judgement import Judgement, judge_totals
 
 
 class Verdict(NamedTuple):
-    """`holds` is None where there is nothing to judge."""
+    """`holds` is None where there is nothing to judge; `total` is the number of the summary it rests on."""
 
     holds: bool | None
     text: str
+    total: str = ""
 
-    def html(self, tag: str, kind: str = "") -> str:
+    def html(self, tag: str, kind: str = "", more: str = "") -> str:
+        """The sentence as an element; `more` is what leads to its rows."""
         sign, name = {True: ("✓", "holds"), False: ("✗", "violated"), None: ("–", "undecided")}[self.holds]
-        return f'<{tag} class="{kind} {name}">{sign} {self.text}</{tag}>'
+        return f'<{tag} class="{kind} {name}">{sign} {self.text}{more}</{tag}>'
 
 
 def verdicts(summary: dict[str, Any], *, timed: bool) -> Iterator[Verdict]:
     judged = summary["deliveries_judged"]
-    yield _told(judge_totals(summary))
-    yield _told(judge_totals(summary, "fifo"))
+    yield _told(judge_totals(summary), "causal_violations")
+    yield _told(judge_totals(summary, "fifo"), "fifo_violations")
     if judged:
-        yield _total(summary.get("total_violations", 0))
-    yield _fates(summary)
-    yield _logged(summary)
+        yield _total(summary.get("total_violations", 0))._replace(total="total_violations")
+    yield _fates(summary)._replace(total="messages")
+    yield _logged(summary)._replace(total="clocks_logged")
     if summary.get("tracker_stamps"):
-        yield _tracked(summary["tracker_stamps"], summary["tracker_faults"])
-    yield _physical(summary, timed)
+        tracked = _tracked(summary["tracker_stamps"], summary["tracker_faults"])
+        yield tracked._replace(total="tracker_stamps")
+    yield _physical(summary, timed)._replace(total="receives_before_sends")
     lost = summary.get("import_quarantined", 0) - summary.get("import_quarantined_imported", 0)
     if lost:
         yield Verdict(False, f"{lost:,} records of the logs could not be imported: they are no part of this.")
     if summary["quarantined"]:
-        yield Verdict(False, f"{rows_were(summary['quarantined'])} quarantined: no part of what follows.")
+        told = f"{rows_were(summary['quarantined'])} quarantined: no part of what follows."
+        yield Verdict(False, told, "quarantined")
 
 
-def _told(judgement: Judgement) -> Verdict:
-    return Verdict(judgement.holds, escape(judgement.sentence))
+def _told(judgement: Judgement, total: str) -> Verdict:
+    return Verdict(judgement.holds, escape(judgement.sentence), total)
 
 
 def rows_were(count: int) -> str:

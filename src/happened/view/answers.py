@@ -2,9 +2,11 @@
 
 `stamps` and `processes` say which events there are and what each knew, `messages` which of them sent and
 delivered what, and `times` when. Labels, attributes, arrivals and second copies are in none of them: those
-need the trace itself. Happened-before is exactly that of the tables.
+need the trace itself. An event is relevant if it is in `predecessors`. Happened-before is exactly that of the
+tables.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +30,10 @@ def are_answers(path: Path) -> bool:
     return (path / "summary.json").is_file() and bool(matching(path / "stamps", "*.parquet"))
 
 
-def events_of_answers(folder: AnyPath, computation: str | None = None) -> pa.Table:
-    """A trace with the events of an analysis, or of one of its computations. LocalProtocolError if tables are
-    missing or too large."""
-    only = None if computation is None else pc.field("computation") == computation
+def events_of_answers(folder: AnyPath, computations: Sequence[str] | None = None) -> pa.Table:
+    """A trace with the events of an analysis, or of some of its computations. LocalProtocolError if tables
+    are missing or too large."""
+    only = None if computations is None else pc.field("computation").isin(pa.array(computations, pa.string()))
     missing = [name for name in NEEDED if not matching(folder / name, "*.parquet")]
     if missing:
         raise LocalProtocolError(
@@ -51,7 +53,12 @@ def events_of_answers(folder: AnyPath, computation: str | None = None) -> pa.Tab
     if matching(folder / "times", "*.parquet"):
         for time in _rows(folder, "times", only):
             rows[_key(time)]["time"] = time["clock_time"]
-    whole = table_from_rows(list(rows.values()))
+    if matching(folder / "predecessors", "*.parquet"):
+        for edge in _rows(folder, "predecessors", only):
+            rows[_key(edge)]["relevant"] = True
+            rows[edge["computation"], edge["cause_process"], edge["cause_seq"]]["relevant"] = True
+    # In one order, whatever that of the tables: the same answers are the same picture.
+    whole = table_from_rows([rows[key] for key in sorted(rows)])
     parts = [Prepared(c, whole) for c in encode(whole)]
     # Everything that an event knew anew is among its causes; of those the immediate ones are kept.
     return pa.concat_tables([whole.slice(0, 0), *(slice_table(each, each.c.seq > 0) for each in parts)])
@@ -89,7 +96,7 @@ def _add_causes(
 
 
 def _add_messages(rows: dict[tuple[str, str, int], Row], messages: list[Row]) -> None:
-    for row in messages:
+    for row in sorted(messages, key=lambda row: (row["computation"], row["message"], row["receiver"] or "")):
         computation, message = row["computation"], row["message"]
         if row["sent_seq"] is not None:
             send = rows[computation, row["sender"], row["sent_seq"]]

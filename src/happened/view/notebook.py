@@ -6,6 +6,8 @@ import pyarrow as pa
 
 from ..causality import check_order, encode
 from ..causality.extents import everything
+from ..core.errors import CausalityError
+from ..trace import SCHEMA
 from .diagram import STYLE, diagram
 from .prepared import Prepared
 from .slicing import Slice, sliced
@@ -48,3 +50,13 @@ class Shown:
 def show(table: pa.Table) -> Shown:
     """A table of events, drawn. `happened view` makes the page to look at closely."""
     return Shown(table)
+
+
+def html_of_table(table: pa.Table) -> str | None:
+    """How a notebook shows a table that is a trace; None, which means as ever, of any other one."""
+    if not table.schema.equals(SCHEMA):
+        return None
+    try:
+        return show(table)._repr_html_()
+    except CausalityError as error:  # a part of a trace may be none: causes without their events, say
+        return f"<p>{table.num_rows:,} events, which are no trace by themselves: {escape(str(error))}</p>"

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from ..causality import check, check_delivery, encode
 from ..causality.extents import everything
 from ..causality.judgement import Checked, check_path
@@ -59,17 +61,26 @@ class Viewed:
 def viewed(path: str | os.PathLike[str], *, order: str = "causal", complete: bool | None = None) -> Viewed:
     """Read and judge a trace, or what the answers of an analysis tell of it. TraceFormatError if neither is
     at the path."""
+    title = Path(path).name
     if are_answers(Path(path)):
-        table = events_of_answers(Path(path))
-        computations = encode(table)
-        judgement = check(computations, order, complete=complete, limit=MOST_WITNESSES)
-        checked = Checked(judgement, check_delivery(computations), table, tuple(computations))
-    else:
-        checked = check_path(path, order, complete=complete, limit=MOST_WITNESSES)
+        return viewed_table(events_of_answers(Path(path)), title, order=order, complete=complete)
+    return _prepared(title, check_path(path, order, complete=complete, limit=MOST_WITNESSES))
+
+
+def viewed_table(
+    table: pa.Table, title: str, *, order: str = "causal", complete: bool | None = None
+) -> Viewed:
+    """The same of a table of sound events."""
+    computations = encode(table)
+    judgement = check(computations, order, complete=complete, limit=MOST_WITNESSES)
+    return _prepared(title, Checked(judgement, check_delivery(computations), table, tuple(computations)))
+
+
+def _prepared(title: str, checked: Checked) -> Viewed:
     witnesses = checked.judgement.witnesses
     prepared = [Prepared(c, checked.table, witnesses) for c in checked.computations]
     prepared.sort(key=lambda each: (-min(each.fault_count, 1), -each.c.events, each.c.name))
-    return Viewed(Path(path).name, checked, prepared)
+    return Viewed(title, checked, prepared)
 
 
 def page(of: Viewed, part: Slice | None = None) -> str:

@@ -54,6 +54,7 @@ class ViewServer(ThreadingHTTPServer):
             "/status": self._status,
             "/reach": self._reach,
             "/path": self._path,
+            "/find": self._find,
         }
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -99,6 +100,10 @@ class ViewServer(ThreadingHTTPServer):
     def _reach(self, query: Query) -> tuple[str, bytes]:
         windows = self._windows(query)
         return "application/json", json.dumps(windows.reach(_event(windows, query.get("event", "")))).encode()
+
+    def _find(self, query: Query) -> tuple[str, bytes]:
+        found = self._windows(query).find(query.get("find", ""))
+        return "application/json", json.dumps(found).encode()
 
     def _path(self, query: Query) -> tuple[str, bytes]:
         windows = self._windows(query)

@@ -6,6 +6,7 @@ of a scene together are bounded as well: beyond that they are left out and count
 
 import re
 from collections.abc import Iterable, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,18 @@ from ..causality.linearization import Ints
 LONGEST = 2_000
 MOST_CHARACTERS = 24_000_000
 MOST_ATTRIBUTES = 64
+NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def cut(text: str, longest: int = LONGEST) -> str:
     if len(text) <= longest:
         return text
     return f"{text[:longest]}… ({len(text):,} characters)"
+
+
+def markup(text: str) -> str:
+    """The text as XML has it; what no XML may hold, most control characters for one, is replaced."""
+    return escape(NO_XML.sub("\ufffd", text))
 
 
 def natural(name: str) -> list[tuple[int, str]]:

@@ -24,6 +24,7 @@ SCRIPTS = (
     "spans",
     "query",
     "panels",
+    "served",
     "app",
     "input",
     "start",

@@ -10,10 +10,13 @@ from ..causality.extents import Extent, between, future, past
 from ..causality.linearization import Ints
 from ..causality.witness import causal_path
 from .prepared import Prepared
+from .query import matching
 from .scene import scene
 
 MOST_EVENTS = 40_000
 """Of one window: some 2 MB, which a browser draws at once."""
+MOST_FOUND = 1_000
+COLUMNS = 1_024  # of the overview
 
 
 @dataclass(eq=False)
@@ -65,6 +68,20 @@ class Windows:
             extent = Extent(np.maximum(extent.begin, near.begin), np.minimum(extent.end, near.end))
             note += f" Its nearest {extent.events:,} events are shown."
         return scene(self.prepared, extent, note=note)
+
+    def find(self, query: str) -> dict[str, Any]:
+        """The events of the whole computation that a query means: how many, the first MOST_FOUND by their
+        levels, and how many in each of COLUMNS stretches of the time axis."""
+        c, levels = self.prepared.c, self.prepared.levels
+        mask = matching(self.prepared, query)
+        events = np.zeros(0, np.int64) if mask is None else np.flatnonzero(mask)
+        columns = np.bincount((levels[events] - 1) * COLUMNS // max(self.depth, 1), minlength=COLUMNS)
+        first = events[np.argsort(levels[events], kind="stable")][:MOST_FOUND].tolist()
+        return {
+            "count": int(events.size),
+            "events": [{"event": c.event(e).id, "level": int(levels[e])} for e in first],
+            "columns": columns.tolist(),
+        }
 
     def reach(self, e: int) -> dict[str, int]:
         """How many events happened before and after one."""

@@ -39,6 +39,8 @@ FORMAT_OF = {
     "blocks.json": "dag",
     "editing.json": "dag",
     "events.jsonl": "jsonl",
+    "events.perfetto.json": "perfetto",
+    "events.csv": "csv",
 }
 
 

@@ -16,6 +16,7 @@ from . import (
     database_histories,
     datadog,
     etcd_raft,
+    exported,
     jaeger,
     mapped,
     nezha,
@@ -162,6 +163,20 @@ FORMATS: dict[str, Format] = {
         table_rows.assemble,
         table_rows.counts,
         line_by_line=True,
+        names_computations=True,
+    ),
+    "perfetto": Format(
+        "trace events that `happened export --to perfetto` wrote",
+        exported.parse_perfetto,
+        table_rows.assemble,
+        table_rows.counts,
+        names_computations=True,
+    ),
+    "csv": Format(
+        "the table that `happened export --to csv` wrote",
+        exported.parse_csv,
+        table_rows.assemble,
+        table_rows.counts,
         names_computations=True,
     ),
     "awdit": Format(

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..store import AnyPath
 from . import shiviz
+from .exported import CSV_BEGINS
 from .otlp_protobuf import is_protobuf
 from .peterson import LINE as PETERSON_LINE
 from .source import beginning, first_bytes
@@ -19,6 +20,7 @@ BY_FIELDS = (
     ({"resourceSpans"}, "otlp"),
     ({"batches"}, "otlp"),
     ({"traceID", "spans"}, "jaeger"),
+    ({"happenedTrace", "traceEvents"}, "perfetto"),
     ({"traceEvents"}, "chrome"),
     ({"ph", "ts", "pid"}, "chrome"),
     ({"context", "parent_id"}, "otel-sdk"),
@@ -47,6 +49,8 @@ def detect(path: AnyPath) -> str | None:
     first = text.partition("\n")[0]
     if first.startswith("TraceID,SpanID,"):
         return "nezha"
+    if first.startswith(CSV_BEGINS):
+        return "csv"
     if AWDIT_STEP.fullmatch(first.strip()):
         return "awdit"
     if PETERSON_LINE.fullmatch(first.rstrip()):

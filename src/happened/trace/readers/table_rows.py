@@ -17,19 +17,23 @@ from .source import Source
 
 def parse(source: Source, options: Options) -> Parsed:
     for number, text in source.lines():
-        try:
-            row = event_from_json(text.encode(), source.file, number, needs=("process", "kind"))
-            _check(row)
-        except TraceFormatError as error:
-            yield Quarantined(source.file, number, error.field, error.reason, excerpt(text))
-            continue
-        causes = row.pop("causes", None) or ()
-        yield Draft(
-            source.file,
-            number,
-            parents=tuple(_id(cause["process"], cause["seq"]) for cause in causes),
-            **{"attributes": {}} | row,
-        )
+        yield drafted(source, number, text)
+
+
+def drafted(source: Source, number: int, text: str) -> Draft | Quarantined:
+    """The event that a JSON object tells of, by the field names of the trace."""
+    try:
+        row = event_from_json(text.encode(), source.file, number, needs=("process", "kind"))
+        _check(row)
+    except TraceFormatError as error:
+        return Quarantined(source.file, number, error.field, error.reason, excerpt(text))
+    causes = row.pop("causes", None) or ()
+    return Draft(
+        source.file,
+        number,
+        parents=tuple(_id(cause["process"], cause["seq"]) for cause in causes),
+        **{"attributes": {}} | row,
+    )
 
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:

@@ -4,8 +4,9 @@ const FIRST_EVENTS = 200;
 const MOST_ZOOM = 400; // pixels between two levels
 const $ = id => document.getElementById(id);
 
-class App {
+class App extends Served {
   constructor(about) {
+    super();
     this.about = about;
     this.canvas = $("board");
     this.overview = $("overview");
@@ -32,6 +33,7 @@ class App {
     this.computation = index;
     this.ports = {};
     this.only = null;
+    this.found = null;
     this.hidden = new Set(state.hidden || []);
     this.collapsed = new Set(state.collapsed || []);
     await this.take(await loadScene(this.about, index, state.window));
@@ -43,7 +45,8 @@ class App {
     $("computation").value = String(index);
     this.rebuild();
     if (state.port) this.lookAt(...state.port);
-    if (state.chosen) this.choose(state.chosen.map(name => this.scene.find(name)).filter(i => i >= 0));
+    if (state.chosen)
+      this.choose(state.chosen.map(name => this.scene.find(name)).filter(i => i >= 0), { reveal: !state.port });
     this.panels.update();
   }
 
@@ -284,7 +287,7 @@ class App {
   async showFault(n) {
     const fault = this.scene.faults[n];
     if (this.scene.window && fault.events.some(i => i < 0)) {
-      await this.loadWindow(fault.levels[0] - 50, fault.levels[1] + 50);
+      await this.loadAround(...fault.levels);
     }
     const now = this.scene.faults[n],
       known = now.events.concat(now.path).filter(i => i >= 0);
@@ -358,11 +361,18 @@ class App {
       this.matched = new Uint8Array(this.scene.size);
       for (const i of this.matches) this.matched[i] = 1;
     }
+    if (this.scene.window) this.findEverywhere();
+    else this.found = null;
     if (jump) this.panels.show("find");
     this.changed();
   }
 
   nextMatch(step) {
+    if (this.found && this.found.events.length) {
+      const many = this.found.events.length;
+      this.goTo(this.found.at < 0 && step < 0 ? many - 1 : (this.found.at + step + many) % many);
+      return;
+    }
     if (!this.matches || !this.matches.length) return;
     const now = this.matches.indexOf(this.matchAt);
     this.matchAt = this.matches[(now + step + this.matches.length) % this.matches.length];
@@ -455,6 +465,13 @@ class App {
       const tall = value ? Math.max(2 * ratio, Math.sqrt(value / most) * (high - 6 * ratio)) : 0;
       g.fillRect(column * 2 * ratio, high - tall, 1.6 * ratio, tall);
     });
+    if (this.found && this.view === "space" && this.axis === "logical" && !this.quiet) {
+      g.fillStyle = this.painter.colour.future;
+      const { columns: marks } = this.found;
+      marks.forEach((many, at) => {
+        if (many) g.fillRect((at * wide) / marks.length, high - 5 * ratio, 2 * ratio, 5 * ratio);
+      });
+    }
     g.fillStyle = this.painter.colour.fault;
     for (const fault of this.scene.faults) {
       const x =
@@ -530,61 +547,6 @@ class App {
       const text = `#${state}`;
       if (text.length < 8000 && text !== location.hash) history.replaceState(null, "", text);
     }, 250);
-  }
-
-  // ---- a server's windows -------------------------------------------------------------------------------------
-
-  // Load what is looked at if it is not there, once one stays for a moment.
-  follow() {
-    if (this.view !== "space" || this.axis !== "logical" || this.quiet) return;
-    const from = this.port.x,
-      to = from + this.room / this.port.k,
-      [low, high] = this.scene.window;
-    const first = Math.max(1, from),
-      last = Math.min(this.scene.depth, to),
-      middle = (first + last) / 2;
-    const inside = first >= low - 1 && last <= high + 1;
-    // One who looks at more than a window may have is content with the one in the middle.
-    const wide = last - first > (high - low) * 0.8 && Math.abs(middle - (low + high) / 2) < (high - low) / 2;
-    clearTimeout(this.asking);
-    if (inside || wide) return;
-    this.asking = setTimeout(() => this.loadWindow(first, last), 150);
-  }
-
-  loadWindow(from, to) {
-    return this.load(() => loadScene(this.about, this.computation, [from, to]));
-  }
-
-  // What concerns events that are not loaded, the server is asked.
-  async askAbout(events) {
-    const names = events.map(i => this.scene.name(i));
-    const asked = new URLSearchParams({ computation: String(this.computation) });
-    try {
-      if (names.length === 1) {
-        asked.set("event", names[0]);
-        this.told = { event: names[0], ...(await askJson(this.about, `reach?${asked}`)) };
-      } else if (!this.path && this.relation !== "concurrent") {
-        const [first, last] = this.relation === "before" ? names : [names[1], names[0]];
-        asked.set("first", first);
-        asked.set("last", last);
-        this.far = { names: names.join(" "), path: await askJson(this.about, `path?${asked}`) };
-      } else return;
-    } catch (error) {
-      $("notice").textContent = `The server did not answer: ${error.message}`;
-    }
-    if (names.join(" ") === this.chosenNames.join(" ")) {
-      this.panels.update();
-      this.describe();
-    }
-  }
-
-  async load(get) {
-    try {
-      await this.take(await get());
-      this.rebuild();
-    } catch (error) {
-      $("live").textContent = $("notice").textContent = `The server did not answer: ${error.message}`;
-    }
   }
 }
 

@@ -1,7 +1,8 @@
 // Small things that pictures are made of: the shapes of events, steps of an axis, times for people.
 
+// An unordered send (4) looks like any other.
 function shape(g, kind, x, y, r) {
-  if (kind === 0) {
+  if (kind === 0 || kind === 4) {
     g.moveTo(x + r, y);
     g.arc(x, y, r, 0, 7);
   } else if (kind === 1) {

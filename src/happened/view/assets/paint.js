@@ -1,6 +1,10 @@
 // Drawing a picture on a canvas. Cost of a frame: one pass over the events and edges of the scene; what is
 // drawn is bounded by the pixels, however many events there are.
 
+const LEAST_LABEL = 120; // pixels that a label may take from those of the events after it
+const LEAST_LETTERS = 10; // fewer of a longer label tell nothing
+const NARROW = 4; // pixels of a letter at least: what cannot fit need not be measured
+
 class Painter extends Lines {
   paint(picture, port, marks) {
     Object.assign(this, { picture, port, marks });
@@ -157,14 +161,14 @@ class Painter extends Lines {
     for (const [, from, to] of this.shown) {
       for (let i = from; i < to; i++) {
         if (!(picture.x[i] >= this.from && picture.x[i] <= this.to)) continue;
-        const key = this.marks.classOf(i) * 4 + scene.kind[i];
+        const key = this.marks.classOf(i) * 8 + scene.kind[i];
         if (!batches.has(key)) batches.set(key, []);
         batches.get(key).push(i);
       }
     }
     const order = [DIM, NEUTRAL, PAST, FUTURE, CHOSEN];
-    const keys = [...batches.keys()].sort((a, b) => order.indexOf(a >> 2) - order.indexOf(b >> 2));
-    for (const key of keys) this.shapes(batches.get(key), key & 3, this.classes[key >> 2]);
+    const keys = [...batches.keys()].sort((a, b) => order.indexOf(a >> 3) - order.indexOf(b >> 3));
+    for (const key of keys) this.shapes(batches.get(key), key & 7, this.classes[key >> 3]);
   }
 
   paintPath() {
@@ -243,14 +247,18 @@ class Painter extends Lines {
         const next = Number.isNaN(after) ? x + 400 : after;
         const text = scene.text(scene.label[i]) || scene.messageOf(i);
         if (!text || !(x >= this.left)) continue;
-        const room = 2 * Math.min(x - right, next - x) - 4;
-        const shown = room < 20 ? "" : this.fitted(text, room);
-        if (!shown) continue;
+        // Where events stand close, the first takes the room of those that follow it.
+        const room = Math.min(2 * (x - right), Math.max(LEAST_LABEL, 2 * (next - x))) - 4;
+        const least = Math.min(text.length, LEAST_LETTERS);
+        const shown = room < Math.max(20, least * NARROW) ? "" : this.fitted(text, room);
+        if (!shown || shown.length < least) continue;
         const width = g.measureText(shown).width;
-        g.strokeText(shown, x, this.y(lane) + this.radius + 4);
+        const middle = Math.max(this.left + width / 2, Math.min(x, this.width - width / 2 - 4));
+        if (middle - width / 2 < right) continue;
+        g.strokeText(shown, middle, this.y(lane) + this.radius + 4);
         g.fillStyle = this.marks.classOf(i) === DIM ? this.colour.faint : this.colour.dim;
-        g.fillText(shown, x, this.y(lane) + this.radius + 4);
-        right = x + width / 2 + 4;
+        g.fillText(shown, middle, this.y(lane) + this.radius + 4);
+        right = middle + width / 2 + 4;
       }
     }
     g.textAlign = "left";

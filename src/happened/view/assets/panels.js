@@ -266,7 +266,7 @@ class Panels {
     const far = app.far && app.far.names === app.chosenNames.join(" ") ? app.far.path : null;
     if (!far) return element("p", { class: "note" }, "The path leads through events that are not loaded.");
     const go = step => async () => {
-      if (app.scene.find(step.event) < 0) await app.loadWindow(step.level - 50, step.level + 50);
+      if (app.scene.find(step.event) < 0) await app.loadAround(step.level);
       app.choose(
         [app.scene.find(step.event)].filter(i => i >= 0),
         { reveal: true },
@@ -339,6 +339,7 @@ class Panels {
         "process:web  kind:send  message:p0:3  label:put  time>2ms  time<1s  http.status=500",
     );
     if (!app.matches) return [help];
+    if (app.scene.window) return [...this.foundEverywhere(), help];
     return [
       element(
         "p",
@@ -348,6 +349,34 @@ class Panels {
       ),
       this.list("Matches", app.matches),
       help,
+    ];
+  }
+
+  // What the server found in the whole trace, of which a window is loaded.
+  foundEverywhere() {
+    const { found, scene } = this.app;
+    if (!found) return [element("p", { role: "status" }, "Looking through the whole trace …")];
+    const items = found.events.slice(0, MOST_LISTED).map(({ event, level }, at) =>
+      element(
+        "li",
+        {},
+        element(
+          "button",
+          { class: `link${found.at === at ? " now" : ""}`, type: "button", onclick: () => this.app.goTo(at) },
+          element("b", {}, event),
+          ` level ${level.toLocaleString("en")}${scene.find(event) < 0 ? "" : " · loaded"}`,
+        ),
+      ),
+    );
+    const left = found.count - items.length;
+    return [
+      element(
+        "p",
+        { role: "status" },
+        `${count(found.count, "matching event")} in the whole trace. Enter or n goes to the next.`,
+      ),
+      items.length ? element("ol", { class: "plain" }, ...items) : null,
+      left > 0 ? element("p", { class: "note" }, `${left.toLocaleString("en")} more are not listed.`) : null,
     ];
   }
 

@@ -2,7 +2,7 @@
 // what a process knew of another comes from the steps of its vector timestamps.
 
 const TYPES = { i1: Int8Array, u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f8: Float64Array };
-const KINDS = ["send", "receive", "deliver", "internal"];
+const KINDS = ["send", "receive", "deliver", "internal", "unordered"];
 const FATES = [
   "",
   "",

@@ -95,6 +95,7 @@ function watch(app) {
       $("notice").textContent = said.trouble || "";
       if (said.version !== version) {
         version = said.version;
+        app.found = null;
         Object.assign(app.about, said.about);
         const end = app.scene.depth,
           atEnd = app.port.x + app.room / app.port.k >= end;
@@ -137,6 +138,7 @@ function exposed(app) {
     path: () => app.path && app.path.map(i => app.scene.name(i)),
     waitedFor: name => app.scene.waitedFor(known(name)).map(i => app.scene.messageOf(i)),
     matches: () => app.matches && app.matches.map(i => app.scene.name(i)),
+    found: () => app.found && { count: app.found.count, events: app.found.events.map(each => each.event) },
     at: name => {
       const box = app.canvas.getBoundingClientRect(),
         [x, y] = app.painter.place(known(name));

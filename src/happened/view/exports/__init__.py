@@ -1,10 +1,11 @@
 """Traces in the formats of other tools; one file per format, and each says what it keeps.
 
-An export takes computations and yields text. `FORMATS` is the one list of them.
+An export takes computations and yields text, or bytes where it is binary. `FORMATS` is the one list of them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..prepared import Prepared
 from . import to_csv, to_dot, to_jsonl, to_mermaid, to_perfetto, to_shiviz, to_svg
@@ -15,7 +16,14 @@ __all__ = ["FORMATS", "Export"]
 @dataclass(frozen=True, slots=True)
 class Export:
     description: str
-    write: Callable[[Sequence[Prepared]], Iterator[str]]
+    write: Callable[..., Iterator[Any]]  # of computations, and of a picture by its name if it draws
+    draws: bool = False
+    binary: bool = False
+
+    def chunks(self, computations: Sequence[Prepared], picture: str) -> Iterator[bytes]:
+        """What is to be written to a file."""
+        found = self.write(computations, picture) if self.draws else self.write(computations)
+        return (each if self.binary else each.encode() for each in found)
 
 
 FORMATS = {
@@ -26,8 +34,10 @@ FORMATS = {
     "dot": Export("a directed graph for Graphviz", to_dot.write),
     "mermaid": Export("a sequence diagram for Mermaid", to_mermaid.write),
     "perfetto": Export(
-        "trace events for Perfetto and chrome://tracing, messages as flows", to_perfetto.write
+        "trace events for Perfetto and chrome://tracing, messages as flows; `happened import` reads it back",
+        to_perfetto.write,
     ),
-    "csv": Export("a table with timestamps, for spreadsheets", to_csv.write),
-    "svg": Export("the space–time diagram as a picture", to_svg.write),
+    "csv": Export("a table with timestamps; `happened import` reads it back", to_csv.write),
+    "svg": Export("a picture, the one that --picture names", to_svg.write, draws=True),
+    "png": Export("the same as pixels, drawn by Chromium", to_svg.write_png, draws=True, binary=True),
 }

@@ -1,43 +1,45 @@
-"""A table of the events with their vector timestamps, one row each, in a topological order."""
+"""A table of the events with their vector timestamps, one row each, in a topological order.
 
-import csv
-import io
+Texts are quoted and numbers are not; lists and maps are JSON. `event`, `level`, `before` (how many happened
+before it) and `timestamp` are ours, the other columns those of the trace: `happened import` reads it back.
+"""
+
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from ..prepared import Prepared
 from .event_texts import told
 
-COLUMNS = (
-    "computation", "event", "process", "seq", "kind", "message", "to", "time", "label", "level", "before",
-    "timestamp", "attributes",
+TRACE = (
+    "computation", "process", "seq", "kind", "message", "to", "time", "relevant", "causes", "clock", "label",
+    "attributes", "control_entries", "control_bytes",
 )  # fmt: skip
+COLUMNS = ("event", *TRACE, "level", "before", "timestamp")
 
 
 def write(computations: Sequence[Prepared]) -> Iterator[str]:
-    yield _line(COLUMNS)
+    yield ",".join(COLUMNS) + "\n"
     for each in computations:
         c, vectors = each.c, each.vectors
         for event in told(each):
-            row, e = event.row, event.number
-            clock = "" if vectors is None else _clock(c.process_names, vectors[e].tolist())
-            before = "" if vectors is None else int(vectors[e].sum()) - 1
-            yield _line(
-                (
-                    row["computation"], event.name, row["process"], row["seq"], row["kind"], row["message"],
-                    None if row["to"] is None else json.dumps(row["to"], ensure_ascii=False),
-                    row["time"], row["label"], int(each.levels[e]), before, clock,
-                    row["attributes"] and json.dumps(row["attributes"], ensure_ascii=False),
-                )
-            )  # fmt: skip
+            e = event.number
+            clock = None if vectors is None else _clock(c.process_names, vectors[e].tolist())
+            before = None if vectors is None else int(vectors[e].sum()) - 1
+            row = (event.name, *(event.row[name] for name in TRACE), int(each.levels[e]), before, clock)
+            yield ",".join(map(_cell, row)) + "\n"
 
 
-def _clock(names: Sequence[str], counts: list[int]) -> str:
-    known = {name: count for name, count in zip(names, counts, strict=True) if count}
-    return json.dumps(known, ensure_ascii=False)
+def _clock(names: Sequence[str], counts: list[int]) -> dict[str, int]:
+    return {name: count for name, count in zip(names, counts, strict=True) if count}
 
 
-def _line(values: Sequence[object]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerow(["" if value is None else value for value in values])
-    return out.getvalue()
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return '"' + text.replace('"', '""') + '"'

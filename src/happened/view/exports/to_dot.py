@@ -5,7 +5,13 @@ from collections.abc import Iterator, Sequence
 from ..prepared import Prepared
 from .event_texts import told
 
-SHAPES = {"send": "circle", "receive": "circle", "deliver": "diamond", "internal": "box"}
+SHAPES = {
+    "send": "circle",
+    "unordered": "circle",
+    "receive": "circle",
+    "deliver": "diamond",
+    "internal": "box",
+}
 
 
 def write(computations: Sequence[Prepared]) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 Times are those of the trace; where it has none, an event's level counts as a microsecond, and the tracks say
 so. A span is as long as it was; any other event lasts for as long as its track has no next one, and at most
-MOST microseconds, since a viewer draws nothing for what has no length.
+MOST microseconds, since a viewer draws nothing for what has no length. The arguments of an event are its row
+of the trace, and MARK tells `happened import` that they are: it reads the same trace back.
 """
 
 import json
@@ -16,10 +17,11 @@ from ..span_rows import span_rows
 from .event_texts import Told, told
 
 MOST = 100.0
+MARK = "happenedTrace"
 
 
 def write(computations: Sequence[Prepared]) -> Iterator[str]:
-    yield '{"displayTimeUnit":"ns","traceEvents":['
+    yield f'{{"{MARK}":1,"displayTimeUnit":"ns","traceEvents":['
     first = True
     for number, each in enumerate(computations):
         for event in _computation(each, number + 1):
@@ -56,9 +58,7 @@ def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
 
 
 def _arguments(event: Told) -> dict[str, Any]:
-    row = event.row
-    named = {name: row[name] for name in ("message", "label", "to") if row[name] is not None}
-    return {"id": event.name} | named | (row["attributes"] or {})
+    return {name: value for name, value in event.row.items() if value is not None}
 
 
 def _microseconds(each: Prepared) -> list[float]:

@@ -1,0 +1,184 @@
+"""What a report shows of a run: pictures of the window of each computation that says most, and a page to look
+at it closely.
+
+The window is that of the first violation of causal order, where there is one; else the stretch in which most
+messages were delivered. A report reads little, whatever the size of the trace: some computations, those with
+violations first and then the largest that are not too large. Labels, spans and what is relevant are in the
+trace; where that is not at hand, or is too large to be read for a report, the tables have to do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .. import trace as traces
+from ..causality import check_order, encode
+from ..causality.linearization import Ints
+from ..core.errors import CausalityError
+from ..trace.store import AnyPath, arrow_dataset, matching, size_of
+from ..trace.validation import validate, validate_rows
+from ..view.answers import NEEDED, events_of_answers
+from ..view.diagram import diagram
+from ..view.hasse import hasse, relevant_count
+from ..view.pages import Viewed, page, viewed_table
+from ..view.prepared import Prepared
+from ..view.slicing import Slice, sliced
+from ..view.timeline import timeline
+
+MOST_EVENTS = 20_000  # of a computation that is read
+MOST_EVENTS_IN_ALL = 60_000
+MOST_LOOKED_AT = 50  # computations, in the page to look at
+MOST_DRAWN = 120  # events, in a picture
+MOST_PROCESSES = 40
+PROCESSES_READ = 5_000
+EVENTS_OF_TRACE = 500_000
+BYTES_OF_TRACE = 200_000_000  # of JSON lines, whose events are not counted before they are read
+
+
+class Window(NamedTuple):
+    """A window of one computation: its pictures as SVG, "" where there is nothing to show."""
+
+    computation: str
+    levels: tuple[int, int]
+    of_violation: bool
+    space_time: str
+    hasse: str
+    spans: str
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The computations that a report shows; `page` is the address of the page that shows them closely, ""
+    if there is none."""
+
+    of: Viewed | None
+    page: str = ""
+
+    @property
+    def computations(self) -> Sequence[Prepared]:
+        return self.of.computations if self.of is not None else ()
+
+    def href(self, computation: str, *events: str) -> str:
+        """Where the page shows these events selected, at most two; "" where it does not."""
+        names = [each.c.name for each in self.computations]
+        if not self.page or computation not in names:
+            return ""
+        state = [("c", str(names.index(computation))), *(("event", event) for event in events[:2])]
+        return f"{self.page}#{urlencode(state)}"
+
+    def windows(self, most: int) -> list[Window]:
+        """Of the first few computations."""
+        return [_window(each) for each in self.computations[:most]]
+
+    def html(self) -> str:
+        """The page itself; "" if nothing can be shown."""
+        return page(self.of) if self.of is not None else ""
+
+
+def looks(folder: AnyPath, trace: AnyPath | None, name: str) -> Looks:
+    """What can be looked at closely of the answers in a folder; nothing where tables are missing.
+
+    trace   what they were made from, if that is known
+    name    of the page that will show it, "" for none
+    """
+    if not all(matching(folder / table, "*.parquet") for table in (*NEEDED, "violations")):
+        return Looks(None)
+    names = _chosen(folder)
+    if not names:
+        return Looks(None)
+    table = _of_trace(trace, names) if trace is not None else None
+    if table is None:
+        table = events_of_answers(folder, names)
+    return Looks(viewed_table(table, "What happened", complete=None), name)
+
+
+def _chosen(folder: AnyPath) -> list[str]:
+    """The computations of the first violations, then the largest, among the first rows of the tables."""
+    faulty = arrow_dataset(folder / "violations").head(1000, filter=pc.field("order_name") == "causal")
+    first = dict.fromkeys(faulty["computation"].to_pylist())
+    wanted = pc.field("computation").isin(pa.array(list(first)[:MOST_LOOKED_AT], pa.string()))
+    sizes: dict[str, tuple[int, int]] = {}
+    data = arrow_dataset(folder / "processes")
+    for part in (data.head(PROCESSES_READ, filter=wanted), data.head(PROCESSES_READ, filter=~wanted)):
+        for row in part.to_pylist():
+            events, processes = sizes.get(row["computation"], (0, 0))
+            sizes[row["computation"]] = events + row["events"], processes + 1
+    fit = [name for name, (events, _) in sizes.items() if 0 < events <= MOST_EVENTS]
+    fit.sort(key=lambda name: (name not in first, sizes[name][1] > MOST_PROCESSES, -sizes[name][0], name))
+    chosen, events = [], 0
+    for name in fit[:MOST_LOOKED_AT]:
+        events += sizes[name][0]
+        if events <= MOST_EVENTS_IN_ALL:
+            chosen.append(name)
+    return chosen
+
+
+def _of_trace(trace: AnyPath, names: list[str]) -> pa.Table | None:
+    """The events of some computations; None if the trace is large, or has rows that are no events."""
+    try:
+        at = traces.locate(trace)
+        if at.is_json and size_of(at.root) > BYTES_OF_TRACE:
+            return None
+        if not at.is_json and traces.count(trace) > EVENTS_OF_TRACE:
+            return None
+        table = traces.read(trace, validate_rows)
+        part = table.filter(pc.is_in(table["computation"], value_set=pa.array(names, pa.string())))
+        validate(part)
+        encode(part)
+    except (CausalityError, OSError):  # the report tells of bad rows from the tables
+        return None
+    return part
+
+
+def _window(prepared: Prepared) -> Window:
+    if prepared.faults:
+        fault = np.array(prepared.faults[0].events + prepared.faults[0].path)
+        low, high = _around(prepared.levels, prepared.levels[fault])
+    else:
+        low, high = _busiest(prepared)
+    whole = prepared.c.events <= MOST_DRAWN
+    (part,) = [prepared] if whole else sliced([prepared], Slice(window=(low, high)))
+    of_relevant = prepared if relevant_count(prepared) <= MOST_DRAWN else part
+    return Window(
+        prepared.c.name,
+        (1, int(prepared.levels.max())) if whole else (low, high),
+        bool(prepared.faults),
+        diagram(part if whole else _with_faults(part, prepared)),
+        hasse(of_relevant),
+        timeline(prepared),
+    )
+
+
+def _with_faults(part: Prepared, prepared: Prepared) -> Prepared:
+    """The same, and what is at fault in it."""
+    if not prepared.faults:
+        return part
+    return Prepared(part.c, part.table, check_order(part.table, limit=1).witnesses)
+
+
+def _around(levels: Ints, fault: Ints) -> tuple[int, int]:
+    """The levels of a witness and one on either side; of a long one, its end, where the early delivery is."""
+    low, high = max(1, int(fault.min()) - 1), int(fault.max()) + 1
+    while low < high and int(((levels >= low) & (levels <= high)).sum()) > MOST_DRAWN:
+        low += 1
+    return low, high
+
+
+def _busiest(prepared: Prepared) -> tuple[int, int]:
+    """Of the windows of at most MOST_DRAWN events, one with most deliveries; the first of these."""
+    levels, depth = prepared.levels, int(prepared.levels.max())
+    events = np.cumsum(np.bincount(levels, minlength=depth + 1))
+    given = np.cumsum(np.bincount(levels[prepared.c.source >= 0], minlength=depth + 1))
+    best, most = (1, 1), -1
+    for low in range(1, depth + 1):
+        high = int(np.searchsorted(events, events[low - 1] + MOST_DRAWN, side="right")) - 1
+        high = min(depth, max(low, high))
+        deliveries = int(given[high] - given[low - 1])
+        if deliveries > most:
+            best, most = (low, high), deliveries
+    return best

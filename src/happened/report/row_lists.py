@@ -1,0 +1,192 @@
+"""The rows behind the numbers of a report: the first of each table, and links to the events they are about.
+
+A number of the summary leads to the rows that it counts. Which they are follows from the question that the
+number answers; some numbers count a part of a table, which PARTS names.
+"""
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..causality.questions import QUESTIONS
+from ..trace.store import AnyPath, arrow_dataset, matching
+from .drawings import short
+from .looks import Looks
+
+MOST_ROWS = 8
+MOST_SORTED = 20_000  # rows that are read to find the first; of a larger table, the first of these
+MOST_WIDE = 2_000  # the same of tables with lists: a vector of ten thousand processes is 40 kB
+LONGEST_CELL = 36
+
+
+class Part(NamedTuple):
+    """Rows of a table whose column has a value; all of them if the column is ""."""
+
+    table: str
+    column: str = ""
+    value: str = ""
+
+    @property
+    def anchor(self) -> str:
+        return f"rows-{self.table}-{self.value}" if self.column else f"rows-{self.table}"
+
+    @property
+    def filter(self) -> pc.Expression | None:
+        return pc.field(self.column) == self.value if self.column else None
+
+    @property
+    def statement(self) -> str:
+        where = f" WHERE {self.column} = '{self.value}'" if self.column else ""
+        return f"SELECT * FROM {self.table}{where}"
+
+
+PARTS = {
+    "computations": Part("processes"),
+    "processes": Part("processes"),
+    "events": Part("stamps"),
+    "ordered_pairs": Part("stamps"),
+    "concurrent_pairs": Part("stamps"),
+    "messages": Part("messages"),
+    "deliveries_judged": Part("messages"),
+    "causal_violations": Part("violations", "order_name", "causal"),
+    "fifo_violations": Part("violations", "order_name", "fifo"),
+    "total_violations": Part("violations", "order_name", "total"),
+    "lost_causes": Part("lost_causes", "order_name", "causal"),
+    "fifo_lost_causes": Part("lost_causes", "order_name", "fifo"),
+    "lost": Part("messages", "fate", "lost"),
+    "duplicated": Part("messages", "fate", "duplicated"),
+    "misdelivered": Part("messages", "fate", "misdelivered"),
+    "never_sent": Part("messages", "fate", "never_sent"),
+    "quarantined": Part("quarantine"),
+    "times_backwards": Part("skew"),
+    "receives_before_sends": Part("times"),
+    "receives_before_sends_corrected": Part("times"),
+}
+"""Where the rows of a number are not those of the first table of its question."""
+
+EVENTS = (("process", "seq"), ("sender", "sent_seq"), ("receiver", "received_seq"))
+"""Columns that name an event of a row, those that tell most first."""
+OF_TABLE = {
+    "violations": (("process", "early_seq"), ("process", "overtaken_seq")),
+    "lost_causes": (("process", "delivered_seq"),),
+    "predecessors": (("cause_process", "cause_seq"), ("process", "seq")),
+}
+
+
+def part_of(total: str) -> Part | None:
+    """The rows that a number of the summary counts; None if they are in no table."""
+    if total in PARTS:
+        return PARTS[total]
+    tables = (next(iter(each.tables)) for each in QUESTIONS.values() if total in each.totals)
+    return next((Part(table) for table in tables), None)
+
+
+class RowLists:
+    """The tables in a folder. `address` is where a reader of the report finds it, None if nowhere."""
+
+    def __init__(self, folder: AnyPath, looks: Looks, address: str | None) -> None:
+        self._folder = folder
+        self._looks = looks
+        self._address = address
+        self._parts: dict[Part, None] = {}
+
+    def link(self, total: str, value: Any, text: str) -> str:
+        """The text of a number, leading to its rows if there are any."""
+        part = part_of(total)
+        if part is None or not value or not matching(self._folder / part.table, "*.parquet"):
+            return text
+        self._parts.setdefault(part)
+        return f'<a href="#{escape(part.anchor)}">{text}</a>'
+
+    def table(self, name: str, column: str = "", value: str = "") -> str:
+        """The name of a table, leading to its rows, or to those whose column has a value."""
+        if not matching(self._folder / name, "*.parquet"):
+            return f"<code>{escape(name)}</code>"
+        part = Part(name, column, value)
+        self._parts.setdefault(part)
+        return f'<a href="#{part.anchor}"><code>{escape(name)}</code></a>'
+
+    def html(self) -> str:
+        """The tables, what each answers, and the first rows of whatever was linked to."""
+        helps = {table: each.help for each in QUESTIONS.values() for table in each.tables}
+        for table in (*helps, "quarantine"):
+            if matching(self._folder / table, "*.parquet"):
+                self._parts.setdefault(Part(table))
+        if not self._parts:
+            return ""
+        ordered = sorted(self._parts, key=lambda part: ([*helps, "quarantine"].index(part.table), part))
+        sections = "".join(self._section(part, helps.get(part.table, "rows left out")) for part in ordered)
+        return (
+            '<h2>Tables</h2><p class="aside">Every number above leads to its rows here. The '
+            f"first {MOST_ROWS} of each are shown, the whole tables {self._where()}</p>{sections}"
+        )
+
+    def _where(self) -> str:
+        if self._address is None:
+            return "are kept by <code>happened check --out DIR</code> or <code>happened analyze</code>."
+        beside = "beside this page" if not self._address else f"in <code>{escape(self._address)}</code>"
+        return f"are Parquet, {beside}."
+
+    def _section(self, part: Part, help: str) -> str:
+        """Closed; a browser opens it where a link leads inside."""
+        data = arrow_dataset(self._folder / part.table)
+        count = data.count_rows(filter=part.filter)
+        is_wide = any(pa.types.is_nested(field.type) for field in data.schema)
+        rows = _first(data.head(MOST_WIDE if is_wide else MOST_SORTED, filter=part.filter))
+        files = ""
+        if self._address is not None:
+            at = f"{self._address}/{part.table}/".lstrip("/") if self._address else f"{part.table}/"
+            files = f' · <a href="{escape(at)}">files</a>'
+        which = f"{part.table}, {part.value}" if part.column else part.table
+        return (
+            f'<details class="rows"><summary><b>{escape(which)}</b> {count:,}: {escape(help)}</summary>'
+            f'<div id="{escape(part.anchor)}"><p class="aside"><code>{escape(part.statement)}</code>{files}'
+            f'</p><div class="picture">{self._listed(part.table, rows)}</div></div></details>'
+        )
+
+    def _listed(self, table: str, rows: list[Mapping[str, Any]]) -> str:
+        if not rows:
+            return "<p>No rows.</p>"
+        names = [name for name in rows[0] if any(row[name] is not None for row in rows)]
+        head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        body = ""
+        for row in rows:
+            href = self._looks.href(str(row.get("computation", "")), *_events(table, row))
+            look = f'<td><a href="{escape(href)}">look</a></td>' if href else "<td></td>"
+            body += f"<tr>{look}{''.join(f'<td>{_cell(row[name])}</td>' for name in names)}</tr>"
+        return f"<table><tr><th></th>{head}</tr>{body}</table>"
+
+
+def _first(table: pa.Table) -> list[Mapping[str, Any]]:
+    """The first rows by what they say, so that the order of the files does not matter."""
+    plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    rows: list[Mapping[str, Any]] = (
+        table.sort_by([(name, "ascending") for name in plain])
+        .slice(0, MOST_ROWS)
+        .to_pylist(maps_as_pydicts="strict")
+    )
+    return rows
+
+
+def _events(table: str, row: Mapping[str, Any]) -> Iterator[str]:
+    """The events that a row is about, as the page to look at names them; none if it is about no event."""
+    for process, seq in OF_TABLE.get(table, EVENTS):
+        if row.get(process) is not None and row.get(seq) is not None:
+            yield f"{row[process]}#{row[seq]}"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    if isinstance(value, list):
+        value = f"{len(value)} entries" if len(value) > 8 or any(map(_is_nested, value)) else value
+    return escape(short(str(value), LONGEST_CELL))
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, dict | list)

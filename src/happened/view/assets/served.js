@@ -1,0 +1,100 @@
+// What an application asks of a server that shows a large or growing trace, window by window.
+
+class Served {
+  // Load what is looked at if it is not there, once one stays for a moment.
+  follow() {
+    if (this.view !== "space" || this.axis !== "logical" || this.quiet) return;
+    const from = this.port.x,
+      to = from + this.room / this.port.k,
+      [low, high] = this.scene.window;
+    const first = Math.max(1, from),
+      last = Math.min(this.scene.depth, to),
+      middle = (first + last) / 2;
+    const inside = first >= low - 1 && last <= high + 1;
+    // One who looks at more than a window may have is content with the one in the middle.
+    const wide = last - first > (high - low) * 0.8 && Math.abs(middle - (low + high) / 2) < (high - low) / 2;
+    clearTimeout(this.asking);
+    if (inside || wide) return;
+    this.asking = setTimeout(() => this.loadWindow(first, last), 150);
+  }
+
+  loadWindow(from, to) {
+    return this.load(() => loadScene(this.about, this.computation, [from, to]));
+  }
+
+  // Levels that are to be in the middle of what is loaded: a server cuts a window that has too many events down
+  // to its middle, so that as much is asked for on one side as on the other.
+  loadAround(first, last = first) {
+    const more = Math.max(2, Math.min(50, first - 1, this.scene.depth - last));
+    return this.loadWindow(first - more, last + more);
+  }
+
+  // What concerns events that are not loaded, the server is asked.
+  async askAbout(events) {
+    const names = events.map(i => this.scene.name(i));
+    const asked = new URLSearchParams({ computation: String(this.computation) });
+    try {
+      if (names.length === 1) {
+        asked.set("event", names[0]);
+        this.told = { event: names[0], ...(await askJson(this.about, `reach?${asked}`)) };
+      } else if (!this.path && this.relation !== "concurrent") {
+        const [first, last] = this.relation === "before" ? names : [names[1], names[0]];
+        asked.set("first", first);
+        asked.set("last", last);
+        this.far = { names: names.join(" "), path: await askJson(this.about, `path?${asked}`) };
+      } else return;
+    } catch (error) {
+      $("notice").textContent = `The server did not answer: ${error.message}`;
+    }
+    if (names.join(" ") === this.chosenNames.join(" ")) {
+      this.panels.update();
+      this.describe();
+    }
+  }
+
+  async load(get) {
+    try {
+      await this.take(await get());
+      this.rebuild();
+    } catch (error) {
+      $("live").textContent = $("notice").textContent = `The server did not answer: ${error.message}`;
+    }
+  }
+
+  // A window has few of the events: the server is asked for those of the whole trace, once typing has ended.
+  findEverywhere() {
+    const { query } = this;
+    if (this.found && this.found.query === query) return;
+    this.found = null;
+    clearTimeout(this.finding);
+    if (!query.trim()) return;
+    this.finding = setTimeout(async () => {
+      const asked = new URLSearchParams({ computation: String(this.computation), find: query });
+      try {
+        const found = await askJson(this.about, `find?${asked}`);
+        if (query !== this.query) return;
+        this.found = { query, at: -1, ...found };
+        $("live").textContent = `${count(found.count, "matching event")} in the whole trace.`;
+        this.drawOverview();
+        this.panels.update();
+        this.changed();
+      } catch (error) {
+        $("notice").textContent = `The server did not answer: ${error.message}`;
+      }
+    }, 250);
+  }
+
+  // Go to a match that may lie outside of what is loaded.
+  async goTo(at) {
+    const { found } = this,
+      { event, level } = found.events[at];
+    found.at = at;
+    if (this.scene.find(event) < 0) await this.loadAround(level);
+    this.matchAt = this.scene.find(event);
+    if (this.matchAt >= 0) {
+      this.reveal([this.matchAt]);
+      $("live").textContent = `${event}, ${this.scene.deed(this.matchAt)}.`;
+    }
+    this.panels.update();
+  }
+}

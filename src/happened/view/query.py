@@ -1,0 +1,122 @@
+"""Which events a query means, over a whole computation; assets/query.js says the same of a scene in the page.
+
+    process:web  kind:send  message:p0:3  label:put  event:p2#7     text in one place, in any case
+    http.status=500                                                text in the value of an attribute
+    time>2ms  time<1.5s                                            since the earliest event
+    word                                                           text in any of these places
+
+All of them must match; "quoted words" stay together. Where the page has only the beginning of a long text,
+here all of it is looked at.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..causality.linearization import Ints
+from .prepared import Prepared
+
+LONGEST = 1_000  # characters of a query; the rest is not looked at
+WORD = re.compile(r'(?:[^\s"]+|"[^"]*")+')
+TIME = re.compile(r"time([<>])(-?[\d.]+)(ns|us|µs|ms|s|m|h)?")
+FIELD = re.compile(r"(process|kind|message|label|event):(.+)", re.DOTALL)
+ATTRIBUTE = re.compile(r"([^=]+)=(.*)", re.DOTALL)
+SCALES = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9}
+LEDGER = {"control_entries": "control entries", "control_bytes": "control bytes"}
+"""Columns that the page tells among the attributes, and what it calls them; besides, `to`."""
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+
+
+def matching(prepared: Prepared, query: str) -> Ints | None:
+    """Whether each event of a computation is meant; None for an empty query."""
+    words = [word.replace('"', "") for word in WORD.findall(query[:LONGEST].lower())]
+    masks = [_Words(prepared).mask(word) for word in words if word]
+    found: Ints | None = np.logical_and.reduce(masks) if masks else None
+    return found
+
+
+class _Words:
+    """One computation, in which single words are looked for."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared = prepared
+        self._rows = pa.array(prepared.c.row)
+
+    def mask(self, word: str) -> Ints:
+        time = TIME.fullmatch(word)
+        if time is not None:
+            return self._at(time[1], time[2], SCALES[time[3] or "ns"])
+        field = FIELD.fullmatch(word)
+        if field is not None:
+            return _has(self._column(field[1]), field[2])
+        attribute = ATTRIBUTE.fullmatch(word)
+        if attribute is not None:
+            name, text = attribute[1], attribute[2]
+            return self._told(lambda names, values: pc.and_(pc.equal(names, name), _within(values, text)))
+        found = self._told(lambda names, values: pc.or_(_within(names, word), _within(values, word)))
+        for name in ("process", "kind", "message", "label", "event"):
+            found |= _has(self._column(name), word)
+        return found
+
+    def _at(self, sign: str, text: str, scale: float) -> Ints:
+        times = self._prepared.times
+        try:
+            bound = float(text) * scale
+        except ValueError:
+            bound = np.nan
+        if times is None:
+            return np.zeros(len(self._rows), bool)
+        found: Ints = times[0] < bound if sign == "<" else times[0] > bound
+        return found
+
+    def _column(self, name: str) -> Column:
+        if name != "event":
+            return self._prepared.table[name].take(self._rows)
+        seqs = self._column("seq").cast(pa.string())
+        return pc.binary_join_element_wise(self._column("process"), seqs, "#")
+
+    def _told(self, test: Callable[[Column, Column], Column]) -> Ints:
+        """Whether a pair of names and values that an event tells passes a test."""
+        found = np.zeros(len(self._rows), bool)
+        for events, names, values in self._pairs():
+            passed = test(pc.utf8_lower(names), pc.utf8_lower(values))
+            found[events[_as_mask(passed)]] = True
+        return found
+
+    def _pairs(self) -> Iterator[tuple[Ints, Column, Column]]:
+        """Events with what they tell: attributes, destinations and the ledger."""
+        column = self._column("attributes").combine_chunks()
+        attributes = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+        offsets = attributes.offsets.to_numpy()
+        inside = slice(int(offsets[0]), int(offsets[-1]) - int(offsets[0]))
+        events = np.repeat(np.arange(len(attributes)), np.diff(offsets))
+        yield (
+            events,
+            attributes.keys.slice(inside.start, inside.stop),
+            pc.fill_null(attributes.items.slice(inside.start, inside.stop), ""),
+        )
+        for column_name, name in (("to", "to"), *LEDGER.items()):
+            given = self._column(column_name)
+            there = np.flatnonzero(pc.is_valid(given).to_numpy())
+            values = given.take(pa.array(there))
+            texts = pc.binary_join(values, ", ") if column_name == "to" else values.cast(pa.string())
+            yield there, pa.repeat(name, there.size), texts
+
+
+def _within(column: Column, text: str) -> Column:
+    return pc.match_substring(column, text)
+
+
+def _has(column: Column, text: str) -> Ints:
+    return _as_mask(_within(pc.utf8_lower(column), text))
+
+
+def _as_mask(passed: Column) -> Ints:
+    known = pc.fill_null(passed, False)
+    found: Ints = known.to_numpy() if isinstance(known, pa.ChunkedArray) else known.to_numpy(False)
+    return found.astype(bool)
