@@ -13,6 +13,7 @@ from .asking import add_question, plain, warn
 from .terminal import note, print_json
 
 SHOWN = 20
+WHERE = "where"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -74,13 +75,14 @@ def _segments(segments: tuple[ask.Segment, ...]) -> Iterator[str]:
         ends = f"{segment.begin.id} … {segment.end.id}"
         labels = dict.fromkeys(filter(None, (segment.begin.label, segment.end.label)))
         about = f"  “{' … '.join(labels)}”" if labels else ""
-        yield printable(f"  {duration(segment.took):>9}  {segment.place:<{wide}}  {ends}{about}")
+        place = printable(segment.place)
+        yield f"  {duration(segment.took):>9}  {place:<{wide}}  {printable(f'{ends}{about}')}"
 
 
 def _shares(shares: tuple[ask.Share, ...], total: int, requests: int) -> Iterator[str]:
-    wide = max(len(printable(share.place)) for share in shares[:SHOWN])
+    wide = max(len(WHERE), *(len(printable(share.place)) for share in shares[:SHOWN]))
     on = f"{'requests':>10}" if requests > 1 else ""
-    yield f"  {'where':<{wide}}{on}{'time':>12}{'share':>8}{'saved':>12}"
+    yield f"  {WHERE:<{wide}}{on}{'time':>12}{'share':>8}{'saved':>12}"
     for share in shares[:SHOWN]:
         part = f"{100 * share.took / total:.0f}%" if total else "–"
         saved = "–" if share.saved is None else duration(share.saved)

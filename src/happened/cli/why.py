@@ -45,6 +45,8 @@ def _lines(answer: ask.Why) -> Iterator[str]:
     told = [answer.event, *(cause.event for cause in _every(answer.causes)), *(s.event for s in answer.late)]
     clock = Clock(told)
     yield f"{answer.event}  {clock.at(answer.event)}".rstrip()
+    if answer.is_arrival:
+        yield _arrival(answer)
     if not answer.causes:
         yield "nothing happened before it"
         return
@@ -58,6 +60,14 @@ def _lines(answer: ask.Why) -> Iterator[str]:
     first, last = answer.late[0].event, answer.late[-1].event
     yield f"why so late: {duration((last.time or 0) - (first.time or 0))} since {printable(first.id)}"
     yield from chain_lines(answer.late)
+
+
+def _arrival(answer: ask.Why) -> str:
+    """A receive tells when a message came, and no more: what its send caused is the delivery."""
+    reason = "its send is no cause of it: a message takes effect when it is delivered"
+    if answer.delivery is None:
+        return f"{reason}, and this one was not"
+    return f"{reason}, by {printable(answer.delivery.id)}; ask for that"
 
 
 def _every(causes: tuple[ask.Cause, ...]) -> Iterator[ask.Cause]:

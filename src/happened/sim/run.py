@@ -4,7 +4,8 @@
     DIR/ledger/transmissions.parquet     what each transmission carried
     DIR/summary.json                     every parameter, the totals, and what was not delivered
 
-The summary is written last: a directory without one is a run that did not end.
+The summary is written last: a directory without one is a run that did not end. Until then trace and ledger
+are marked as unfinished, so that `happened clean DIR` removes what a run left that was killed.
 """
 
 import json
@@ -19,7 +20,8 @@ from .. import tracking
 from ..core.errors import LocalProtocolError
 from ..ordering import DEFAULT, create, protocols
 from ..trace import TraceWriter
-from ..trace.store import any_path
+from ..trace.store import any_path, remove_tree
+from ..trace.unfinished import UNFINISHED, mark
 from .ledger import Ledger
 from .network import Network
 from .recorder import Recorder
@@ -29,6 +31,7 @@ from .terrain import Terrain
 from .workload import Workload, cast_of
 
 OURS = ("trace/part-*.parquet", "ledger/transmissions.parquet", "summary.json")
+PARTS = ("trace", "ledger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,13 @@ def simulate(
     """
     if out is None:
         return _run(parameters, Ledger(), None, progress)
+    is_new = not out.exists()
     claim(out, force=force)
+    parts = [out / name for name in PARTS]
     try:
+        for part in parts:
+            part.mkdir(exist_ok=True)
+            mark(part)
         with (
             Ledger(out / "ledger" / "transmissions.parquet") as ledger,
             TraceWriter(out / "trace") as writer,
@@ -135,9 +143,14 @@ def simulate(
                 Recorder(writer, units=units, tracker=parameters.tracker or "", names=parameters.names),
                 progress,
             )
-    except BaseException:
-        _clear(out)  # half a run would look like one in which messages were lost
+    except BaseException:  # half a run would look like one in which messages were lost
+        for part in parts:
+            remove_tree(part)
+        if is_new:
+            out.rmdir()
         raise
+    for part in parts:
+        (part / UNFINISHED).unlink()
     (out / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
     return summary
 

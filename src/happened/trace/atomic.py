@@ -42,6 +42,8 @@ def whole_file(path: AnyPath) -> Iterator[Path]:
             yield unfinished
             path.put(unfinished)
         return
+    if not path.parent.is_dir():
+        raise CausalityError(f"{path}: there is no directory {path.parent}; make it, or name another file")
     unfinished = _unfinished(path)
     try:
         yield unfinished
