@@ -9,7 +9,7 @@ from ..ask.critical import QUANTILES
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
 from ..report.drawings import duration
-from .asking import add_question, plain, warn
+from .asking import add_question, history_of_request, is_for_spark, on_spark, plain, warn
 from .terminal import note, print_json
 
 SHOWN = 20
@@ -36,10 +36,8 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    history = ask.load(arguments.trace)
-    warn(history)
     try:
-        answer = ask.critical_path(history, arguments.request, by=arguments.by)
+        answer = _answer(arguments)
     except ask.NoTimes as error:
         note(f"happened: undecided: {error}")
         return ExitCode.UNDECIDED
@@ -49,6 +47,20 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(_lines(answer)))
     return ExitCode.HOLDS
+
+
+def _answer(arguments: argparse.Namespace) -> ask.CriticalPath:
+    if arguments.request is not None:
+        history, request = history_of_request(arguments, arguments.request)
+        return ask.critical_path(history, request, by=arguments.by)
+    if is_for_spark(arguments):
+        from ..spark.critical_paths import critical_path
+
+        with on_spark(arguments) as trace:
+            return critical_path(trace, arguments.by)
+    history = ask.load(arguments.trace, whatever_size=arguments.local)
+    warn(history)
+    return ask.critical_path(history, by=arguments.by)
 
 
 def _lines(answer: ask.CriticalPath) -> Iterator[str]:

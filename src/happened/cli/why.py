@@ -9,7 +9,7 @@ from ..ask.causes import ABOVE, DEEP, FIRST
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
 from ..report.drawings import duration
-from .asking import EVENT_HELP, Clock, add_question, chain_lines, plain, warn
+from .asking import EVENT_HELP, Clock, add_question, chain_lines, history_about, plain
 from .terminal import positive, print_json
 
 ENDS = {ABOVE: "told above", FIRST: "the first event there", DEEP: "--depth shows more"}
@@ -31,8 +31,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    history = ask.load(arguments.trace, [arguments.event], past_only=True)
-    warn(history)
+    history = history_about(arguments, arguments.event, past_only=True)
     answer = ask.why(history, arguments.event, depth=arguments.depth)
     if arguments.json:
         print_json(plain(answer))
