@@ -144,6 +144,8 @@ class LargeTrace:
         splits, folder = self.splits, self.folder()
 
         def write(number: int) -> Counter[str]:
+            if not splits[number].may_hold(wanted):
+                return Counter()
             rows, quarantined = splits[number].read(ASKED)
             kept = rows.filter(pc.is_in(rows["computation"], value_set=wanted))
             if kept.num_rows:
