@@ -16,7 +16,7 @@ from ..trace.store import any_path
 from .terminal import note
 
 if TYPE_CHECKING:
-    from ..spark.asking import LargeTrace
+    from ..spark.large_traces import LargeTrace
 
 EVENT_HELP = "`process#seq`, the id of a span, a message, or a label or a part of one"
 EPILOG = """\
@@ -70,7 +70,7 @@ def is_for_spark(arguments: argparse.Namespace) -> bool:
 @contextmanager
 def on_spark(arguments: argparse.Namespace) -> Iterator["LargeTrace"]:
     """The trace to ask on a session that ends with the question."""
-    from ..spark.asking import asked_on_spark
+    from ..spark.large_traces import asked_on_spark
     from ..spark.session import session
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would tell of every interrupt with a traceback

@@ -25,7 +25,7 @@ from ..core.errors import CausalityError
 from ..trace import SCHEMA
 from ..trace.readers.span_joins import leaders_of
 from ..trace.store import AnyPath
-from .asking import ASKED, LargeTrace
+from .large_traces import ASKED, LargeTrace
 from .splits import Split
 from .storage import read_part, write_part
 from .tasks import Emitted, exchange, on_tasks, pack_table, raise_faults, unpack_table
