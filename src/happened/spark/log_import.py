@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -66,6 +66,8 @@ from .tasks import Emitted, exchange, on_tasks, pack_table, raise_faults, unpack
 
 PIECE_BYTES = 32 << 20
 BATCH_ROWS = 20_000
+GROUPS_AT_ONCE = 4
+"""Row groups of BATCH_ROWS drafts each that a task gives to buckets: some 50 MB."""
 DRAFTS_AT_ONCE = 1_000
 """Rows of PACKED that are taken apart at a time; a computation is a row, or a few."""
 
@@ -108,8 +110,11 @@ def run(
             )
             whole.facts["channels_not_joined"] = leave_leaders(drafts, references, channels, work)
         buckets = buckets_for(sum(uncompressed_size(path) for path in files))
-        assembling = _Assembling(name, options, folder, work, buckets)
-        given, settled = exchange(spark, len(pieces), assembling.emit, buckets, assembling.settle)
+        stretches = [
+            stretch for piece in pieces for stretch in _stretches(work / "drafts" / _part(piece.number))
+        ]
+        assembling = _Assembling(name, options, folder, work, stretches, buckets)
+        given, settled = exchange(spark, len(stretches), assembling.emit, buckets, assembling.settle)
         raise_faults(given)
         for of_bucket in raise_faults([settled[bucket] for bucket in sorted(settled)]):
             whole.add(of_bucket)
@@ -286,6 +291,21 @@ def _source(piece: Piece, header: str | None) -> Source:
     return source
 
 
+class Stretch(NamedTuple):
+    """Row groups of a file of drafts: what one task passes on, all of which is in the JVM at once."""
+
+    path: Path
+    groups: range
+
+
+def _stretches(path: Path) -> list[Stretch]:
+    groups = pq.read_metadata(path).num_row_groups
+    return [
+        Stretch(path, range(first, min(first + GROUPS_AT_ONCE, groups)))
+        for first in range(0, groups, GROUPS_AT_ONCE)
+    ]
+
+
 @dataclass(frozen=True)
 class _Assembling:
     """Bring the drafts of each computation together, and write its rows and what is quarantined of it."""
@@ -294,13 +314,14 @@ class _Assembling:
     options: Options
     folder: Path
     work: Path
+    stretches: Sequence["Stretch"]
     buckets: int
 
     def emit(self, number: int) -> Emitted:
-        """Give the drafts of a piece to the buckets of their computations."""
-        drafts = pq.read_table(
-            self.work / "drafts" / _part(number), columns=["computation", "file", "line", "drafts"]
-        )
+        """Give the drafts of a stretch to the buckets of their computations."""
+        path, groups = self.stretches[number]
+        with pq.ParquetFile(path) as file:
+            drafts = file.read_row_groups([*groups], columns=["computation", "file", "line", "drafts"])
         if (self.work / "leaders").is_dir():
             drafts = _under_leaders(drafts, read_parts(self.work / "leaders"))
         names = drafts["computation"].to_pylist()
