@@ -35,7 +35,7 @@ from .tasks import on_tasks
 from .workspace import Workspace
 
 MOST_GATHERED = 20_000_000
-"""Events of the computations that a question is about: some 8 GB in the driver."""
+"""Events of the computations that a question is about: some 10 GB in the driver."""
 
 MOST_COMPUTATIONS = 10_000
 """In which one name may occur. Whoever asks for more does not mean one event."""
