@@ -36,14 +36,14 @@ print(import_files([Path(sys.argv[1])], Path(sys.argv[2])).summary["events"])
 SESSION = """
 import sys
 from happened.spark.session import session
-session(sys.argv[3]).stop()
+session(sys.argv[3], brief=True).stop()
 """
 ON_SPARK = """
 import sys
 from pathlib import Path
 from happened.spark.log_import import run
 from happened.spark.session import session
-spark = session(sys.argv[3])
+spark = session(sys.argv[3], brief=True)
 print(run(spark, [Path(sys.argv[1])], Path(sys.argv[2])).summary["events"])
 spark.stop()
 """

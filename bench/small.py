@@ -3,22 +3,26 @@
     python bench/small.py [--rounds 3]
 
 Alternates, in processes of their own, between a session that does nothing and `happened analyze` of 39
-events;
-prints the seconds of each, by the clock and of CPU, and the difference of the medians.
+events; prints the seconds of each, by the clock and of CPU of all processes involved (bench/importing.py;
+Linux only), and the differences of the medians. On a machine that is busy with other work, CPU counts.
 """
 
 import argparse
+import ctypes
 import json
-import resource
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
+
+from importing import PR_SET_CHILD_SUBREAPER, measure
 
 MESSAGES = 13
 EMPTY = "from happened.spark.session import session; session('local[2]').stop()"
+ANALYZE = """
+import sys
+from happened.cli import main
+raise SystemExit(main(["analyze", sys.argv[1], "--out", sys.argv[2], "--master", "local[2]"]))
+"""
 
 
 def write(path: Path) -> None:
@@ -36,34 +40,28 @@ def write(path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def timed(*command: str) -> tuple[float, float]:
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([sys.executable, *command], check=True, capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return time.perf_counter() - start, cpu
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     told: dict[str, list[tuple[float, float]]] = {"empty": [], "analyze": []}
     with tempfile.TemporaryDirectory(prefix="happened-small-") as folder:
         trace = Path(folder) / "trace.jsonl"
         write(trace)
         for number in range(arguments.rounds):
-            told["empty"].append(timed("-c", EMPTY))
-            out = str(Path(folder) / f"out{number}")
-            told["analyze"].append(
-                timed("-m", "happened", "analyze", str(trace), "--out", out, "--master", "local[2]")
-            )
-    for what, times in told.items():
-        print(f"{what:8}", *(f"{seconds:6.1f} s ({cpu:.1f} CPU)" for seconds, cpu in times))
-    medians = {what: statistics.median(seconds for seconds, _ in times) for what, times in told.items()}
-    print(f"analyze takes {medians['analyze'] - medians['empty']:.1f} s more")
+            told["empty"].append(measure(EMPTY)[:2])
+            told["analyze"].append(measure(ANALYZE, str(trace), f"{folder}/out{number}")[:2])
+    for what, costs in told.items():
+        print(f"{what:8}", *(f"{seconds:6.1f} s ({cpu:.1f} CPU)" for cpu, seconds in costs))
+    cpu, seconds = (
+        statistics.median(cost[k] for cost in told["analyze"])
+        - statistics.median(cost[k] for cost in told["empty"])
+        for k in range(2)
+    )
+    print(f"analyze takes {seconds:.1f} s and {cpu:.1f} CPU s more")
 
 
 if __name__ == "__main__":

@@ -127,5 +127,5 @@ def test_a_trace_that_is_too_large_is_refused_before_it_is_read(tmp_path, monkey
     (tmp_path / "trace").mkdir()
     pq.write_table(table(number(SHOP)), tmp_path / "trace" / "part.parquet")
     monkeypatch.setattr("happened.ask.history.MOST_EVENTS", 5)
-    with pytest.raises(CausalityError, match="6 events are too many to be read whole; analyse it first"):
+    with pytest.raises(CausalityError, match="6 events are too many to be read whole; ask it on Spark"):
         ask.past(tmp_path / "trace", "web#1")

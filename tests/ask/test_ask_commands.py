@@ -185,3 +185,38 @@ def test_an_escape_of_the_terminal_is_not_passed_on(run, tmp_path):
         _, out, err = run(words[0], "t.jsonl", *words[1:])
         assert all(letter.isprintable() or letter == "\n" for letter in out + err), (words, out, err)
         assert "a\nb" not in out + err
+
+
+ARRIVALS = """\
+{"process": "web", "seq": 1, "kind": "send", "message": "order", "to": ["bank"], "time": 1000}
+{"process": "web", "seq": 2, "kind": "send", "message": "late", "to": ["bank"], "time": 1500}
+{"process": "bank", "seq": 1, "kind": "receive", "message": "order", "time": 2000}
+{"process": "bank", "seq": 2, "kind": "deliver", "message": "order", "time": 3000}
+{"process": "bank", "seq": 3, "kind": "receive", "message": "late", "time": 4000}
+"""
+
+
+def test_why_of_an_arrival_says_that_its_send_is_no_cause(run, tmp_path):
+    (tmp_path / "a.jsonl").write_text(ARRIVALS)
+    _, out, _ = run("why", "a.jsonl", "bank#1")
+    reason = "its send is no cause of it: a message takes effect when it is delivered"
+    assert out.splitlines()[1:] == [f"{reason}, by bank#2; ask for that", "nothing happened before it"]
+    assert f"{reason}, and this one was not" in run("why", "a.jsonl", "bank#3")[1]
+    assert reason not in run("why", "a.jsonl", "bank#2")[1]
+    answer = json.loads(run("why", "a.jsonl", "bank#1", "--json")[1])
+    assert answer["is_arrival"] and answer["delivery"]["event"] == "bank#2"
+    only_arrivals = ARRIVALS.replace("deliver", "internal").replace(
+        '"message": "order", "time": 3000', '"time": 3'
+    )
+    (tmp_path / "b.jsonl").write_text(only_arrivals)
+    assert "web#1 send" in run("why", "b.jsonl", "bank#1")[1]  # there a receive is a delivery
+
+
+def test_the_table_of_a_critical_path_is_aligned_whatever_places_are_called(run, tmp_path):
+    (tmp_path / "c.jsonl").write_text(
+        '{"process": "p", "seq": 1, "kind": "internal", "time": 1}\n'
+        '{"process": "p", "seq": 2, "kind": "internal", "time": 9, "label": "\\u0007"}\n'
+    )
+    lines = run("critical-path", "c.jsonl")[1].splitlines()
+    header, row = (next(line for line in lines if line.startswith(begin)) for begin in ("  where", "  p "))
+    assert len(header) == len(row) and header.index("time") + 4 == row.index("8 ns") + 4

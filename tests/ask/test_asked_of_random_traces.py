@@ -6,7 +6,8 @@ from random import Random
 import pytest
 from brute import Brute
 
-from causality.traces import table, wild
+from ask.worlds import rows_of
+from causality.traces import table
 from effort import samples
 from happened import ask
 from happened.ask.causes import ABOVE, DEEP, ELSEWHERE, FIRST, RELEVANT
@@ -16,24 +17,6 @@ pytestmark = pytest.mark.sampled
 
 WORLDS = samples(500)
 """Each has several computations, each of which is a random trace of its own: some 3,000 in all."""
-
-
-def rows_of(random):
-    """One computation or several, some with times, labels, services, requests and relevant events."""
-    rows = []
-    timed, marked, traced, served = (random.random() < 0.5 for _ in range(4))
-    for computation in random.choice(([""], [f"c{i}" for i in range(8)], [f"run-{i}" for i in range(8)])):
-        for row in wild(random, computation, steps=25):
-            if timed and random.random() < 0.9:
-                row["time"] = random.randrange(1000)
-            row["relevant"] = marked and random.random() < 0.2
-            attributes = {}
-            if traced and random.random() < 0.9:
-                attributes["trace"] = random.choice("xyz") + computation[-1:]
-            if served:
-                attributes["service"] = "front" if row["process"] in "pq" else "back"
-            rows.append(row | {"attributes": list(attributes.items())})
-    return rows
 
 
 def worlds(seed):

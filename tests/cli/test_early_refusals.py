@@ -9,6 +9,7 @@ from happened import tracking
 from happened.cli import main
 from happened.core.errors import CausalityError, LocalProtocolError
 from happened.sim.run import Parameters, simulate
+from happened.trace import TraceWriter
 
 
 @pytest.mark.parametrize("command", ["analyze", "order", "stamp", "rebuild"])
@@ -75,3 +76,66 @@ def test_a_simulation_called_with_a_url_as_a_path(tmp_path, monkeypatch):
     with pytest.raises(CausalityError, match="give the URL as text"):
         simulate(Parameters(seed=1, protocol="ks", processes=3, messages=3), Path("s3a://bucket/run"))
     assert not [*tmp_path.iterdir()]
+
+
+EVENT = '{"process": "p", "seq": 1, "kind": "internal"}\n'
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "check t.jsonl --out t.jsonl",
+        "analyze t.jsonl --out t.jsonl",
+        "analyze answers/trace --out answers",
+        "rebuild answers/stamps --out answers",
+        "import t.jsonl --out t.jsonl",
+        "export answers/trace --to trace --out ../here/answers",
+    ],
+)
+def test_force_does_not_replace_what_is_read(tmp_path, capsys, monkeypatch, words):
+    monkeypatch.setattr("happened.spark.session.session", None)
+    here = tmp_path / "here"
+    for name in ("answers/stamps", "answers/trace"):
+        (here / name).mkdir(parents=True)
+    with TraceWriter(here / "answers" / "trace") as writer:
+        writer.append(process="p", seq=1, kind="send", message="m", to=["q"])
+        writer.append(process="q", seq=1, kind="deliver", message="m")
+    (here / "t.jsonl").write_text(
+        '{"process": "p", "seq": 1, "kind": "send", "message": "m", "to": ["q"]}\n'
+        '{"process": "q", "seq": 1, "kind": "deliver", "message": "m"}\n'
+    )
+    monkeypatch.chdir(here)
+    before = sorted(here.rglob("*"))
+    assert main([*words.split(), "--force"]) == 2
+    assert "is what is to be read, or holds it" in capsys.readouterr().err
+    assert sorted(here.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "check t.jsonl --out answers --report nowhere/page.html",
+        "view t.jsonl --out nowhere/page.html",
+        "export t.jsonl --to shiviz --out nowhere/x.log",
+    ],
+)
+def test_a_directory_that_is_not_there_is_named(tmp_path, capsys, monkeypatch, words):
+    (tmp_path / "t.jsonl").write_text(EVENT)
+    monkeypatch.chdir(tmp_path)
+    assert main(words.split()) == 2
+    said = capsys.readouterr().err
+    assert f"{words.split()[-1]}: there is no directory nowhere; make it" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["t.jsonl"]
+
+
+def test_commands_that_start_spark_say_so(tmp_path, capsys, monkeypatch):
+    def start(master=None):
+        raise LocalProtocolError("Spark was started")
+
+    monkeypatch.setattr("happened.spark.session.session", start)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.jsonl").write_text(EVENT)
+    assert main(["rebuild", "t.jsonl", "--out", "out"]) == 2
+    assert "rebuilding on Spark (local[*])" in capsys.readouterr().err
+    assert main(["advise", "t.jsonl", "--master", "local[1]"]) == 2
+    assert "replaying on Spark (local[1]); --local does it in this process" in capsys.readouterr().err

@@ -51,6 +51,16 @@ def test_a_dash_means_standard_input(importing, tmp_path, monkeypatch):
     assert computations(tmp_path) == {"t5"}
 
 
+def test_errors_about_standard_input_name_no_file_of_ours(importing, monkeypatch):
+    for text, reason in (
+        ("", "standard input is empty"),
+        ("what is this?", "standard input: its format cannot"),
+    ):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        code, _, said = importing("-")
+        assert code == 2 and reason in said and "/happened-" not in said
+
+
 def test_an_empty_directory_is_refused(importing, tmp_path):
     (tmp_path / "logs").mkdir()
     code, _, said = importing(tmp_path / "logs")

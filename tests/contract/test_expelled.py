@@ -109,11 +109,11 @@ def test_a_successor_orders_as_every_survivor_has_seen(program):
 )
 def test_an_expulsion_among_many(name, seed):
     """Sets of more processes than a number of a frame has bits."""
-    dice, system = Dice(seed), System(protocols()[name], 75, act=3)
+    dice, system = Dice(seed), System(protocols()[name], 85, act=3)
     for _ in range(6):
         system.multicast(dice)
         system.arrive(dice)
     system.expel(dice, system.active[0])
     system.multicast(dice)
     system.drain(dice)
-    assert system.lost == {72} and len(system.departed) == 1
+    assert system.lost == {82} and len(system.departed) == 1

@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "sim": {"core", "ordering", "tracking", "wire", "trace"},
     "net": {"core", "ordering", "tracking", "wire", "trace", "topology"},
     "testing": {"core", "net"},
-    "spark": {"core", "trace", "causality", "report"},
+    "spark": {"core", "trace", "causality", "ask", "report"},
     "report": {"core", "trace", "causality", "view"},
     "view": {"core", "trace", "causality"},
     "streaming": {"core", "ordering", "wire", "spark"},

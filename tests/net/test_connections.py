@@ -2,7 +2,9 @@
 
 import logging
 
-from happened.net.connections import LOGGED_REASONS, Connections
+from test_node import nodes, run, take
+
+from happened.net.connections import CLOSED_IN_ORDER, LOGGED_REASONS, Connections
 
 
 def test_each_direction_is_known_by_itself():
@@ -36,3 +38,31 @@ def test_strangers_share_a_bound_that_members_do_not(caplog):
         connections.closed("10.0.0.0", False, "no name", is_member=False)
         connections.closed("bob", True, "no answer", is_member=True)
     assert len(caplog.records) == LOGGED_REASONS + 1 and connections.troubles_with("bob") == {"no answer": 1}
+
+
+def test_a_link_that_ends_in_order_is_no_warning(caplog):
+    connections = Connections("alice")
+    with caplog.at_level(logging.INFO):
+        connections.opened("bob", outgoing=True)
+        connections.closed("bob", True, CLOSED_IN_ORDER, is_member=True)
+        connections.closed("bob", True, CLOSED_IN_ORDER, is_member=True)  # at once after it was called
+        connections.opened("carol", outgoing=True)
+        connections.closed("carol", True, "no sign of life", is_member=True)
+        connections.closed("dave", True, CLOSED_IN_ORDER, is_member=True)  # it never was up
+    told = [(each.levelname, each.peer) for each in caplog.records if hasattr(each, "reason")]
+    assert told == [("INFO", "bob"), ("WARNING", "carol"), ("WARNING", "dave")]
+    assert connections.troubles_with("bob") == {CLOSED_IN_ORDER: 2}
+
+
+def test_nodes_that_close_do_not_warn_of_their_links(caplog):
+    async def scenario():
+        async with nodes("alice", "bob", "carol") as (alice, bob, carol):
+            await alice.multicast(["bob", "carol"], b"x")
+            await take(bob, 1)
+            await take(carol, 1)
+            caplog.clear()
+
+    with caplog.at_level(logging.INFO, "happened.node"):
+        run(scenario())
+    closed = [each.levelname for each in caplog.records if getattr(each, "reason", "") == CLOSED_IN_ORDER]
+    assert closed and {*closed} == {"INFO"}

@@ -1,10 +1,13 @@
 """A run's directory: what is written, what is refused, and that a seed writes the same tables again."""
 
 import json
+import subprocess
+import sys
 
 import pyarrow.parquet as pq
 import pytest
 
+from happened.cli import main
 from happened.core.errors import LocalProtocolError
 from happened.sim.network import Network, Partition
 from happened.sim.run import Parameters, simulate
@@ -125,3 +128,40 @@ def test_the_summary_holds_every_parameter():
 def test_parameters_that_make_no_run_are_refused(changes, reason):
     with pytest.raises(LocalProtocolError, match=reason):
         Parameters(**{"seed": 1, "processes": 4, "messages": 5, **changes})
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from happened.sim.run import Parameters, simulate
+
+def die(done):
+    os._exit(9)
+
+simulate(Parameters(seed=5, processes=4, messages=80), Path(sys.argv[1]), progress=die)
+"""
+
+
+def test_what_a_killed_run_left_is_cleaned_and_a_finished_one_stays(tmp_path, capsys):
+    assert subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "run")], check=False).returncode == 9
+    simulate(PARAMETERS, tmp_path / "whole")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    assert main(["clean", str(tmp_path / "run")]) == 0
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
+    assert capsys.readouterr().out.count("removed ") == 2
+    main(["clean", str(tmp_path / "whole")])
+    assert {path.name for path in (tmp_path / "whole").iterdir()} == {"trace", "ledger", "summary.json"}
+    assert sorted(path.name for path in (tmp_path / "whole" / "trace").iterdir()) == ["part-000000.parquet"]
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path):
+    def interrupt(done):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(PARAMETERS, tmp_path / "run", progress=interrupt)
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "there").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        simulate(PARAMETERS, tmp_path / "there", progress=interrupt)
+    assert not [*(tmp_path / "there").iterdir()]

@@ -9,7 +9,7 @@ import pytest
 
 from happened.core.errors import CausalityError
 from happened.spark import session as module
-from happened.spark.session import _defaults, configured, session
+from happened.spark.session import BRIEF, _defaults, configured, session
 
 TOLD = """
 import json
@@ -90,6 +90,8 @@ def test_settings_for_a_small_machine_are_for_this_machine_alone(tmp_path, monke
     assert "spark.driver.extraJavaOptions" in _defaults("yarn", "2g")
     (tmp_path / "log4j2.properties").write_text("")
     assert "spark.driver.extraJavaOptions" not in _defaults("yarn", "2g")
+    assert _defaults("local[3]", "2g", brief=True)["spark.driver.extraJavaOptions"] == BRIEF
+    assert "spark.driver.extraJavaOptions" not in _defaults("yarn", "2g", brief=True)
 
 
 def test_a_session_that_was_there_is_left_as_it_is(spark, monkeypatch):

@@ -1,6 +1,7 @@
 """Importing on Spark, in pieces, gives what importing in one process gives."""
 
 import json
+from random import Random
 
 import pyarrow.parquet as pq
 import pytest
@@ -8,9 +9,11 @@ import pytest
 from happened import trace
 from happened.cli import main
 from happened.core.errors import TraceFormatError
+from happened.spark import log_import
 from happened.spark.log_import import run
 from happened.trace.importing import import_files
-from happened.trace.readers import Options
+from happened.trace.readers import FORMATS, Draft, Options, open_source
+from happened.trace.readers.draft import PACKED, packed_table
 
 HEADER = "TraceID,SpanID,ParentID,PodName,OperationName,StartTimeUnixNano,EndTimeUnixNano,Duration\n"
 
@@ -141,3 +144,28 @@ def test_traces_that_share_a_key_are_joined(spark, tmp_path):
     alone = import_files([path], tmp_path / "alone")
     assert contents(tmp_path / "spark") == contents(tmp_path / "alone")
     assert alone.summary["computations"] == on_spark.summary["computations"] == 3
+
+
+def test_a_large_piece_is_passed_on_in_stretches(tmp_path, seed, monkeypatch):
+    """Without Spark: what tasks give to buckets, and what becomes of it, however a piece is cut."""
+    (tmp_path / "spans.csv").write_text(HEADER + "".join(requests(Random(seed), 30)))
+    source = open_source(tmp_path / "spans.csv", "")
+    drafts = [each for each in FORMATS["nezha"].parse(source, Options()) if isinstance(each, Draft)]
+    work = tmp_path / "work"
+    (work / "drafts").mkdir(parents=True)
+    with pq.ParquetWriter(work / "drafts" / "parsed-000000.parquet", PACKED) as writer:
+        for at in range(0, len(drafts), 20):
+            writer.write_table(packed_table(drafts[at : at + 20]))
+    told = []
+    for together in (1, 2, 1000):
+        monkeypatch.setattr(log_import, "GROUPS_AT_ONCE", together)
+        stretches = log_import._stretches(work / "drafts" / "parsed-000000.parquet")
+        out = tmp_path / f"by-{together}"
+        assembling = log_import._Assembling("nezha", Options(), out, work, stretches, buckets=3)
+        given = [blob for number in range(len(stretches)) for blob in assembling.emit(number).blobs]
+        for bucket in range(3):
+            assembling.settle(bucket, [blob for home, blob in given if home == bucket])
+        told.append((len(stretches), pq.read_table(out / "trace")))
+    groups = -(-len(drafts) // 20)
+    assert [count for count, _ in told] == [groups, -(-groups // 2), 1] and groups > 2
+    assert all(table.num_rows > len(drafts) and table.equals(told[0][1]) for _, table in told)

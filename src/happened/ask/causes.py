@@ -10,6 +10,9 @@ the beginning gives the critical path in time: why it happened so late.
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from ..causality.computation import DELIVER, RECEIVE
 from ..causality.reach import NEVER
 from .finding import find_event
 from .history import Asked, History, Occurrence, load
@@ -49,14 +52,18 @@ class Cause:
 class Why:
     """An event, the tree of its causes, and its critical path in time from the beginning to the event.
 
-    late   empty where the trace has no times
-    cut    whether causes are left out because there are more than MOST_CAUSES
+    late        empty where the trace has no times
+    cut         whether causes are left out because there are more than MOST_CAUSES
+    is_arrival  whether it is the arrival of a message, of which its send is no cause: only of its delivery
+    delivery    the delivery that such an arrival led to, if there was one
     """
 
     event: Occurrence
     causes: tuple[Cause, ...]
     late: tuple[Step, ...]
     cut: bool = False
+    is_arrival: bool = False
+    delivery: Occurrence | None = None
 
 
 def why(trace: Asked, event: str, *, depth: int | None = None) -> Why:
@@ -68,7 +75,18 @@ def why(trace: Asked, event: str, *, depth: int | None = None) -> Why:
     history = load(trace, [event], past_only=True)
     e = find_event(history, event, "last")
     tree = _Tree(history, e, depth)
-    return Why(history.occurrence(e), tree.grown(), chain(history, _waits(history, e)), tree.is_cut)
+    causes, late = tree.grown(), chain(history, _waits(history, e))
+    return Why(history.occurrence(e), causes, late, tree.is_cut, *_arrival(history, e))
+
+
+def _arrival(history: History, e: int) -> tuple[bool, Occurrence | None]:
+    """Whether an event is a receive that no send caused, and the first delivery of its message there."""
+    c = history.union
+    if c.kind[e] != RECEIVE or c.source[e] >= 0:
+        return False, None
+    mine = (c.kind == DELIVER) & (c.process == c.process[e]) & (c.message == c.message[e])
+    delivered = np.flatnonzero(mine)
+    return True, history.occurrence(int(delivered[0])) if delivered.size else None
 
 
 def immediate_causes(history: History, e: int) -> list[int]:

@@ -11,8 +11,8 @@ zero. The first event of a request stays where it is.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -26,8 +26,8 @@ from .history import Asked, History, Occurrence, load_whole
 
 By: TypeAlias = Literal["service", "process"]
 
-Between: TypeAlias = tuple[int, int]
-"""The numbers of two places; twice the same one is at that place."""
+Between: TypeAlias = tuple[str, str]
+"""Two places; twice the same one is at that place."""
 
 QUANTILES = (0.5, 0.9, 0.99)
 MOST_PLACES = 50
@@ -69,7 +69,8 @@ class CriticalPath:
     """The paths of requests, and the shares of places in all of them.
 
     slowest      the path of the slowest request
-    took         ns of every request, in the order of `requests`
+    requests     those with two events that have a time, by name
+    took         ns of each of them
     untimed      requests that have fewer than two events with a time
     backwards    steps on the paths that are negative by the clocks, which count as zero
     """
@@ -89,33 +90,66 @@ class CriticalPath:
 
 def critical_path(trace: Asked, request: str | None = None, *, by: By = "service") -> CriticalPath:
     """The critical paths of all requests, or of one. NoTimes if the trace has no times."""
-    history = load_whole(trace)
-    if history.times is None:
-        raise NoTimes("no event has a time; a critical path in time cannot be told")
-    codes, names = history.requests
-    ends = _ends(history, codes, len(names))
-    chosen = range(len(names)) if request is None else [find_request(history, request)]
-    timed = [number for number in chosen if ends[number] is not None]
-    if not timed:
-        raise NoTimes("no request has two events with a time; a critical path in time cannot be told")
-    places, place_names = _places(history, by)
-    tally = _Tally(history, places, place_names)
-    paths = []
-    for number in timed:
-        begin, end = ends[number] or (0, 0)
-        paths.append(_walk_back(history, begin, end))
-        tally.add(paths[-1])
-    when, _ = history.waits
-    took = [int(when[path[-1]] - when[path[0]]) for path in paths]
-    slowest = int(np.argmax(took))
-    return CriticalPath(
-        RequestPath(names[timed[slowest]], took[slowest], tally.segments(paths[slowest])),
-        tuple(names[number] for number in timed),
-        tuple(took),
-        tally.shares(np.array([path[0] for path in paths]), np.array([path[-1] for path in paths])),
-        len(chosen) - len(timed),
-        tally.backwards,
+    paths = Paths(load_whole(trace), by, request)
+    spent = paths.spent
+    return concluded(spent, paths.saved(spent.ranked[:MOST_PLACES]), paths.path_of)
+
+
+@dataclass
+class Spent:
+    """What critical paths of requests took, which adds up over parts of a trace.
+
+    took      ns of each request that has two events with a time, by its name
+    at        ns at each place, and between each two, in all of them
+    requests  how many of their paths are there
+    """
+
+    took: dict[str, int] = field(default_factory=dict)
+    at: Counter[Between] = field(default_factory=Counter)
+    requests: Counter[Between] = field(default_factory=Counter)
+    untimed: int = 0
+    backwards: int = 0
+    is_timed: bool = False
+
+    def add(self, other: "Spent") -> None:
+        self.took |= other.took
+        self.at.update(other.at)
+        self.requests.update(other.requests)
+        self.untimed += other.untimed
+        self.backwards += other.backwards
+        self.is_timed |= other.is_timed
+
+    @property
+    def ranked(self) -> list[Between]:
+        """The places, those that took the most time first."""
+        return sorted(self.at, key=lambda place: (-self.at[place], told(place)))
+
+    @property
+    def slowest(self) -> str:
+        """The slowest request, of several the first by name. NoTimes if no request has a time."""
+        if not self.is_timed:
+            raise NoTimes("no event has a time; a critical path in time cannot be told")
+        if not self.took:
+            raise NoTimes("no request has two events with a time; a critical path in time cannot be told")
+        return min(self.took, key=lambda name: (-self.took[name], name))
+
+
+def concluded(
+    spent: Spent, saved: Mapping[Between, int], path_of: Callable[[str], RequestPath]
+) -> CriticalPath:
+    """The answer, from what all paths took, what places would save, and the path of a request by name."""
+    slowest = path_of(spent.slowest)
+    names = sorted(spent.took)
+    shares = (
+        Share(told(place), spent.requests[place], spent.at[place], saved.get(place)) for place in spent.ranked
     )
+    took = tuple(spent.took[name] for name in names)
+    return CriticalPath(slowest, tuple(names), took, tuple(shares), spent.untimed, spent.backwards)
+
+
+def told(place: Between) -> str:
+    a, b = place
+    return a if a == b else f"{a} → {b}"
 
 
 def _places(history: History, by: By) -> tuple[Ints, Sequence[str]]:
@@ -129,7 +163,8 @@ def _places(history: History, by: By) -> tuple[Ints, Sequence[str]]:
 def _ends(history: History, codes: Ints, requests: int) -> list[tuple[int, int] | None]:
     """Of each request, its first and its last event by corrected time; None if it has no two with a time."""
     times = history.times
-    assert times is not None
+    if times is None:
+        return [None] * requests
     events = np.flatnonzero(times.timed & (codes >= 0))
     ends: list[tuple[int, int] | None] = [None] * requests
     # Of events at the same time the last in causal order is the last one, and the first the first.
@@ -158,75 +193,84 @@ def _walk_back(history: History, begin: int, end: int) -> list[int]:
     return path[::-1]
 
 
-class _Tally:
-    """What the steps of paths took, by place."""
+class Paths:
+    """The critical paths of the requests of a history, or of one of them."""
 
-    def __init__(self, history: History, places: Ints, names: Sequence[str]) -> None:
-        self.history, self.places, self.names = history, places, names
-        self.paths: list[dict[Between, int]] = []  # of each request, ns at each place
-        self.backwards = 0
-        self._when = history.waits[0]
+    def __init__(self, history: History, by: By = "service", request: str | None = None) -> None:
+        self._history = history
+        self._places, self._names = _places(history, by)
+        self._when, self._waited = history.waits
+        codes, names = history.requests
+        chosen = range(len(names)) if request is None else [find_request(history, request)]
+        ends = _ends(history, codes, len(names))
+        self._paths: dict[str, list[int]] = {}
+        for number in chosen:
+            if (of := ends[number]) is not None:
+                self._paths[names[number]] = _walk_back(history, *of)
+        self._steps = {name: self._spent_by(path) for name, path in self._paths.items()}
+        self._untimed = len(chosen) - len(self._paths)
 
-    def between(self, u: int, v: int) -> Between:
-        return int(self.places[u]), int(self.places[v])
+    @property
+    def spent(self) -> Spent:
+        spent = Spent(untimed=self._untimed, is_timed=self._history.times is not None)
+        for name, path in self._paths.items():
+            spent.took[name] = int(self._when[path[-1]] - self._when[path[0]])
+            spent.backwards += sum(bool(self._when[v] < self._when[u]) for u, v in pairwise(path))
+            spent.at.update(self._steps[name])
+            spent.requests.update(self._steps[name].keys())
+        return spent
 
-    def name(self, ends: Between) -> str:
-        a, b = (self.names[place] for place in ends)
-        return a if a == b else f"{a} → {b}"
+    def path_of(self, request: str) -> RequestPath:
+        path = self._paths[request]
+        return RequestPath(request, int(self._when[path[-1]] - self._when[path[0]]), self._segments(path))
 
-    def add(self, path: Sequence[int]) -> None:
-        mine: dict[Between, int] = defaultdict(int)
+    def saved(self, places: Sequence[Between]) -> dict[Between, int]:
+        """How much sooner all requests together would end if one place took no time, for each of these."""
+        c, when, waited = self._history.union, self._when, self._waited
+        after = np.flatnonzero((waited >= 0) & (when[waited] != NEVER))
+        work = np.zeros(c.events, np.int64)
+        work[after] = np.maximum(0, when[after] - when[waited[after]])
+        source, target = self._places[waited[after]], self._places[after]
+        begins, ends = (np.array([path[end] for path in self._paths.values()], np.int64) for end in (0, -1))
+        pinned = np.zeros(c.events, bool)
+        pinned[begins] = True
+        as_it_was = replay(c, when, work, pinned)
+        numbers = {name: number for number, name in enumerate(self._names)}
+        saves = dict.fromkeys(places, 0)
+        for a, b in places:
+            if a in numbers and b in numbers:
+                less = work.copy()
+                less[after[(source == numbers[a]) & (target == numbers[b])]] = 0
+                then = replay(c, when, less, pinned)
+                # What came before a request cannot be saved in it: no more than its path has there.
+                most = np.array([steps.get((a, b), 0) for steps in self._steps.values()], np.int64)
+                saves[a, b] = int(np.minimum(as_it_was[ends] - then[ends], most).sum())
+        return saves
+
+    def _between(self, u: int, v: int) -> Between:
+        return self._names[self._places[u]], self._names[self._places[v]]
+
+    def _spent_by(self, path: Sequence[int]) -> dict[Between, int]:
+        """ns at each place of a path."""
+        spent: dict[Between, int] = defaultdict(int)
         for u, v in pairwise(path):
-            took = int(self._when[v] - self._when[u])
-            self.backwards += took < 0
-            mine[self.between(u, v)] += max(0, took)
-        self.paths.append(mine)
+            spent[self._between(u, v)] += max(0, int(self._when[v] - self._when[u]))
+        return spent
 
-    def segments(self, path: Sequence[int]) -> tuple[Segment, ...]:
+    def _segments(self, path: Sequence[int]) -> tuple[Segment, ...]:
         """The path, with the steps at one place joined."""
         stretches: list[list[int]] = []
         for u, v in pairwise(path):
-            if stretches and self.between(u, v) == self.between(*stretches[-1][-2:]):
+            if stretches and self._between(u, v) == self._between(*stretches[-1][-2:]):
                 stretches[-1].append(v)
             else:
                 stretches.append([u, v])
         return tuple(
             Segment(
-                self.name(self.between(*stretch[:2])),
-                self.history.occurrence(stretch[0]),
-                self.history.occurrence(stretch[-1]),
+                told(self._between(*stretch[:2])),
+                self._history.occurrence(stretch[0]),
+                self._history.occurrence(stretch[-1]),
                 int(self._when[stretch[-1]] - self._when[stretch[0]]),
             )
             for stretch in stretches
         )
-
-    def shares(self, begins: Ints, ends: Ints) -> tuple[Share, ...]:
-        took: Counter[Between] = Counter()
-        requests: Counter[Between] = Counter()
-        for path in self.paths:
-            took.update(path)
-            requests.update(path.keys())
-        ordered = sorted(took, key=lambda place: (-took[place], self.name(place)))
-        saves = self._saves(ordered[:MOST_PLACES], begins, ends)
-        return tuple(
-            Share(self.name(place), requests[place], took[place], saves.get(place)) for place in ordered
-        )
-
-    def _saves(self, places: Sequence[Between], begins: Ints, ends: Ints) -> dict[Between, int]:
-        c, when, waited = self.history.union, *self.history.waits
-        after = np.flatnonzero((waited >= 0) & (when[waited] != NEVER))
-        work = np.zeros(c.events, np.int64)
-        work[after] = np.maximum(0, when[after] - when[waited[after]])
-        source, target = self.places[waited[after]], self.places[after]
-        pinned = np.zeros(c.events, bool)
-        pinned[begins] = True
-        as_it_was = replay(c, when, work, pinned)
-        saves = {}
-        for place in places:
-            less = work.copy()
-            less[after[(source == place[0]) & (target == place[1])]] = 0
-            then = replay(c, when, less, pinned)
-            # What came before a request cannot be saved in it: no more than its path has there.
-            most = np.array([path.get(place, 0) for path in self.paths])
-            saves[place] = int(np.minimum(as_it_was[ends] - then[ends], most).sum())
-        return saves

@@ -20,6 +20,7 @@ from ..causality.computation import DELIVER, RECEIVE, SEND
 from ..causality.linearization import Ints
 from .errors import AmbiguousName, UnknownName
 from .history import History, printable
+from .naming import ID, KINDS, LABEL, MESSAGE, PART, SPAN
 
 End: TypeAlias = Literal["first", "last"]
 
@@ -69,39 +70,27 @@ def _events(history: History, mask: pa.Array | pa.ChunkedArray) -> list[int]:
     return sorted(history.event_of_row[rows].tolist())
 
 
+def _named(history: History, kind: str, text: str) -> list[int]:
+    return _events(history, KINDS[kind](history.table, history.attribute, text))
+
+
 def _by_id(history: History, text: str) -> list[Thing]:
-    name, mark, number = text.rpartition("#")
-    if not mark or not number.isascii() or not number.isdigit() or len(number) > 18:
-        return []
-    table, seq = history.table, int(number)
-    mask = pc.equal(table["process"], name)
-    for at in (i for i, letter in enumerate(name) if letter == ":"):
-        other = pc.and_(pc.equal(table["computation"], name[:at]), pc.equal(table["process"], name[at + 1 :]))
-        mask = pc.or_(mask, other)
-    return [("event", [e]) for e in _events(history, pc.and_(mask, pc.equal(table["seq"], seq)))]
+    return [("event", [e]) for e in _named(history, ID, text)]
 
 
 def _by_span(history: History, text: str) -> list[Thing]:
-    span, trace = history.attribute("span"), history.attribute("trace")
-    mask = pc.equal(span, text)
-    for at in (i for i, letter in enumerate(text) if letter == ":"):
-        mask = pc.or_kleene(mask, pc.and_(pc.equal(trace, text[:at]), pc.equal(span, text[at + 1 :])))
-    return _as_things(history, _events(history, mask))
+    return _as_things(history, _named(history, SPAN, text))
 
 
 def _by_message(history: History, text: str) -> list[Thing]:
     things: dict[int, list[int]] = {}
-    for e in _events(history, pc.equal(history.table["message"], text)):
+    for e in _named(history, MESSAGE, text):
         things.setdefault(int(history.union.message[e]), []).append(e)
     return [("message", events) for events in things.values()]
 
 
 def _by_label(history: History, text: str) -> list[Thing]:
-    labels = history.table["label"]
-    found = _events(history, pc.equal(labels, text))
-    if not found and text.strip():
-        found = _events(history, pc.match_substring(labels, text, ignore_case=True))
-    return _as_things(history, found)
+    return _as_things(history, _named(history, LABEL, text) or _named(history, PART, text))
 
 
 def _as_things(history: History, events: list[int]) -> list[Thing]:

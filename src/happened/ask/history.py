@@ -83,12 +83,14 @@ class History:
     table        the rows that the union was encoded from
     quarantined  how many rows, or causes, are left out
     partial      whether it may lack events that no question about the past needs
+    requests_in_trace   how many requests the trace has, where this has only some of its computations
     """
 
     table: pa.Table
     union: Computation
     quarantined: int = 0
     partial: bool = False
+    requests_in_trace: int | None = None
 
     @cached_property
     def before(self) -> Ints:
@@ -221,11 +223,15 @@ Asked: TypeAlias = History | pa.Table | str | os.PathLike[str]
 """What questions are asked of: a history, or anything that `load` makes one of."""
 
 
-def load(trace: Asked, about: Iterable[str] = (), *, past_only: bool = False) -> History:
+def load(
+    trace: Asked, about: Iterable[str] = (), *, past_only: bool = False, whatever_size: bool = False
+) -> History:
     """A history to ask questions of, from a table or the path of a trace or of an analysis's tables.
 
-    about      names of the events that will be asked for; of an analysis, only their computations are read
-    past_only  whether only the past of those matters, so that of an analysis only that is read
+    about          names of the events that will be asked for; of an analysis, only their computations are
+                   read
+    past_only      whether only the past of those matters, so that of an analysis only that is read
+    whatever_size  whether a trace is read that needs the memory of a machine
     """
     if isinstance(trace, History):
         return trace
@@ -235,7 +241,11 @@ def load(trace: Asked, about: Iterable[str] = (), *, past_only: bool = False) ->
     if is_answered(path):
         table, partial = answered_events(path, [*about], past_only=past_only)
         return _history(table, partial=partial)
-    _refuse_large(path)
+    if not whatever_size and (reason := why_too_large(path)) is not None:
+        raise CausalityError(
+            f"{path}: {reason}; ask it on Spark (docs/ask.md), or analyse it first, `happened analyze {path} "
+            "--out ANSWERS`, and ask ANSWERS"
+        )
     return _history(traces.read(path, validate_rows))
 
 
@@ -264,16 +274,15 @@ def _history(table: pa.Table, *, partial: bool = False) -> History:
     return History(table, union, quarantined, partial)
 
 
-def _refuse_large(path: AnyPath) -> None:
+def why_too_large(path: AnyPath) -> str | None:
+    """Why the trace at a path is not read whole, if it is too large for that."""
     at: Location = traces.locate(path)
-    advice = f"analyse it first, `happened analyze {path} --out ANSWERS`, and ask ANSWERS"
     if at.is_json:
         if is_json(at.root) and at.root.suffix != ".gz" and size_of(at.root) > MOST_BYTES:
-            raise CausalityError(f"{path}: {size_of(at.root):,} bytes of JSON lines are too many; {advice}")
-        return
+            return f"{size_of(at.root):,} bytes of JSON lines are too many to be read whole"
+        return None
     events = sum(open_part(part).metadata.num_rows for part in at.parts)
-    if events > MOST_EVENTS:
-        raise CausalityError(f"{path}: {events:,} events are too many to be read whole; {advice}")
+    return f"{events:,} events are too many to be read whole" if events > MOST_EVENTS else None
 
 
 def _column(column: pa.ChunkedArray | pa.Array) -> pa.Array:

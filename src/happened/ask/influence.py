@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from ..causality.linearization import Ints
+from ..core.errors import CausalityError
 from .finding import find_request
 from .history import Asked, History, Occurrence, load_whole
 from .relation import Step, since
@@ -54,6 +55,11 @@ class Influences:
 def influenced(trace: Asked, request: str, *, direction: str = "past", by_clock: bool = False) -> Influences:
     """The requests that influenced this one; with direction `future`, those that it influenced."""
     history = load_whole(trace)
+    if by_clock and history.requests_in_trace is not None:
+        raise CausalityError(
+            "the clock of a process orders all of its computations, and this history has some alone; ask a "
+            "part of the trace that is read whole"
+        )
     codes, names = history.requests
     asked = find_request(history, request)
     mine = np.flatnonzero(codes == asked)
@@ -67,7 +73,8 @@ def influenced(trace: Asked, request: str, *, direction: str = "past", by_clock:
         root = history.occurrence(int(begins[number]))
         others.append(Influence(names[number], root, count, steps))
     root = history.occurrence(int(mine[0]))
-    return Influences(names[asked], root, direction, tuple(others), len(names))
+    every = len(names) if history.requests_in_trace is None else history.requests_in_trace
+    return Influences(names[asked], root, direction, tuple(others), every)
 
 
 class _Edges:

@@ -138,6 +138,7 @@ def _on_spark(
         raise LocalProtocolError(f"{master} needs --out: a directory that all its executors reach")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
+    note(f"replaying on Spark ({master or 'local[*]'}); --local does it in this process")
     spark = session(master)
     try:
         with tempfile.TemporaryDirectory(prefix=".advise-", dir=out) as scratch:

@@ -91,7 +91,7 @@ def refuse_early(given: AnyPath, out: AnyPath, *, resume: bool = False) -> None:
 def run_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str, Any]:
     if arguments.force and arguments.resume:
         raise LocalProtocolError("--resume goes on with what is there, --force replaces it; give one of them")
-    with replacing(arguments.out, force=arguments.force):
+    with replacing(arguments.out, force=arguments.force, reads=[arguments.trace]):
         return _answer_on_spark(arguments, **options)
 
 

@@ -1,15 +1,22 @@
 """What the commands that ask a trace have in common: their arguments, and how events and times are shown."""
 
 import argparse
+import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..ask import History, Occurrence, Step
-from ..ask.history import printable
+from ..ask import History, Occurrence, Step, load
+from ..ask.answered import is_answered
+from ..ask.history import printable, why_too_large
+from ..core.errors import LocalProtocolError
 from ..report.drawings import duration
 from ..trace.store import any_path
 from .terminal import note
+
+if TYPE_CHECKING:
+    from ..spark.large_traces import LargeTrace
 
 EVENT_HELP = "`process#seq`, the id of a span, a message, or a label or a part of one"
 EPILOG = """\
@@ -32,7 +39,70 @@ def add_question(subparsers: Any, name: str, help: str, description: str) -> arg
     )
     parser.add_argument("trace", type=any_path, metavar="TRACE", help="a trace, or the tables of an analysis")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--master",
+        metavar="URL",
+        help="ask on Spark; without being asked from 5 million events on, as local[*]",
+    )
+    where.add_argument("--local", action="store_true", help="ask in this process, however large the trace is")
+    parser.add_argument(
+        "--work",
+        type=any_path,
+        metavar="DIR",
+        help="on Spark, where intermediates go: a directory or URL that all executors reach",
+    )
     return parser
+
+
+def is_for_spark(arguments: argparse.Namespace) -> bool:
+    """Whether a question goes to Spark: as it was said, else by the size of the trace."""
+    path = arguments.trace
+    if is_answered(path):
+        if arguments.master is not None:
+            raise LocalProtocolError(
+                f"{path} has the tables of an analysis, which are asked in this process; leave --master out"
+            )
+        return False
+    return not arguments.local and (arguments.master is not None or why_too_large(path) is not None)
+
+
+@contextmanager
+def on_spark(arguments: argparse.Namespace) -> Iterator["LargeTrace"]:
+    """The trace to ask on a session that ends with the question."""
+    from ..spark.large_traces import asked_on_spark
+    from ..spark.session import session
+
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would tell of every interrupt with a traceback
+    note(f"asking on Spark ({arguments.master or 'local[*]'})")
+    spark = session(arguments.master, brief=True)
+    try:
+        with asked_on_spark(spark, arguments.trace, arguments.work) as trace:
+            yield trace
+    finally:
+        spark.stop()
+
+
+def history_about(arguments: argparse.Namespace, *names: str, past_only: bool = False) -> History:
+    """What a question about these events needs of the trace; says what no answer knows of."""
+    if is_for_spark(arguments):
+        with on_spark(arguments) as trace:
+            history = trace.about(*names)
+    else:
+        history = load(arguments.trace, names, past_only=past_only, whatever_size=arguments.local)
+    warn(history)
+    return history
+
+
+def history_of_request(arguments: argparse.Namespace, request: str) -> tuple[History, str]:
+    """The same for a question about a request, and the name that it has there."""
+    if is_for_spark(arguments):
+        with on_spark(arguments) as trace:
+            history, request = trace.about_request(request)
+    else:
+        history = load(arguments.trace, whatever_size=arguments.local)
+    warn(history)
+    return history, request
 
 
 def warn(history: History) -> None:

@@ -119,7 +119,7 @@ def _answer_all(arguments: argparse.Namespace) -> int:
 
     with (
         tempfile.TemporaryDirectory(prefix="happened-") as folder,
-        replacing(arguments.out, force=arguments.force),
+        replacing(arguments.out, force=arguments.force, reads=[trace]),
         progress("analysing", total=1, unit="trace") as bar,
     ):
         out = arguments.out or Path(folder) / "answers"

@@ -9,10 +9,11 @@ from ..ask.critical import QUANTILES
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
 from ..report.drawings import duration
-from .asking import add_question, plain, warn
+from .asking import add_question, history_of_request, is_for_spark, on_spark, plain, warn
 from .terminal import note, print_json
 
 SHOWN = 20
+WHERE = "where"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -35,10 +36,8 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    history = ask.load(arguments.trace)
-    warn(history)
     try:
-        answer = ask.critical_path(history, arguments.request, by=arguments.by)
+        answer = _answer(arguments)
     except ask.NoTimes as error:
         note(f"happened: undecided: {error}")
         return ExitCode.UNDECIDED
@@ -48,6 +47,20 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(_lines(answer)))
     return ExitCode.HOLDS
+
+
+def _answer(arguments: argparse.Namespace) -> ask.CriticalPath:
+    if arguments.request is not None:
+        history, request = history_of_request(arguments, arguments.request)
+        return ask.critical_path(history, request, by=arguments.by)
+    if is_for_spark(arguments):
+        from ..spark.critical_paths import critical_path
+
+        with on_spark(arguments) as trace:
+            return critical_path(trace, arguments.by)
+    history = ask.load(arguments.trace, whatever_size=arguments.local)
+    warn(history)
+    return ask.critical_path(history, by=arguments.by)
 
 
 def _lines(answer: ask.CriticalPath) -> Iterator[str]:
@@ -74,13 +87,14 @@ def _segments(segments: tuple[ask.Segment, ...]) -> Iterator[str]:
         ends = f"{segment.begin.id} … {segment.end.id}"
         labels = dict.fromkeys(filter(None, (segment.begin.label, segment.end.label)))
         about = f"  “{' … '.join(labels)}”" if labels else ""
-        yield printable(f"  {duration(segment.took):>9}  {segment.place:<{wide}}  {ends}{about}")
+        place = printable(segment.place)
+        yield f"  {duration(segment.took):>9}  {place:<{wide}}  {printable(f'{ends}{about}')}"
 
 
 def _shares(shares: tuple[ask.Share, ...], total: int, requests: int) -> Iterator[str]:
-    wide = max(len(printable(share.place)) for share in shares[:SHOWN])
+    wide = max(len(WHERE), *(len(printable(share.place)) for share in shares[:SHOWN]))
     on = f"{'requests':>10}" if requests > 1 else ""
-    yield f"  {'where':<{wide}}{on}{'time':>12}{'share':>8}{'saved':>12}"
+    yield f"  {WHERE:<{wide}}{on}{'time':>12}{'share':>8}{'saved':>12}"
     for share in shares[:SHOWN]:
         part = f"{100 * share.took / total:.0f}%" if total else "–"
         saved = "–" if share.saved is None else duration(share.saved)

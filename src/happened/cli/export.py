@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise LocalProtocolError("no event fits; nothing is written")
     events = sum(each.c.events for each in parts)
     if arguments.to == TRACE:
-        with replacing(arguments.out, force=arguments.force):
+        with replacing(arguments.out, force=arguments.force, reads=[Path(arguments.path)]):
             _write_trace(parts, arguments.out)
     elif arguments.out is None:
         for chunk in FORMATS[arguments.to].chunks(parts, arguments.picture):

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import LocalProtocolError
+from ..core.errors import LocalProtocolError, TraceFormatError
 from ..core.exit_codes import ExitCode
 from ..trace.importing import AUTO, Import, import_files
 from ..trace.location import inside
@@ -25,6 +25,7 @@ from .output import add_force, replacing
 from .terminal import note, print_json, progress
 
 SPARK_BYTES = 256 << 20  # of input, uncompressed: minutes in one process
+STDIN, COPY = "-", "standard-input"  # as an argument, and the file that it is copied to
 SHOWN = 5  # quarantined rows told one by one; OUT/quarantine has them all
 
 EPILOG = f"""\
@@ -93,7 +94,13 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with found_files(arguments.files) as files:
-        return _run(arguments, files)
+        try:
+            return _run(arguments, files)
+        except TraceFormatError as error:
+            if STDIN not in arguments.files or Path(error.file or "").name != COPY:
+                raise
+            reason, line, field = error.reason, error.line, error.field
+            raise TraceFormatError(reason, file="standard input", line=line, field=field) from error
 
 
 def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> int:
@@ -106,7 +113,7 @@ def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> int:
         together=arguments.together,
         clock_order=arguments.clock_order,
     )
-    with replacing(arguments.out, force=arguments.force, traces=True):
+    with replacing(arguments.out, force=arguments.force, traces=True, reads=files):
         done = _import(arguments, files, options)
     for line in _leftovers(done):
         note(line)
@@ -142,10 +149,12 @@ def found_files(given: Sequence[str]) -> Iterator[list[AnyPath]]:
 
 
 def _files(name: str, folder: Path) -> list[AnyPath]:
-    if name == "-":
-        copy = folder / "stdin"
+    if name == STDIN:
+        copy = folder / COPY
         with copy.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
+        if not copy.stat().st_size:
+            raise LocalProtocolError("standard input is empty: there is nothing to import")
         return [copy]
     path = any_path(name)
     if path.is_dir():
@@ -177,7 +186,7 @@ def _import_on_spark(arguments: argparse.Namespace, files: list[AnyPath], option
     from ..spark.session import session
 
     return import_on_spark(
-        session(arguments.master),
+        session(arguments.master, brief=True),
         [path for path in files if isinstance(path, Path)],
         arguments.out,
         format=arguments.format,

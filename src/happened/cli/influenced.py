@@ -6,8 +6,9 @@ from typing import Any
 
 from .. import ask
 from ..ask.history import printable
+from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from .asking import add_question, chain_lines, plain, warn
+from .asking import add_question, chain_lines, history_of_request, is_for_spark, plain
 from .terminal import positive, print_json
 
 SHOWN = 10
@@ -40,11 +41,13 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    history = ask.load(arguments.trace)
-    warn(history)
-    answer = ask.influenced(
-        history, arguments.request, direction=arguments.direction, by_clock=arguments.by_clock
-    )
+    if arguments.by_clock and is_for_spark(arguments):
+        raise LocalProtocolError(
+            "--by-clock needs all computations in one process: give --local, which takes the memory that the "
+            "trace takes, or a part of the trace"
+        )
+    history, request = history_of_request(arguments, arguments.request)
+    answer = ask.influenced(history, request, direction=arguments.direction, by_clock=arguments.by_clock)
     if arguments.json:
         print_json(plain(answer))
     else:

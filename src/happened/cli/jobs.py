@@ -9,6 +9,7 @@ from ..causality.questions import QUESTIONS
 from ..trace.store import any_path
 from .analyze import add_options, refuse_early, run_on_spark, tell
 from .output import add_force, replacing
+from .terminal import note
 
 
 def add_parser(subparsers: Any) -> None:
@@ -41,11 +42,12 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _rebuild(arguments: argparse.Namespace) -> int:
-    with replacing(arguments.out, force=arguments.force):
+    with replacing(arguments.out, force=arguments.force, reads=[arguments.stamps]):
         refuse_early(arguments.stamps, arguments.out)
         from ..spark.rebuild import rebuild
         from ..spark.session import session
 
+        note(f"rebuilding on Spark ({arguments.master or 'local[*]'})")
         spark = session(arguments.master)
         try:
             summary = rebuild(spark, arguments.stamps, arguments.out)

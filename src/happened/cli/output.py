@@ -39,7 +39,12 @@ def refuse_earlier(out: Path | None, names: Iterable[str], *, force: bool) -> No
 
 
 def refuse_earlier_file(path: Path | None, *, force: bool) -> None:
-    """Refuse a file that is there already, unless it may be replaced; and a directory, whatever is asked."""
+    """Refuse a file that is there already, unless it may be replaced; and a directory, or one that is not
+    there to write in, whatever is asked."""
+    if path is not None and not path.parent.is_dir():
+        raise LocalProtocolError(
+            f"{path}: there is no directory {path.parent}; make it, or name another file"
+        )
     if path is not None and path.is_dir():
         raise LocalProtocolError(f"{path} is a directory; name a file to write")
     if path is not None and path.exists() and not force:
@@ -47,12 +52,19 @@ def refuse_earlier_file(path: Path | None, *, force: bool) -> None:
 
 
 @contextmanager
-def replacing(out: "AnyPath | None", *, force: bool, traces: bool = False) -> Iterator[None]:
+def replacing(
+    out: "AnyPath | None", *, force: bool, traces: bool = False, reads: "Iterable[AnyPath]" = ()
+) -> Iterator[None]:
     """Make way for a file or directory that the body makes; without `force`, the body is to refuse it.
-    Imported traces are replaced only if the body makes one too (`traces`)."""
+    Imported traces are replaced only if the body makes one too (`traces`), and never what it `reads`."""
     if out is None or not force or not out.exists():
         yield
         return
+    for given in reads:
+        if f"{_resolved(given)}/".startswith(f"{_resolved(out)}/"):
+            raise LocalProtocolError(
+                f"{out} is what is to be read, or holds it, and --force would replace it: name another output"
+            )
     from ..trace.store import remove_tree  # with pyarrow, which most commands do without
 
     if out.is_dir():
@@ -77,6 +89,10 @@ def replacing(out: "AnyPath | None", *, force: bool, traces: bool = False) -> It
             aside.rename(out)
         raise
     remove_tree(aside) if aside.is_dir() else aside.unlink()
+
+
+def _resolved(path: "AnyPath") -> "AnyPath":
+    return path.resolve() if isinstance(path, Path) else path.absolute()
 
 
 def _is_result(entry: "AnyPath", traces: bool) -> bool:

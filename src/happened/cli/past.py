@@ -10,7 +10,7 @@ import pyarrow as pa
 from .. import ask
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
-from .asking import EVENT_HELP, Clock, add_question, shown, warn
+from .asking import EVENT_HELP, Clock, add_question, history_about, shown
 from .terminal import positive, print_json
 
 SHOWN = 50
@@ -38,8 +38,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(name: str, arguments: argparse.Namespace) -> int:
-    history = ask.load(arguments.trace, [arguments.event], past_only=name == "past")
-    warn(history)
+    history = history_about(arguments, arguments.event, past_only=name == "past")
     found = ASKS[name](history, arguments.event)
     limit = arguments.limit or (found.num_rows if arguments.json else SHOWN)
     at = max(0, found.num_rows - limit) if name == "past" else 0

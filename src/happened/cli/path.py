@@ -6,7 +6,7 @@ from typing import Any
 from .. import ask
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
-from .asking import EVENT_HELP, add_question, chain_lines, plain, warn
+from .asking import EVENT_HELP, add_question, chain_lines, history_about, plain
 from .terminal import print_json
 
 
@@ -24,8 +24,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    history = ask.load(arguments.trace, [arguments.first, arguments.second], past_only=True)
-    warn(history)
+    history = history_about(arguments, arguments.first, arguments.second, past_only=True)
     answer = ask.path(history, arguments.first, arguments.second)
     if arguments.json:
         print_json(plain(answer))

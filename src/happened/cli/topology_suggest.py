@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.trace}: no zones to propose: its processes send to each other too evenly; ks, which "
             "sends directly, needs none"
         )
-    with replacing(arguments.out, force=arguments.force):
+    with replacing(arguments.out, force=arguments.force, reads=[arguments.trace]):
         _write(arguments.out, document, arguments.trace)
     terrain = read_terrain(arguments.out)
     assert terrain is not None

@@ -9,7 +9,7 @@ from ..ask.causes import ABOVE, DEEP, FIRST
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
 from ..report.drawings import duration
-from .asking import EVENT_HELP, Clock, add_question, chain_lines, plain, warn
+from .asking import EVENT_HELP, Clock, add_question, chain_lines, history_about, plain
 from .terminal import positive, print_json
 
 ENDS = {ABOVE: "told above", FIRST: "the first event there", DEEP: "--depth shows more"}
@@ -31,8 +31,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    history = ask.load(arguments.trace, [arguments.event], past_only=True)
-    warn(history)
+    history = history_about(arguments, arguments.event, past_only=True)
     answer = ask.why(history, arguments.event, depth=arguments.depth)
     if arguments.json:
         print_json(plain(answer))
@@ -45,6 +44,8 @@ def _lines(answer: ask.Why) -> Iterator[str]:
     told = [answer.event, *(cause.event for cause in _every(answer.causes)), *(s.event for s in answer.late)]
     clock = Clock(told)
     yield f"{answer.event}  {clock.at(answer.event)}".rstrip()
+    if answer.is_arrival:
+        yield _arrival(answer)
     if not answer.causes:
         yield "nothing happened before it"
         return
@@ -58,6 +59,14 @@ def _lines(answer: ask.Why) -> Iterator[str]:
     first, last = answer.late[0].event, answer.late[-1].event
     yield f"why so late: {duration((last.time or 0) - (first.time or 0))} since {printable(first.id)}"
     yield from chain_lines(answer.late)
+
+
+def _arrival(answer: ask.Why) -> str:
+    """A receive tells when a message came, and no more: what its send caused is the delivery."""
+    reason = "its send is no cause of it: a message takes effect when it is delivered"
+    if answer.delivery is None:
+        return f"{reason}, and this one was not"
+    return f"{reason}, by {printable(answer.delivery.id)}; ask for that"
 
 
 def _every(causes: tuple[ask.Cause, ...]) -> Iterator[ask.Cause]:

@@ -12,6 +12,10 @@ log = logging.getLogger("happened.node")
 
 LOGGED_REASONS = 1000
 
+CLOSED_IN_ORDER = "the other side closed it"
+"""Why a connection ends when either node closes. It is logged for information, since it will be called again;
+that it cannot be made again is a warning."""
+
 REMEDIES = (
     ("Connect call failed", "is it running, and is that its address?"),
     ("Connection refused", "is it running, and is that its address?"),
@@ -67,7 +71,8 @@ class Connections:
             troubles[key] += 1
         elif len(troubles) < LOGGED_REASONS:
             troubles[key] = 1
-            log.warning(
+            log.log(
+                logging.INFO if was_up and reason == CLOSED_IN_ORDER else logging.WARNING,
                 "%s: no link %s %s: %s",
                 self._name,
                 "to" if outgoing else "from",

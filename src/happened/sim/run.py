@@ -4,7 +4,8 @@
     DIR/ledger/transmissions.parquet     what each transmission carried
     DIR/summary.json                     every parameter, the totals, and what was not delivered
 
-The summary is written last: a directory without one is a run that did not end.
+The summary is written last: a directory without one is a run that did not end. Until then trace and ledger
+are marked as unfinished, so that `happened clean DIR` removes what a run left that was killed.
 """
 
 import json
@@ -19,7 +20,8 @@ from .. import tracking
 from ..core.errors import LocalProtocolError
 from ..ordering import DEFAULT, create, protocols
 from ..trace import TraceWriter
-from ..trace.store import any_path
+from ..trace.store import any_path, remove_tree
+from ..trace.unfinished import UNFINISHED, mark
 from .ledger import Ledger
 from .narrator import Narrator
 from .network import Network
@@ -35,6 +37,7 @@ from .tracker_story import NOTATION
 from .workload import Workload, cast_of
 
 OURS = ("trace/part-*.parquet", "ledger/transmissions.parquet", "summary.json", "story.html")
+PARTS = ("trace", "ledger")
 MOST_TOLD = 100
 """Messages of a run that a story is told of: each is several steps, and a person reads them."""
 MOST_ARRIVALS = 1_000
@@ -136,8 +139,13 @@ def simulate(
     tell = _Storyteller(parameters) if story else None
     if out is None:
         return _run(parameters, Ledger(), None, tell, progress) | (tell.told() if tell else {})
+    is_new = not out.exists()
     claim(out, force=force)
+    parts = [out / name for name in PARTS]
     try:
+        for part in parts:
+            part.mkdir(exist_ok=True)
+            mark(part)
         with (
             Ledger(out / "ledger" / "transmissions.parquet") as ledger,
             TraceWriter(out / "trace") as writer,
@@ -149,9 +157,14 @@ def simulate(
                 tell,
                 progress,
             )
-    except BaseException:
-        _clear(out)  # half a run would look like one in which messages were lost
+    except BaseException:  # half a run would look like one in which messages were lost
+        for part in parts:
+            remove_tree(part)
+        if is_new:
+            out.rmdir()
         raise
+    for part in parts:
+        (part / UNFINISHED).unlink()
     (out / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
     return summary | (tell.told() if tell else {})
 

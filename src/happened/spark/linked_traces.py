@@ -3,7 +3,7 @@ Spark.
 
 In    readers.PACKED rows of spans, `computation` being the trace's id; what span_joins.TraceJoins collected
       of them: `references` (trace, id of a span of another) and `channels` (channel, trace)
-Out   the same rows, `computation` being the smallest id of the traces they are linked with; and how many
+Out   store/leaders: of each trace that is linked with others, the smallest id among them; and how many
       channels carry too many traces to join them (trace/readers/span_joins.py)
 Cost  nothing where no trace names another; else one join of the references with ids, and rounds over the
       linked traces alone
@@ -41,10 +41,11 @@ def _table(pairs: list[tuple[str, str]], schema: pa.Schema) -> pa.Table:
     return pa.table([pa.array(column, pa.string()) for column in columns], schema=schema)
 
 
-def join_linked_traces(
-    drafts: DataFrame, references: DataFrame, channels: DataFrame, store: Path
-) -> tuple[DataFrame, int]:
-    """`store` is where rounds leave their labels, which keeps each round's plan short."""
+def leave_leaders(drafts: DataFrame, references: DataFrame, channels: DataFrame, store: Path) -> int:
+    """Write `leaders` if there are any; returns how many channels join nothing.
+
+    `store` is also where rounds leave their labels, which keeps each round's plan short.
+    """
     spark = drafts.sparkSession
     _neighbours(drafts, references).write.parquet(str(store / "neighbours"))
     too_many = 0
@@ -55,13 +56,10 @@ def join_linked_traces(
         shared = carried.where((F.col("traces") <= MOST_JOINED) & (F.col("trace") != F.col("other")))
         shared.select("trace", "other").write.mode("append").parquet(str(store / "neighbours"))
     pairs = spark.read.parquet(str(store / "neighbours"))
-    if pairs.isEmpty():
-        return drafts, too_many
-    neighbours = pairs.union(pairs.select("other", "trace")).distinct()
-    labels = _components(neighbours, store).select(F.col("trace").alias("computation"), "leader")
-    joined = F.coalesce("leader", "computation").alias("computation")
-    rest = [name for name in drafts.columns if name != "computation"]
-    return drafts.join(labels, "computation", "left").select(joined, *rest), too_many
+    if not pairs.isEmpty():
+        neighbours = pairs.union(pairs.select("other", "trace")).distinct()
+        _components(neighbours, store).write.parquet(str(store / "leaders"))
+    return too_many
 
 
 def _carried(channels: DataFrame) -> DataFrame:

@@ -4,27 +4,29 @@ In    files that every executor can reach, in one of trace.readers.FORMATS
 Out   as trace.importing: OUT/trace, OUT/quarantine, OUT/import.json, all at once or not at all
 Cost  one pass to number lines, one to parse, one shuffle of the drafts by computation to assemble them
 
-Files of a format that is read line by line are parsed in pieces, others whole, one to a task. A
-computation is assembled by one task, one after another, so that a task holds one computation at a time:
-some 2 KB per event. Drafts cross the JVM as bytes. What reaches the driver is a few numbers per piece, and
+Files of a format that is read line by line are parsed in pieces, others whole, one to a task. Computations
+are assembled by bucket, one after another, so that a task holds the packed drafts of a bucket and one
+computation: some 2 KB per event. Drafts cross the JVM as bytes, some for each bucket, which it need not look
+into: rows of them cost it as much as parsing does. What reaches the driver is a few numbers per piece, and
 the names of services, instances and processes.
 """
 
-import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from ..core.errors import TraceFormatError
 from ..trace.atomic import whole_directory, whole_file
@@ -33,6 +35,7 @@ from ..trace.importing import (
     EXAMPLES,
     Import,
     Totals,
+    buckets_for,
     choose_format,
     computation_names,
     not_understood,
@@ -45,16 +48,28 @@ from ..trace.importing import (
 from ..trace.readers import FORMATS, QUARANTINE, Draft, Format, Options, Quarantined, Source, open_source
 from ..trace.readers.draft import PACKED, Row, packed_table, storable, table_of, unpacked_drafts
 from ..trace.readers.file_counts import FileCounts
-from ..trace.readers.source import NO_EVENTS, beginning, is_compressed, lines_begun, open_piece
+from ..trace.readers.source import (
+    NO_EVENTS,
+    beginning,
+    is_compressed,
+    lines_begun,
+    open_piece,
+    uncompressed_size,
+)
 from ..trace.readers.span_joins import TraceJoins
 from ..trace.schema import SCHEMA
 from ..trace.writer import table_from_rows
-from .linked_traces import CHANNELS, REFERENCES, collected, join_linked_traces
+from .linked_traces import CHANNELS, REFERENCES, collected, leave_leaders
 from .schemas import spark_schema
-from .tasks import on_tasks
+from .storage import read_parts
+from .tasks import Emitted, exchange, on_tasks, pack_table, raise_faults, unpack_table
 
 PIECE_BYTES = 32 << 20
 BATCH_ROWS = 20_000
+GROUPS_AT_ONCE = 4
+"""Row groups of BATCH_ROWS drafts each that a task gives to buckets: some 50 MB."""
+DRAFTS_AT_ONCE = 1_000
+"""Rows of PACKED that are taken apart at a time; a computation is a row, or a few."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +103,21 @@ def run(
         told = _each(spark, pieces, partial(_parse, name, options, work, folder / "quarantine"))
         whole = _Whole(files, FORMATS[name], told)
         _refuse_other_format(files, name, whole)
-        drafts = spark.read.schema(spark_schema(PACKED)).parquet(str(work / "drafts"))
         if any(of_piece["linked"] for of_piece in told):
-            references, channels = (
+            drafts, references, channels = (
                 spark.read.schema(spark_schema(schema)).parquet(str(work / kind))
-                for kind, schema in (("references", REFERENCES), ("channels", CHANNELS))
+                for kind, schema in (("drafts", PACKED), ("references", REFERENCES), ("channels", CHANNELS))
             )
-            drafts, too_wide = join_linked_traces(drafts, references, channels, work)
-            whole.facts["channels_not_joined"] = too_wide
-        for of_partition in _assemble_all(drafts, name, options, folder):
-            whole.add(of_partition)
+            whole.facts["channels_not_joined"] = leave_leaders(drafts, references, channels, work)
+        buckets = buckets_for(sum(uncompressed_size(path) for path in files))
+        stretches = [
+            stretch for piece in pieces for stretch in _stretches(work / "drafts" / _part(piece.number))
+        ]
+        assembling = _Assembling(name, options, folder, work, stretches, buckets)
+        given, settled = exchange(spark, len(stretches), assembling.emit, buckets, assembling.settle)
+        raise_faults(given)
+        for of_bucket in raise_faults([settled[bucket] for bucket in sorted(settled)]):
+            whole.add(of_bucket)
         if not any((folder / "trace").glob("*.parquet")):  # no drafts, no partitions
             with _parquet(folder / "trace" / "part-000000.parquet", SCHEMA) as write:
                 write(SCHEMA.empty_table())
@@ -132,13 +152,13 @@ class _Whole:
         return int(self._of_file[str(path.absolute())]["records"])
 
     def add(self, told: dict[str, Any]) -> None:
-        """What one task told that assembled computations."""
+        """What was told of one bucket of computations."""
         self.totals += Counter(told["totals"])
         self.facts += Counter(told["facts"])
         self._processes.update(told["processes"])
         self._examples += told["examples"]
         for file, counts in told["counts"].items():
-            self._counts.merge(file, {k: set(v) if isinstance(v, list) else v for k, v in counts.items()})
+            self._counts.merge(file, counts)
 
     def first(self) -> list[Quarantined]:
         rows = sorted(self._examples, key=lambda row: (row["file"], row["line"] or 0))
@@ -220,7 +240,7 @@ def _parse(name: str, options: Options, work: Path, quarantine: Path, piece: Pie
     processes: set[str] = set()
     records = 0
     left_out: list[Quarantined] = []
-    part = f"parsed-{piece.number:06d}.parquet"
+    part = _part(piece.number)
     try:
         with _parquet(work / "drafts" / part, PACKED) as write:
             batch: list[Draft] = []
@@ -271,50 +291,82 @@ def _source(piece: Piece, header: str | None) -> Source:
     return source
 
 
-def _assemble_all(drafts: DataFrame, name: str, options: Options, folder: Path) -> Iterator[dict[str, Any]]:
-    """Write all rows; gives what each task told."""
-    done = (
-        drafts.select("computation", "file", "line", "drafts")
-        .repartition("computation")
-        .sortWithinPartitions("computation", "file", "line")
-        .select("computation", "drafts")
-        .mapInArrow(partial(_assemble, name, options, folder), "told string")
-    )
-    return (json.loads(row.told) for row in done.collect())
+class Stretch(NamedTuple):
+    """Row groups of a file of drafts: what one task passes on, all of which is in the JVM at once."""
+
+    path: Path
+    groups: range
 
 
-def _assemble(
-    name: str, options: Options, folder: Path, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Assemble the computations of one partition, one after another, and write their rows and what is
-    quarantined to parts that are named after the partition."""
-    context = TaskContext.get()
-    assert context is not None
-    part = f"part-{context.partitionId():06d}.parquet"
-    drafts = chain.from_iterable(map(unpacked_drafts, batches))
-    reader = FORMATS[name]
-    counts = FileCounts()
-    facts: Counter[str] = Counter()
-    totals = Totals()
-    rows: list[Row] = []
-    left_out: list[Quarantined] = []
-    with _parquet(folder / "trace" / part, SCHEMA) as write:
-        for _, group in groupby(drafts, key=lambda draft: draft.computation):
-            of_computation = list(group)
-            counts.add(of_computation, reader.counts)
-            assembly = reader.assemble(of_computation, options)
-            left_out += assembly.quarantined
-            facts += assembly.facts
-            totals.add(assembly.rows)
-            rows += assembly.rows
-            if len(rows) >= BATCH_ROWS:  # computations may be small: many to a row group
-                write(table_from_rows(rows))
-                rows = []
-        write(table_from_rows(rows))
-    with _parquet(folder / "quarantine" / part, QUARANTINE) as write:
-        write(table_of(left_out))
-    told = {"facts": facts, **_told_of(totals, left_out), "counts": _as_json(counts)}
-    yield pa.RecordBatch.from_pydict({"told": [json.dumps(told)]})
+def _stretches(path: Path) -> list[Stretch]:
+    groups = pq.read_metadata(path).num_row_groups
+    return [
+        Stretch(path, range(first, min(first + GROUPS_AT_ONCE, groups)))
+        for first in range(0, groups, GROUPS_AT_ONCE)
+    ]
+
+
+@dataclass(frozen=True)
+class _Assembling:
+    """Bring the drafts of each computation together, and write its rows and what is quarantined of it."""
+
+    name: str
+    options: Options
+    folder: Path
+    work: Path
+    stretches: Sequence["Stretch"]
+    buckets: int
+
+    def emit(self, number: int) -> Emitted:
+        """Give the drafts of a stretch to the buckets of their computations."""
+        path, groups = self.stretches[number]
+        with pq.ParquetFile(path) as file:
+            drafts = file.read_row_groups([*groups], columns=["computation", "file", "line", "drafts"])
+        if (self.work / "leaders").is_dir():
+            drafts = _under_leaders(drafts, read_parts(self.work / "leaders"))
+        names = drafts["computation"].to_pylist()
+        home = np.array([crc32(name.encode()) % self.buckets for name in names], np.int64)
+        blobs = (
+            (bucket, pack_table(drafts.filter(pa.array(home == bucket))))
+            for bucket in np.unique(home).tolist()
+        )
+        return Emitted(None, blobs)
+
+    def settle(self, bucket: int, blobs: list[bytes]) -> dict[str, Any]:
+        """Assemble the computations of a bucket, one after another; what there is to tell of them."""
+        order = [(name, "ascending") for name in ("computation", "file", "line")]
+        packed = pa.concat_tables(map(unpack_table, blobs)).sort_by(order)
+        drafts = chain.from_iterable(map(unpacked_drafts, packed.to_batches(max_chunksize=DRAFTS_AT_ONCE)))
+        reader = FORMATS[self.name]
+        counts = FileCounts()
+        facts: Counter[str] = Counter()
+        totals = Totals()
+        rows: list[Row] = []
+        left_out: list[Quarantined] = []
+        part = f"part-{bucket:06d}.parquet"
+        with _parquet(self.folder / "trace" / part, SCHEMA) as write:
+            for _, group in groupby(drafts, key=lambda draft: draft.computation):
+                of_computation = list(group)
+                counts.add(of_computation, reader.counts)
+                assembly = reader.assemble(of_computation, self.options)
+                left_out += assembly.quarantined
+                facts += assembly.facts
+                totals.add(assembly.rows)
+                rows += assembly.rows
+                if len(rows) >= BATCH_ROWS:  # computations may be small: many to a row group
+                    write(table_from_rows(rows))
+                    rows = []
+            write(table_from_rows(rows))
+        with _parquet(self.folder / "quarantine" / part, QUARANTINE) as write:
+            write(table_of(left_out))
+        return {"facts": facts, **_told_of(totals, left_out), "counts": counts.of_file}
+
+
+def _under_leaders(drafts: pa.Table, leaders: pa.Table) -> pa.Table:
+    """The same drafts; those of linked traces belong to the computation that their leader names."""
+    at = pc.index_in(drafts["computation"], value_set=leaders["trace"].combine_chunks())
+    named = pc.coalesce(leaders["leader"].combine_chunks().take(at.combine_chunks()), drafts["computation"])
+    return drafts.set_column(0, drafts.schema.field("computation"), named)
 
 
 def _told_of(totals: Totals, left_out: list[Quarantined]) -> dict[str, Any]:
@@ -322,17 +374,13 @@ def _told_of(totals: Totals, left_out: list[Quarantined]) -> dict[str, Any]:
     quarantined = {"quarantined": told["quarantined"], "quarantined_imported": told["imported"]}
     return {
         "totals": {**totals.counts, **quarantined},
-        "processes": sorted(totals.processes),
+        "processes": totals.processes,
         "examples": told["examples"],
     }
 
 
-def _as_json(counts: FileCounts) -> dict[str, dict[str, Any]]:
-    """By file, its counts; sets as lists, which `_Whole.add` turns back."""
-    return {
-        file: {name: sorted(each) if isinstance(each, set) else each for name, each in of_file.items()}
-        for file, of_file in counts.of_file.items()
-    }
+def _part(piece: int) -> str:
+    return f"parsed-{piece:06d}.parquet"
 
 
 @contextmanager

@@ -27,12 +27,12 @@ from ..core.errors import TraceFormatError
 from ..trace import SCHEMA
 from ..trace.store import AnyPath, matching
 from .by_epoch.epoch_layout import Found, Samples
-from .by_epoch.matching import Arrays, Part, pack_names, pack_table, settle, unpack_table
+from .by_epoch.matching import Arrays, Part, pack_names, settle
 from .by_epoch.numbering import Chain, check_chains, runs_by_bucket, settle_chains
 from .sizes import Large, Survey
 from .splits import Split
 from .storage import read_parts, write_arrays, write_part
-from .tasks import Emitted, Fault, exchange, raise_faults
+from .tasks import Emitted, Fault, exchange, pack_table, raise_faults, unpack_table
 
 EVENTS_PER_BUCKET = 500_000
 

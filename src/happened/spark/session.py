@@ -40,17 +40,22 @@ CONNECT_PORT = 15002
 CONNECT_SECONDS = 10.0
 CONNECT_NEEDS = ("grpc", "grpc_status", "google.rpc", "zstandard")
 
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that only moves bytes between Python workers, for a minute or two: its optimising compiler
+and its parallel collector would take more CPU than they save (bench/importing.py)."""
+
 FLAGS = {"--master": "spark.master", "--driver-memory": "spark.driver.memory", "--name": "spark.app.name"}
 """Options of spark-submit that are settings under another name."""
 
 _supplied: "WeakSet[SparkSession]" = WeakSet()
 
 
-def session(master: str | None = None, *, memory: str = "2g") -> SparkSession:
+def session(master: str | None = None, *, memory: str = "2g", brief: bool = False) -> SparkSession:
     """The session that is running, as it is; else a new one.
 
     master   where a new one runs; None: where the user's configuration says, else on this machine
     memory   of the driver, if it runs on this machine and the user's configuration does not say
+    brief    whether a session on this machine is for one job whose work is done in Python (see BRIEF)
     """
     spark = _running()
     if spark is None:
@@ -58,7 +63,7 @@ def session(master: str | None = None, *, memory: str = "2g") -> SparkSession:
         if remote is not None and remote.startswith(CONNECT):
             spark = _connected(remote)
         else:
-            spark = _started(master, memory)
+            spark = _started(master, memory, brief)
     supply(spark)
     return spark
 
@@ -108,7 +113,7 @@ def _running() -> SparkSession | None:
     return None if is_stopped(spark) else spark
 
 
-def _started(master: str | None, memory: str) -> SparkSession:
+def _started(master: str | None, memory: str, brief: bool) -> SparkSession:
     builder = SparkSession.builder
     if master is not None:
         builder = builder.master(master)
@@ -118,7 +123,7 @@ def _started(master: str | None, memory: str) -> SparkSession:
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         where = master or given.get("spark.master") or os.environ.get("MASTER", DEFAULT_MASTER)
-        for name, value in _defaults(where, memory).items():
+        for name, value in _defaults(where, memory, brief).items():
             if name not in given:
                 builder = builder.config(name, value)
     try:
@@ -132,15 +137,18 @@ def _started(master: str | None, memory: str) -> SparkSession:
         raise
 
 
-def _defaults(master: str, memory: str) -> dict[str, str]:
+def _defaults(master: str, memory: str, brief: bool = False) -> dict[str, str]:
     """What a session that we start has unless the user says otherwise."""
     ours = {
         "spark.app.name": "happened",
         "spark.master": master,
         "spark.ui.showConsoleProgress": "false",  # the terminal shows our own
     }
+    java = [BRIEF] if brief and _is_local(master) else []
     if not (_settings_folder() / "log4j2.properties").exists():
-        ours["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+        java.append(f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
+    if java:
+        ours["spark.driver.extraJavaOptions"] = " ".join(java)
     if not _is_local(master):
         return ours
     number = re.match(r"local\[(\d+)", master)

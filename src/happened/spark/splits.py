@@ -54,6 +54,11 @@ class Groups(NamedTuple):
         table = read_part(self.path, self.groups, self.given, [*{*columns, *TELLING}])
         return Rows(table, QUARANTINE.empty_table())
 
+    def may_hold(self, computations: pa.Array) -> bool:
+        """Whether any row is of one of these; reads one column."""
+        names = read_part(self.path, self.groups, self.given, ["computation"])["computation"]
+        return bool(pc.any(pc.is_in(names, value_set=computations)).as_py())
+
 
 class Lines(NamedTuple):
     """The JSON lines that begin at the bytes start:stop of a file; all of them if `stop` is None."""
@@ -75,6 +80,9 @@ class Lines(NamedTuple):
         # Not a cast: that refuses the nulls which `sort_out` is to name.
         table = pa.table(pa.Table.from_pylist(events, schema=UNCHECKED).columns, schema=SCHEMA)
         return Rows(table, pa.Table.from_pylist(bad, schema=QUARANTINE))
+
+    def may_hold(self, computations: pa.Array) -> bool:
+        return True  # to know it, everything would have to be read
 
     def _lines(self) -> Iterator[bytes]:
         lines = lines_of(self.path) if self.stop is None else self._stretch(self.stop)
@@ -114,6 +122,10 @@ class Split:
         table, unread = self.read_all(columns)
         rows = sort_out(table)
         return Rows(rows.events, pa.concat_tables([rows.quarantined, unread]))
+
+    def may_hold(self, computations: pa.Array) -> bool:
+        """Whether there can be rows of these computations; cheaper than reading them."""
+        return any(piece.may_hold(computations) for piece in self.pieces)
 
     def read_all(self, columns: Sequence[str] = SCHEMA.names) -> Rows:
         """All rows as if they were events, but for those that have not even its fields."""

@@ -3,6 +3,7 @@
     on_tasks         work(0) … work(n - 1), and what they return
     exchange         tasks that give bytes to buckets, then tasks that each settle a bucket
     frame_by_tasks   rows that tasks read, as a DataFrame
+    pack_table       a table as bytes, for an exchange
 
 Only the DataFrame API is used, so that both run on Spark Connect too. Results come back pickled: small ones.
 
@@ -153,6 +154,19 @@ def exchange(
     found = {row["key"]: pickle.loads(row["result"]) for row in rows}
     _raise_trouble(found.values())
     return [found[-1 - number] for number in range(count)], {k: v for k, v in found.items() if k >= 0}
+
+
+def pack_table(table: pa.Table) -> bytes:
+    """A table as bytes, for a shuffle."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table.combine_chunks())
+    return bytes(sink.getvalue())
+
+
+def unpack_table(data: bytes) -> pa.Table:
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_all()
 
 
 def _settled(settle: Callable[[int, list[bytes]], Any], blobs: list[bytes], bucket: int) -> Any:

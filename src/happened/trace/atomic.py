@@ -12,6 +12,7 @@ A directory whose filling may go on after its process died (`resumable_directory
 one writer at a time. `unfinished` says how the living are told from the dead.
 """
 
+import errno
 import hashlib
 import os
 import shutil
@@ -42,6 +43,9 @@ def whole_file(path: AnyPath) -> Iterator[Path]:
             yield unfinished
             path.put(unfinished)
         return
+    if not path.parent.is_dir():
+        reason = f"there is no directory {path.parent}; make it, or name another file"
+        raise FileNotFoundError(errno.ENOENT, reason, str(path))
     unfinished = _unfinished(path)
     try:
         yield unfinished

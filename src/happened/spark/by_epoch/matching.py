@@ -31,6 +31,7 @@ from ...causality.linearization import Ints
 from ...causality.names import codes_of, encode_names, flatten, hashes
 from ...core.errors import TraceFormatError
 from ...trace.schema import SENDS as SENDING
+from ..tasks import pack_table, unpack_table
 
 Arrays = dict[str, Any]
 
@@ -314,19 +315,6 @@ def _cut(table: pa.Table, buckets: int) -> list[pa.Table]:
     ends = np.searchsorted(bucket[order], np.arange(buckets + 1).astype(np.uint64))
     taken = table.take(pa.array(order))
     return [taken.slice(a, b - a) for a, b in pairwise(ends)]
-
-
-def pack_table(table: pa.Table) -> bytes:
-    """A table as bytes, for a shuffle."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table.combine_chunks())
-    return bytes(sink.getvalue())
-
-
-def unpack_table(data: bytes) -> pa.Table:
-    with pa.ipc.open_stream(data) as stream:
-        return stream.read_all()
 
 
 @dataclass(frozen=True)

@@ -48,10 +48,12 @@ class TraceJoins:
                 for draft in drafts
                 if not draft.absent and draft.id in self.named
             ]
-        return _smallest(groups)
+        return leaders_of(groups)
 
 
-def _smallest(groups: Sequence[set[str]]) -> dict[str, str]:
+def leaders_of(groups: Sequence[set[str]]) -> dict[str, str]:
+    """Of each name that is in a group with others, directly or through further groups, the smallest of them;
+    without those that are themselves the smallest."""
     leader = {trace: trace for group in groups for trace in group}
 
     def find(trace: str) -> str:

@@ -1,0 +1,232 @@
+"""Questions to a trace that is too large for one process: Spark finds the computations they are about.
+
+In    a trace at a path or URL, and names of events or requests
+Out   a History of the computations in which they occur, for the functions of `happened.ask`; of all requests
+      together, their critical paths (see critical_paths)
+Cost  a scan of the columns that names are in, and one of the rows that are wanted, by tasks. The driver holds
+      those computations, at most MOST_GATHERED events, and of questions about requests a name for each
+
+Nothing in one computation happened before anything in another, and clocks are corrected computation by
+computation: so a History of some computations answers as the whole trace would.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from itertools import count
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from ..ask.errors import UnknownName
+from ..ask.finding import find_request
+from ..ask.history import History, load
+from ..ask.naming import ID, KINDS, attributes_of, of_request
+from ..core.errors import CausalityError
+from ..trace import SCHEMA, locate
+from ..trace.store import AnyPath, any_path, remove_tree
+from .splits import Split, splits_of
+from .storage import read_parts, write_part
+from .tasks import on_tasks
+from .workspace import Workspace
+
+MOST_GATHERED = 20_000_000
+"""Events of the computations that a question is about: some 10 GB in the driver."""
+
+MOST_COMPUTATIONS = 10_000
+"""In which one name may occur. Whoever asks for more does not mean one event."""
+
+REQUEST = "request"
+
+
+class Stage(NamedTuple):
+    """Kinds of names that are looked for together, and the columns that takes beside splits.TELLING."""
+
+    kinds: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+BY_ID = Stage((ID,), ())
+"""Most questions name an event so, and need not read the columns of the others."""
+BY_TEXT = Stage(tuple(kind for kind in KINDS if kind != ID), ("label", "attributes"))
+BY_REQUEST = Stage((REQUEST,), ("attributes",))
+
+FITS = {**KINDS, REQUEST: of_request}
+UNUSED = ("clock", "control_entries", "control_bytes")
+ASKED = tuple(name for name in SCHEMA.names if name not in UNUSED)
+
+
+class Hits(NamedTuple):
+    """Of a name, the first kind in a stage that fits any row, by number, and the computations of the rows."""
+
+    kind: int
+    computations: set[str]
+
+
+class LargeTrace:
+    """A trace to ask on Spark; `work` is a directory that the driver and all tasks reach."""
+
+    def __init__(self, spark: SparkSession, splits: Sequence[Split], work: AnyPath) -> None:
+        self.spark, self.splits, self.work = spark, splits, work
+        self._numbers = count()
+
+    def about(self, *names: str) -> History:
+        """The computations in which these events occur."""
+        wanted: set[str] = set()
+        for name, found in zip(names, self._found(names, (BY_ID, BY_TEXT)), strict=True):
+            if not found:
+                raise UnknownName(_unknown(name))
+            wanted |= found
+        return self.gathered(wanted)
+
+    def about_request(self, text: str) -> tuple[History, str]:
+        """The computations of the request that is meant, and its whole name."""
+        for stage in (BY_REQUEST, BY_ID, BY_TEXT):
+            (computations,) = self._found([text], [stage])
+            if not computations:
+                continue
+            history = self.gathered(computations)
+            try:
+                number = find_request(history, text)
+            except UnknownName:  # what begins so is no request, or the event belongs to none
+                if stage is BY_TEXT:
+                    raise
+                continue
+            name = history.requests[1][number]
+            every = self._beside(self.computations_of(name))
+            history = history if every <= computations else self.gathered(every)
+            return replace(history, requests_in_trace=len(self.requests)), name
+        raise UnknownName(_unknown(text))
+
+    def computations_of(self, request: str) -> set[str]:
+        """The computations that events of this request are in, and one that has its name."""
+        pairs = self.pairs
+        mine = pc.or_kleene(pc.equal(pairs["trace"], request), pc.equal(pairs["computation"], request))
+        return {*pairs.filter(mine)["computation"].to_pylist()}
+
+    def _beside(self, computations: set[str]) -> set[str]:
+        """These, and those in which requests of theirs have other events: their first one, say."""
+        pairs = self.pairs
+        mine = pairs.filter(pc.is_in(pairs["computation"], value_set=pa.array(computations, pa.string())))
+        requests = mine["trace"].combine_chunks().drop_null()
+        others = pairs.filter(pc.is_in(pairs["trace"], value_set=requests))
+        return computations | {*others["computation"].to_pylist()}
+
+    @cached_property
+    def requests(self) -> set[str]:
+        """The names of all requests: see History.requests."""
+        traced = self.pairs.filter(pc.is_valid(self.pairs["trace"]))
+        alone = {*self.pairs["computation"].to_pylist()} - {*traced["computation"].to_pylist()}
+        return alone | {*traced["trace"].to_pylist()}
+
+    @cached_property
+    def pairs(self) -> pa.Table:
+        """Each computation with each value of the attribute `trace` in it, and with null where it lacks."""
+        splits, folder = self.splits, self.folder()
+
+        def write(number: int) -> None:
+            rows = splits[number].read(["attributes"]).events
+            pairs = pa.table(
+                {"computation": rows["computation"], "trace": attributes_of(rows)("trace")},
+            )
+            write_part(folder, f"{number:06d}", _distinct(pairs))
+
+        on_tasks(self.spark, len(splits), write)
+        return _distinct(read_parts(folder))
+
+    def gathered(self, computations: set[str]) -> History:
+        """These computations, whole."""
+        wanted = pa.array(sorted(computations), pa.string())
+        splits, folder = self.splits, self.folder()
+
+        def write(number: int) -> Counter[str]:
+            if not splits[number].may_hold(wanted):
+                return Counter()
+            rows, quarantined = splits[number].read(ASKED)
+            kept = rows.filter(pc.is_in(rows["computation"], value_set=wanted))
+            if kept.num_rows:
+                write_part(folder, f"{number:06d}", kept)
+            return Counter(rows=kept.num_rows, quarantined=quarantined.num_rows)
+
+        totals: Counter[str] = sum(on_tasks(self.spark, len(splits), write), Counter())
+        if totals["rows"] > MOST_GATHERED:
+            raise CausalityError(
+                f"the question is about {totals['rows']:,} events, and {MOST_GATHERED:,} are the most that "
+                "are held at once; analyse the trace, `happened analyze TRACE --out ANSWERS`, and ask "
+                "ANSWERS about an event, of which only the past is read"
+            )
+        history = load(read_parts(folder).select(SCHEMA.names).cast(SCHEMA))
+        remove_tree(folder)
+        return replace(history, quarantined=history.quarantined + totals["quarantined"])
+
+    def folder(self) -> AnyPath:
+        """A new directory for what tasks leave."""
+        return self.work / f"asked-{next(self._numbers):04d}"
+
+    def _found(self, names: Sequence[str], stages: Sequence[Stage]) -> list[set[str]]:
+        """The computations that each name occurs in, by the first kind that fits any row of the trace."""
+        found: list[set[str]] = [set() for _ in names]
+        for kinds, columns in stages:
+            left = {number: name for number, name in enumerate(names) if not found[number]}
+            if left:
+                for number, computations in self._looked_for(left, kinds, columns).items():
+                    if len(computations) > MOST_COMPUTATIONS:
+                        raise CausalityError(
+                            f"{names[number]!r} occurs in more than {MOST_COMPUTATIONS:,} computations; give "
+                            "a name that means one event: process#seq, computation:process#seq, a span's id"
+                        )
+                    found[number] = computations
+        return found
+
+    def _looked_for(
+        self, names: dict[int, str], kinds: Sequence[str], columns: Sequence[str]
+    ) -> dict[int, set[str]]:
+        splits = self.splits
+
+        def look(number: int) -> dict[int, Hits]:
+            rows = splits[number].read(columns).events
+            hits = ((name, _hits(rows, text, kinds)) for name, text in names.items())
+            return {name: found for name, found in hits if found is not None}
+
+        told = on_tasks(self.spark, len(splits), look)
+        found: dict[int, set[str]] = {}
+        for name in names:
+            mine = [hits[name] for hits in told if name in hits]
+            first = min((hits.kind for hits in mine), default=None)
+            found[name] = set().union(*(hits.computations for hits in mine if hits.kind == first))
+        return found
+
+
+@contextmanager
+def asked_on_spark(spark: SparkSession, trace: AnyPath, work: AnyPath | None = None) -> Iterator[LargeTrace]:
+    """A trace to ask on a session. Intermediates are removed in the end.
+
+    work   where they go, which all executors must reach; on this machine it need not be given
+    """
+    splits = splits_of(locate(any_path(trace).absolute()))
+    workspace = Workspace(spark, work)
+    try:
+        yield LargeTrace(spark, splits, workspace.folder)
+    finally:
+        workspace.close()
+
+
+def _hits(rows: pa.Table, text: str, kinds: Sequence[str]) -> Hits | None:
+    for number, kind in enumerate(kinds):
+        fits = pc.fill_null(FITS[kind](rows, attributes_of(rows), text), False)
+        names = pc.unique(rows["computation"].filter(fits))
+        if len(names):
+            return Hits(number, {*names.slice(0, MOST_COMPUTATIONS + 1).to_pylist()})
+    return None
+
+
+def _distinct(pairs: pa.Table) -> pa.Table:
+    return pairs.group_by(pairs.column_names).aggregate([])
+
+
+def _unknown(text: str) -> str:
+    return f"nothing in the trace is called {text!r}: no process#seq, span, message or label"
