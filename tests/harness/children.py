@@ -206,6 +206,7 @@ class Application:
 
     async def send_many(self, count: int) -> None:
         """Many at a time, and one commit for all."""
+        await self.node.room()
         keys = []
         for _ in range(count):
             key, to, payload = self.message()

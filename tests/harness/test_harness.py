@@ -27,7 +27,7 @@ LONG = (
     (Plan("key", "rst"), 40),
     (Plan("key", "agreed", **TOTAL), 40),
     (Plan("key", "serialized-multicast"), 40),
-    (Plan("key", "cbcast"), 40),
+    (Plan("key", "prs"), 40),
     (Plan("tls", "pruning", **FOUR), 50),
     (Plan("tls", "causal-total", **BOTH), 40),
     (Plan("tls", "bss", **BROADCAST), 40),
