@@ -18,8 +18,8 @@ Each line is one write to the file: a killed process leaves all that it wrote, a
 | quiet | nothing is sent any more |
 | stopped | the node ended by itself, and why |
 
-Commands come as lines on stdin: `quiet`, `report`, `fork exit`, `fork close`, `close`. The end of stdin ends
-the process.
+Commands come as lines on stdin: `quiet`, `report`, `close`, `fork exit`, `fork close`, and `die after got` or
+another line at which a promise has just been made, or is about to be. The end of stdin ends the process.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ import hashlib
 import json
 import os
 import random
+import signal
 import socket
 import ssl
 import sys
@@ -59,9 +60,12 @@ LIMITS = Limits(
 class Log:
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self.last = ""  # after a line of this kind the process kills itself
 
     def write(self, what: str, **fields: object) -> None:
         os.write(self._file, json.dumps({"what": what, **fields}).encode() + b"\n")
+        if what == self.last:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def end_cut_line(self) -> None:
         """The life before may have been killed in the middle of a line."""
@@ -160,6 +164,14 @@ class Application:
                     self.log.write("quiet")
                 case "report":
                     self.report()
+                case (
+                    "die after sent"
+                    | "die after acked"
+                    | "die after got"
+                    | "die after ask"
+                    | "die after acking"
+                ):
+                    self.log.last = line.split()[-1]
                 case "close":
                     self.closing.set()
                 case "fork exit" | "fork close":

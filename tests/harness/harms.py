@@ -27,6 +27,19 @@ async def kill(world: World, dice: random.Random) -> None:
         await world.start(member)
 
 
+async def die(world: World, dice: random.Random) -> None:
+    """kill -9 by itself, right after it has written down that something was confirmed, or before it asks."""
+    member = world.members[dice.choice(world.plan.members)]
+    async with member.in_use:
+        world.check_alive(member)
+        process = member.process
+        assert process is not None
+        member.tell(f"die after {dice.choice(('sent', 'acked', 'got', 'ask', 'acking'))}")
+        await eventually(lambda: process.poll() is not None, f"{member.name} kills itself")
+        member.process = None
+        await world.start(member)
+
+
 async def restart(world: World, dice: random.Random) -> None:
     member = world.members[dice.choice(world.plan.members)]
     async with member.in_use:
@@ -150,7 +163,8 @@ async def replay(world: World, dice: random.Random) -> None:
 
 Doing = Callable[[World, random.Random], Coroutine[None, None, None]]
 HARMS: dict[str, tuple[Doing, int]] = {
-    "kill": (kill, 24),
+    "kill": (kill, 14),
+    "die": (die, 10),
     "restart": (restart, 3),
     "stop": (stop, 8),
     "fork": (fork, 8),

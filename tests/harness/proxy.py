@@ -110,8 +110,12 @@ class Lane:
     async def _do_harm(self, chunk: bytes, writer: asyncio.StreamWriter) -> None:
         harm = self._armed.popleft()
         place = harm.dice.randrange(len(chunk))
-        if not harm.done.done():
-            harm.done.set_result(None)
+        try:
+            if harm.kind == "stall":
+                await asyncio.sleep(harm.dice.uniform(0.2, 4))
+        finally:  # a connection that ends meanwhile was harmed too
+            if not harm.done.done():
+                harm.done.set_result(None)
         match harm.kind:
             case "cut":
                 writer.write(chunk[:place])
@@ -125,7 +129,6 @@ class Lane:
             case "drop":
                 writer.write(chunk[:place])
             case "stall":
-                await asyncio.sleep(harm.dice.uniform(0.2, 4))
                 writer.write(chunk)
 
 

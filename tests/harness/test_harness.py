@@ -14,7 +14,7 @@ from harness.harms import HARMS, OF_A_BROKER, do_harm, draw
 from harness.judge import judge
 
 SHORT = {
-    "key": ("kill", "flip", "old copy", "cut", "replay"),
+    "key": ("die", "flip", "old copy", "cut", "replay"),
     "tls": ("stop", "cut", "fork", "second process", "kill"),
     "nats": ("cut", "kill broker", "old copy"),
 }
