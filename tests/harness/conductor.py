@@ -22,6 +22,7 @@ from harness.proxy import Address, Lane
 
 PROGRAM = Path(__file__).with_name("children.py")
 PATIENCE = 60.0  # seconds until something that must happen counts as not happening; machines may be busy
+NAMES = ("alice", "bob", "carol", "dave")
 SOON = 0.02  # seconds between two looks at a log
 
 
@@ -33,7 +34,7 @@ class Plan:
     protocol: str
     promises: tuple[str, ...] = ("causal",)
     is_broadcast: bool = False
-    members: tuple[str, ...] = ("alice", "bob", "carol")
+    members: tuple[str, ...] = NAMES[:3]
     pace: float = 0.04  # mean seconds between two sends of one process
 
 
@@ -49,8 +50,10 @@ async def eventually(is_so: Callable[[], Any], what: str, patience: float = PATI
         await asyncio.sleep(SOON)
 
 
-def _command(*arguments: str, cwd: Path) -> None:
-    subprocess.run([sys.executable, "-m", "happened", *arguments], cwd=cwd, check=True, capture_output=True)
+def make_secrets(directory: Path) -> None:
+    """A shared key, and certificates for everybody and for a broker, as docs/runtime.md says to make them."""
+    for command in ("keygen lab.key", "ca init --dir pki", f"ca issue --dir pki {' '.join(NAMES)} broker"):
+        subprocess.run([sys.executable, "-m", "happened", *command.split()], cwd=directory, check=True)
 
 
 class Broker:
@@ -173,8 +176,10 @@ class Member:
 
 
 class World:
-    def __init__(self, plan: Plan, directory: Path, seed: int) -> None:
-        self.plan, self.directory, self.seed = plan, directory, seed
+    """The processes of a plan; journals and logs in `directory`, keys and certificates in `secrets`."""
+
+    def __init__(self, plan: Plan, directory: Path, secrets: Path, seed: int) -> None:
+        self.plan, self.directory, self.secrets, self.seed = plan, directory, secrets, seed
         self.members = {name: Member(name, directory) for name in plan.members}
         self.lanes: dict[tuple[str, str], Lane] = {}
         self.faults: list[Fault] = []
@@ -184,12 +189,8 @@ class World:
         self._security: dict[str, dict[str, Any]] = {}
 
     async def __aenter__(self) -> "World":
-        _command("keygen", "lab.key", cwd=self.directory)
-        if self.plan.transport != "key":
-            _command("ca", "init", "--dir", "pki", cwd=self.directory)
-            _command("ca", "issue", "--dir", "pki", *self.plan.members, "broker", cwd=self.directory)
         if self.plan.transport == "nats":
-            self.broker = Broker(self.directory / "broker", self.directory / "pki")
+            self.broker = Broker(self.directory / "broker", self.secrets / "pki")
             await self.broker.start()
         for name in self.members:
             await self._connect(name)
@@ -198,7 +199,7 @@ class World:
 
     async def _connect(self, name: str) -> None:
         """Lanes from this process to all that it calls."""
-        pki, key = str(self.directory / "pki"), str(self.directory / "lab.key")
+        pki, key = str(self.secrets / "pki"), str(self.secrets / "lab.key")
         others = [other for other in self.members if other != name]
         if self.broker is not None:
             broker = self.broker

@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from harness.conductor import Plan, World
+from harness.conductor import NAMES, Plan, World, make_secrets
 from harness.harms import HARMS, OF_A_BROKER, do_harm, draw
 from harness.judge import judge
 
@@ -21,7 +21,7 @@ SHORT = {
 
 BROADCAST = {"is_broadcast": True}
 TOTAL, BOTH = {"promises": ("total",)}, {"promises": ("causal", "total")}
-FOUR = {"members": ("alice", "bob", "carol", "dave")}
+FOUR = {"members": NAMES}
 LONG = (
     (Plan("key", "ks", **FOUR), 60),
     (Plan("key", "rst"), 40),
@@ -38,21 +38,29 @@ LONG = (
 )
 
 
-async def run(plan, names, directory, seed, lives):
-    """What was done, and what the judge says of it; the logs stay in the directory."""
-    async with World(plan, directory, seed) as world:
+@pytest.fixture(scope="session")
+def secrets(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("secrets")
+    make_secrets(directory)
+    return directory
+
+
+async def run(world, names, lives):
+    """What was done, and what the judge says of it; the logs stay in the world's directory."""
+    async with world:
         done = await do_harm(world, names)
         await world.settle(lives)
-        judgement = judge(world.logs(), causal="causal" in plan.promises, total="total" in plan.promises)
+        promises = world.plan.promises
+        judgement = judge(world.logs(), causal="causal" in promises, total="total" in promises)
         return done, [*world.faults, *judgement.faults], judgement
 
 
-def survives(plan, names, directory, seed, lives=1):
-    done, faults, judgement = asyncio.run(run(plan, names, directory, seed, lives))
-    print(plan, dict(done), judgement)
-    assert faults == [], (
-        f"{len(faults)} faults; logs in {directory}; first: {[str(fault) for fault in faults[:5]]}"
-    )
+def survives(world, names, lives=1):
+    plan = world.plan
+    print(f"{plan}; logs in {world.directory}")
+    done, faults, judgement = asyncio.run(run(world, names, lives))
+    print(dict(done), judgement)
+    assert faults == [], f"{len(faults)} faults; first: {[str(fault) for fault in faults[:5]]}"
     assert done.total() == len(names)
     assert judgement.handed_over > 10 * len(plan.members), "too little happened to judge"
     if "causal" in plan.promises:
@@ -61,16 +69,17 @@ def survives(plan, names, directory, seed, lives=1):
 
 @pytest.mark.long
 @pytest.mark.parametrize("transport", SHORT)
-def test_a_little_harm_breaks_no_promise(transport, tmp_path, seed):
-    survives(Plan(transport, "ks", pace=0.1), SHORT[transport], tmp_path, seed, lives=0)
+def test_a_little_harm_breaks_no_promise(transport, tmp_path, secrets, seed):
+    plan = Plan(transport, "ks", pace=0.1)
+    survives(World(plan, tmp_path, secrets, seed), SHORT[transport], lives=0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("plan", "count"), LONG, ids=[f"{plan.transport}-{plan.protocol}" for plan, _ in LONG]
 )
-def test_much_harm_breaks_no_promise(plan, count, tmp_path, seed):
-    survives(plan, draw(plan, seed, count), tmp_path, seed)
+def test_much_harm_breaks_no_promise(plan, count, tmp_path, secrets, seed):
+    survives(World(plan, tmp_path, secrets, seed), draw(plan, seed, count))
 
 
 def test_harm_is_done_five_hundred_times_and_everywhere():
