@@ -93,7 +93,7 @@ def make_node(settings: dict, listen: str) -> Node:
     if "servers" in security:
         trust = ssl.create_default_context(cafile=security["authority"])
         trust.check_hostname = False  # `happened ca` names processes, not hosts
-        transport = NatsTransport(security["servers"], key=security["key"], tls=trust)
+        transport = NatsTransport(security["servers"], key=security["key"], tls=trust, start_seconds=10)
         return Node(name, peers=list(peers), transport=transport, **common)
     if "key" in security:
         guard = SharedKey(security["key"])

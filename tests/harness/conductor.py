@@ -261,6 +261,8 @@ class World:
         await eventually(lambda: member.has_begun() or process.poll() is not None, f"{who} begins")
         if not is_void:
             await eventually(lambda: member.this_life("running") or process.poll() is not None, f"{who} runs")
+            if self._could_not_reach_broker(member):
+                await self.start(member)
             self.check_alive(member)
             return
         try:
@@ -268,6 +270,11 @@ class World:
         except NeverHappened as error:
             self.faults.append(Fault("went on", str(error)))
         member.kill()
+
+    def _could_not_reach_broker(self, member: Member) -> bool:
+        """A node that gets no answer when it starts ends, and is started again; harm may hit each attempt."""
+        stopped = member.this_life("stopped")
+        return self.broker is not None and stopped is not None and "no answer in" in stopped["why"]
 
     def check_alive(self, member: Member) -> None:
         process = member.process
