@@ -259,17 +259,26 @@ class World:
         process = member.process = self.spawn(member, is_void=is_void)
         who = f"{member.name}, life {member.lives},"
         await eventually(lambda: member.has_begun() or process.poll() is not None, f"{who} begins")
-        if not is_void:
+        if is_void:
+            await self._see_it_stop(member, process)
+        else:
             await eventually(lambda: member.this_life("running") or process.poll() is not None, f"{who} runs")
-            if self._could_not_reach_broker(member):
-                await self.start(member)
-            self.check_alive(member)
-            return
+        if self._could_not_reach_broker(member):
+            await self.start(member, is_void=is_void)
+        self.check_alive(member)
+
+    async def _see_it_stop(self, member: Member, process: subprocess.Popen[bytes]) -> None:
+        """On an old copy: it must end by itself, and say why."""
         try:
-            await eventually(lambda: process.poll() is not None, f"{who} stops on an old copy of its journal")
+            await eventually(lambda: process.poll() is not None, f"{member.name} stops on an old copy")
         except NeverHappened as error:
             self.faults.append(Fault("went on", str(error)))
         member.kill()
+        stopped = member.this_life("stopped")
+        if not self._could_not_reach_broker(member) and (not stopped or "old copy" not in stopped["why"]):
+            self.faults.append(
+                Fault("went on", f"{member.name} did not say that its journal is old: {stopped}")
+            )
 
     def _could_not_reach_broker(self, member: Member) -> bool:
         """A node that gets no answer when it starts ends, and is started again; harm may hit each attempt."""
