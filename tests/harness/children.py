@@ -140,7 +140,8 @@ class Application:
                 self.log.write("running", listen=listen, pid=os.getpid())
                 await self.take_part()
         except (NodeError, NodeClosed) as error:
-            self.log.write("stopped", why=str(error.__cause__ or error))
+            reason = error.__cause__ if isinstance(error, NodeClosed) and error.__cause__ else error
+            self.log.write("stopped", why=str(reason))
             sys.exit(STOPPED)
 
     async def take_part(self) -> None:

@@ -85,8 +85,9 @@ async def second_process(world: World, dice: random.Random) -> None:
             await eventually(
                 lambda: process.poll() is not None or b'"running"' in log.read_bytes(), "it ends"
             )
-            if read_log(log)[-1]["what"] != "stopped":
-                world.faults.append(Fault("two owners", f"a second process on {member.journal.name} started"))
+            end = read_log(log)[-1]
+            if end["what"] != "stopped" or "is in use by another process" not in end["why"]:
+                world.faults.append(Fault("two owners", f"of {member.journal.name}; the second: {end}"))
         finally:
             process.kill()
             process.wait()
