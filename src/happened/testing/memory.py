@@ -9,6 +9,7 @@ Leaves out time that stands still: delays are real ones, and the order of what h
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -242,7 +243,8 @@ class _Link:
 
     def _at(self, not_before: float, act: Callable[[], None]) -> float:
         loop, network = asyncio.get_running_loop(), self._source.network
-        when = max(not_before, loop.time() + network.dice.uniform(0, network.delay))
+        # Later than what went before: the event loop keeps no order among callbacks of one moment.
+        when = max(math.nextafter(not_before, math.inf), loop.time() + network.dice.uniform(0, network.delay))
         loop.call_at(when, act)
         return when
 
