@@ -184,3 +184,24 @@ def test_replaying_a_long_journal_lets_the_event_loop_go_on(tmp_path):
         await again.close()
 
     run(scenario())
+
+
+def test_closing_a_node_in_a_forked_child_leaves_the_links_of_the_parent(tmp_path):
+    """The event loop's list of sockets is shared by both."""
+
+    async def scenario():
+        where = addresses("a", "b")
+        limits = {"heartbeat": 15}
+        async with make("a", where, tmp_path, limits) as a, make("b", where, tmp_path, limits) as b:
+            name = await a.multicast("b", b"1")
+            assert await take(b, 1) == [name]
+            if (child := os.fork()) == 0:
+                with contextlib.suppress(BaseException):
+                    asyncio.run(asyncio.wait_for(a.close(), 2))
+                os._exit(0)
+            await asyncio.to_thread(os.waitpid, child, 0)
+            name = await b.multicast("a", b"2")
+            async with asyncio.timeout(5):  # a third of what a link without a sign of life is given
+                assert await take(a, 1) == [name]
+
+    run(scenario())

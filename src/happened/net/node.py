@@ -167,6 +167,7 @@ class Node:
         self._timing: Timing | None = None
         self._recorder: TraceRecorder | None = None
         self._has_ended = asyncio.Event()
+        self._process = os.getpid()
 
     # Life.
 
@@ -293,8 +294,11 @@ class Node:
         self._engine.recorder = self._recorder
 
     async def close(self) -> None:
-        """Stop taking part: what was sent is given `limits.linger` seconds to arrive, then all is saved."""
+        """Stop taking part: what was sent is given `limits.linger` seconds to arrive, then all is saved. In a
+        child made by fork it does nothing: the links and the journal are its parent's."""
         life = self._life
+        if os.getpid() != self._process:
+            return
         if life.state is State.NEW:
             self._end()
         if life.state is State.REPLAYING:

@@ -31,7 +31,9 @@ class Sending:
         self._running, self._engine = running, running.engine
         self._payloads, self._requests = payloads, requests
         self._stamps, self._confirms = stamps, confirms
-        self._is_direct = running.facts.relays is Relays.NOBODY and running.site is None
+        facts = running.facts
+        # Otherwise others pass messages on, or hold what follows a message that somebody else has not got.
+        self._is_alone = facts.relays is Relays.NOBODY and running.site is None and facts.waits_only_for_past
 
     async def room(self, to: str | Iterable[str] | None, timeout: float | None) -> None:
         running = self._running
@@ -49,8 +51,8 @@ class Sending:
                 raise NodeFull(f"{running.name!r} {why}; nothing was sent") from None
 
     def why_wait(self, links: Sequence[int] | None) -> str | None:
-        """Why a multicast to these members must wait now; None: it need not. Where others pass messages on, a
-        full outbox concerns every multicast."""
+        """Why a multicast to these members must wait now; None: it need not. Where others pass messages on, or
+        wait for a place in a total order, a full outbox concerns every multicast."""
         engine = self._engine
         if engine.sites is not None and engine.sites.change is not None:
             return "waits until the topology has changed"
@@ -60,7 +62,7 @@ class Sending:
             return "has too much that is not journaled, or that the protocol keeps back"
         if engine.links.full:
             full = engine.links.full - engine.gone
-            if links is not None and self._is_direct:
+            if links is not None and self._is_alone:
                 full &= set(links)
             if full:
                 names = ", ".join(sorted(self._running.members.names[link] for link in full))
