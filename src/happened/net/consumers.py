@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ..core.errors import LocalProtocolError
 from .batch import Delivery
 from .lifecycle import Lifecycle
-from .message import Message, Sent
+from .message import Message, Processing, Sent
 from .payloads import Payloads
 
 
@@ -42,6 +42,13 @@ class Desk(Protocol):
         self, then: Callable[[], None], to: str | Iterable[str], value: Any, headers: Mapping[str, str] | None
     ) -> Sent:
         """Multicast when there is room, and call `then` in the same commit, unless it is refused."""
+
+
+class Spans(Protocol):
+    """Telemetry, as consumers see it."""
+
+    def processing(self, number: int) -> Processing:
+        """What makes the span in which the application processes a delivery."""
 
 
 class Copies:
@@ -124,9 +131,10 @@ class Consumer:
         """Hand out a delivery that is in no queue."""
         consumers = self._consumers
         attempt = self._attempts.pop(delivery.number, 1) if self._attempts else 1
+        processing = None if consumers.spans is None else consumers.spans.processing(delivery.number)
         if not consumers.desk.is_journaled:  # nothing is delivered again: the application is done with it
             consumers.finish(self, delivery.number)
-        return Message(self, delivery, consumers.desk.name_of(delivery.sender), attempt)
+        return Message(self, delivery, consumers.desk.name_of(delivery.sender), attempt, processing)
 
     async def take(self) -> Message:
         life = self._consumers.life
@@ -174,8 +182,8 @@ class Subscription(Consumer):
 class Consumers:
     """All takers of one node. `own` is shared by those who iterate over the node itself."""
 
-    def __init__(self, desk: Desk, life: Lifecycle) -> None:
-        self.desk, self.life = desk, life
+    def __init__(self, desk: Desk, life: Lifecycle, spans: Spans | None = None) -> None:
+        self.desk, self.life, self.spans = desk, life, spans
         self.own = Consumer(self)
         self._subscriptions: list[Subscription] = []
         self._copies: dict[int, Copies] = {}  # of deliveries that were given to subscriptions
