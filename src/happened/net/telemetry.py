@@ -33,9 +33,9 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 from .. import __version__
 from ..ordering import Held
 from .batch import Delivery, Recorder
+from .event_listener import Listener
 from .message import Message, Sent
 from .payloads import OWN, Payloads
-from .recording import Listener
 from .requests import Requests
 from .running import Running
 from .sending import Sending, listed
