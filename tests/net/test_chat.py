@@ -186,7 +186,7 @@ def test_commands_that_are_not_understood_are_explained():
         alice.say("/re 7 what?")
         await alice.sees("there is no line 7 here that could be answered", where="notes")
         alice.say("/to dave hello")
-        await alice.sees("there is no dave; there are bob", where="notes")
+        await alice.sees("nobody is called dave; there are bob", where="notes")
         alice.say("/shout hello")
         await alice.sees("/shout is not understood:", where="notes")
         alice.say("/who")
