@@ -8,6 +8,7 @@ Exit 0 done, 1 the node had to stop, 2 bad usage or input.
 
 import argparse
 import asyncio
+import contextlib
 import difflib
 import json
 import logging
@@ -33,6 +34,8 @@ HELP = """\
 COMMANDS = ("/re", "/to", "/held", "/who", "/history", "/quit")
 EARLIER_LINES = 20
 """How many lines of earlier lives a terminal is shown in the beginning."""
+LEAVING_SECONDS = 5.0
+"""How long leaving waits for a broker."""
 HELD_SECONDS = 0.2
 """Between two looks at the messages that are held."""
 
@@ -164,10 +167,31 @@ async def _chat(node: Node, peers: list[str], lines: Lines) -> int:
             await asyncio.gather(*tasks, return_exceptions=True)
             for task in done:
                 task.result()
-            await node.flush()
-            while (message := node.receive_nowait()) is not None:  # our own last words among them
-                _show(message, lines)
+            await _leave(node, lines)
     return ExitCode.HOLDS
+
+
+async def _leave(node: Node, lines: Lines) -> None:
+    """Show our own last words, let a broker have what it has not got, and say who does not know of it."""
+    await node.flush()
+    while (message := node.receive_nowait()) is not None:
+        _show(message, lines)
+    if not node.transport.acknowledges_for_peers:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVING_SECONDS):
+                while _waits_for(node):
+                    await asyncio.sleep(0.05)
+    if away := _waits_for(node):
+        when = "when you are here again" if node.is_journaled else "no more: there is no --journal"
+        note(f"({', '.join(away)} will get the rest {when})")
+
+
+def _waits_for(node: Node) -> list[str]:
+    """Those for whom there is something, and who cannot be reached; or the broker has not got it yet."""
+    peers, over_broker = node.stats()["peers"], not node.transport.acknowledges_for_peers
+    return [
+        name for name, peer in peers.items() if peer["outbox_frames"] and (over_broker or not peer["calling"])
+    ]
 
 
 def _show_newest(lines: Lines, count: int) -> None:
