@@ -85,7 +85,8 @@ async def send(node, plan):
 
 
 async def take(node, plan, acknowledged):
-    """Acknowledge, and only then write down, so that whatever is in the log must not come again."""
+    """Acknowledge, and only then write down, so that whatever is in the log must not come again. With
+    `write_first` the other way round: where nobody is killed, the log has everything, once."""
     before = set()
     if os.path.exists(acknowledged):
         with open(acknowledged) as lines:
@@ -100,13 +101,17 @@ async def take(node, plan, acknowledged):
                 if another.name in before:
                     print(json.dumps({"again": another.name}), flush=True)
                 batch.append(another)
+            lines = "".join(f"{each.name} {each.payload.decode().rstrip('.')}\n" for each in batch)
+            if plan.get("write_first"):
+                out.write(lines)
             for each in batch:
                 if plan.get("tracker") and each.number % 3 == 0:
                     stamps.append(node.relevant(f"{node.name} has {each.name}"))
                 each.ack_nowait()
             await node.flush()
             note_stamps(plan, stamps)
-            out.write("".join(f"{each.name} {each.payload.decode().rstrip('.')}\n" for each in batch))
+            if not plan.get("write_first"):
+                out.write(lines)
 
 
 def note_stamps(plan, stamps):

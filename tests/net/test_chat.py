@@ -185,17 +185,22 @@ def test_commands_that_are_not_understood_are_explained():
         )
         alice.say("/re 7 what?")
         await alice.sees("there is no line 7 here that could be answered", where="notes")
+        alice.say("/to bbo hello")
+        await alice.sees("nobody is called bbo; did you mean bob?", where="notes")
         alice.say("/to dave hello")
-        await alice.sees("there is no dave; there are bob", where="notes")
+        await alice.sees("nobody is called dave; there are bob", where="notes")
         alice.say("/shout hello")
         await alice.sees("/shout is not understood:", where="notes")
         alice.say("/who")
         await alice.sees("alice (you), bob (away)", where="notes")
         alice.say("/held")
         await alice.sees("nothing is held", where="notes")
+        alice.say("nobody hears this")
         alice.say("/quit")
         assert await alice.process.wait() == 0
         await alice.leave()
+        assert alice.lines == ["[1] alice: nobody hears this"]
+        assert alice.notes[-1] == "(bob will get the rest no more: there is no --journal)"
 
     asyncio.run(act())
 

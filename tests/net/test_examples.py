@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from happened.cli import main
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
@@ -39,6 +41,20 @@ def test_in_the_chat_the_answer_waits_for_the_question():
         "carol: [2] alice: has anyone seen my ring?",
         "carol: [3] bob, to [2]: it is in the kitchen",
     ]
+
+
+def test_spans_of_nodes_say_what_an_answer_waited_for(tmp_path, capsys):
+    lines = output("examples/spans.py", str(tmp_path / "spans.json"))
+    assert lines[:3] == [
+        "alice:1 has anyone seen my ring?",
+        "bob:1 in the kitchen",
+        "bob:1 waited for alice:1",
+    ]
+    assert main(["import", str(tmp_path / "spans.json"), "--out", str(tmp_path / "spans")]) == 0
+    assert main(["check", str(tmp_path / "spans")]) == 0
+    assert main(["why", str(tmp_path / "spans"), lines[3].removeprefix("span ")]) == 0
+    said = capsys.readouterr().out
+    assert "causal order holds: 3 deliveries examined, no violation" in said and "receive “hold”" in said
 
 
 def test_the_readme_names_every_example():

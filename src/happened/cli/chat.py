@@ -1,32 +1,41 @@
 """happened chat: a terminal chat on causal order, in which a reply never comes before what it answers.
 
 A line is said to everybody; commands begin with a slash. Works through pipes as on a terminal: what is said
-goes to stdout, everything else to stderr. Ends with its input, or with /quit.
+goes to stdout, everything else to stderr. Ends with its input, or with /quit. Beside a journal there is a
+file of the lines, JOURNAL.lines, with which the next start goes on.
 Exit 0 done, 1 the node had to stop, 2 bad usage or input.
 """
 
 import argparse
 import asyncio
 import contextlib
+import difflib
 import json
 import logging
-from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from ..net import Message, Node, Pending, Plaintext, identity
+from ..net import LinkChange, Message, Node, Pending, Plaintext, identity
 from ..net.transport import Guard, Transport
 from ..ordering import DEFAULT, protocols
-from .terminal import local_path, note, stdin_lines
+from .chat_lines import Lines, printable
+from .prompt import Typed, is_a_terminal, typed_lines
+from .terminal import local_path, note
 
 HELP = """\
 /re N TEXT       answer line N
 /to NAME TEXT    say it to one of them alone
 /held            what has arrived and waits, and for what
 /who             who is there
+/history N       the last N lines
 /quit            leave"""
-REMEMBERED_LINES = 10_000
+COMMANDS = ("/re", "/to", "/held", "/who", "/history", "/quit")
+EARLIER_LINES = 20
+"""How many lines of earlier lives a terminal is shown in the beginning."""
+LEAVING_SECONDS = 5.0
+"""How long leaving waits for a broker."""
 HELD_SECONDS = 0.2
 """Between two looks at the messages that are held."""
 
@@ -60,7 +69,9 @@ def add_parser(subparsers: Any) -> None:
     )
     links.add_argument("--plaintext", action="store_true", help="believe every name; on loopback only")
     links.add_argument("--nats", metavar="URL", help="through a NATS JetStream server; needs --journal")
-    parser.add_argument("--journal", metavar="FILE", type=local_path, help="survive being killed")
+    parser.add_argument(
+        "--journal", metavar="FILE", type=local_path, help="survive being killed, and remember what was said"
+    )
     parser.add_argument("--trace", metavar="DIR", type=local_path, help="record events, for `happened check`")
     causal = sorted(name for name, facts in protocols().items() if "multicast" in facts.casts)
     parser.add_argument(
@@ -83,7 +94,9 @@ def run(arguments: argparse.Namespace) -> int:
         guard=_guard(arguments),
         transport=_transport(arguments),
     )
-    return asyncio.run(_chat(node, sorted(peers)))
+    journal = arguments.journal
+    file = None if journal is None else Path(journal).with_name(f"{Path(journal).name}.lines")
+    return asyncio.run(_chat(node, sorted(peers), Lines(arguments.name, file)))
 
 
 def _peer(text: str, nats: str | None) -> tuple[str, str]:
@@ -116,84 +129,133 @@ def _transport(arguments: argparse.Namespace) -> Transport | None:
     return NatsTransport(arguments.nats, stream="happened-chat")
 
 
-class _Troubles(logging.Handler):
-    """Shows what a node logs, as a line that a person can read."""
+class Door(logging.Handler):
+    """Tells who comes and goes, and what a node logs, in lines that a person can read."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(logging.WARNING)
+        self._node = node
+        self._told: tuple[str, str] = ("", "")  # who has gone, and why
+        node.on_link(self.link_changed)
+
+    def link_changed(self, change: LinkChange) -> None:
+        if change.outgoing and self._node.health().is_live:  # and is not leaving itself
+            self._told = (change.peer, change.reason)
+            note(f"({change.peer} is {'there' if change.is_up else 'away'})")
 
     def emit(self, record: logging.LogRecord) -> None:
-        peer, reason = getattr(record, "peer", ""), getattr(record, "reason", getattr(record, "error", ""))
-        note(_printable(f"({peer or record.getMessage()}: {reason})"))
+        if (getattr(record, "peer", None), getattr(record, "reason", None)) != self._told:
+            note(printable(f"({record.getMessage().removeprefix(f'{self._node.name}: ')})"))
 
 
-async def _chat(node: Node, peers: list[str]) -> int:
-    logging.getLogger("happened").addHandler(_Troubles(logging.WARNING))
+async def _chat(node: Node, peers: list[str], lines: Lines) -> int:
+    logging.getLogger("happened").addHandler(Door(node))
     async with node:
-        note(
-            f"{node.name}, at {getattr(node.transport, 'address', 'the broker')}, talks to {', '.join(peers)}"
-        )
-        screen = Screen()
-        tasks = [
-            asyncio.create_task(each)
-            for each in (_say(node, peers, screen), _hear(node, screen), _tell_held(node))
-        ]
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for task in done:
-            task.result()
+        lines.load(node.delivered)
+        with typed_lines(f"{node.name}> ", (*COMMANDS, *peers), lines.own()) as typed:
+            at = getattr(node.transport, "address", "the broker")
+            note(f"{node.name}, at {at}, talks to {', '.join(peers)}")
+            if is_a_terminal():
+                _show_newest(lines, EARLIER_LINES)
+            tasks = [
+                asyncio.create_task(each)
+                for each in (Saying(node, peers, lines).all(typed), _hear(node, lines), _tell_held(node))
+            ]
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for task in done:
+                task.result()
+            await _leave(node, lines)
     return ExitCode.HOLDS
 
 
-class Screen:
-    """The lines said so far, numbered as this process saw them; only the last ones are remembered."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._numbers: OrderedDict[str, int] = OrderedDict()
-        self._names: dict[int, str] = {}
-
-    def show(self, name: str, sender: str, said: dict[str, Any]) -> None:
-        self._count += 1
-        self._numbers[name] = self._count
-        self._names[self._count] = name
-        if len(self._numbers) > REMEMBERED_LINES:
-            del self._names[self._numbers.popitem(last=False)[1]]
-        answers = said.get("answers")
-        about = ""
-        if isinstance(answers, str):
-            number = self._numbers.get(answers)
-            about = f", to [{number}]" if number else ", to a line you do not have"
-        alone = ", to you alone" if said.get("alone") is True else ""
-        print(f"[{self._count}] {sender}{about}{alone}: {_printable(said['text'])}", flush=True)
-
-    def name(self, number: str) -> str | None:
-        return next((name for each, name in self._names.items() if str(each) == number), None)
+async def _leave(node: Node, lines: Lines) -> None:
+    """Show our own last words, let a broker have what it has not got, and say who does not know of it."""
+    await node.flush()
+    while (message := node.receive_nowait()) is not None:
+        _show(message, lines)
+    if not node.transport.acknowledges_for_peers:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVING_SECONDS):
+                while _waits_for(node):
+                    await asyncio.sleep(0.05)
+    if away := _waits_for(node):
+        when = "when you are here again" if node.is_journaled else "no more: there is no --journal"
+        note(f"({', '.join(away)} will get the rest {when})")
 
 
-async def _say(node: Node, peers: list[str], screen: Screen) -> None:
-    lines = stdin_lines()
-    while (line := await lines.get()) is not None:
-        text = line.strip()
-        command, _, rest = text.partition(" ") if text.startswith("/") else ("", "", text)
-        first, _, words = rest.strip().partition(" ")
-        if command == "/quit":
-            return
-        elif command == "/who":
-            note(_who(node))
-        elif command == "/held":
-            note("\n".join(map(_held, node.pending())) or "nothing is held")
-        elif command == "/to" and first in peers and words:
-            await _multicast(node, [first], {"text": words, "alone": True}, screen)
-        elif command == "/re" and (answers := screen.name(first)) and words:
-            await _multicast(node, peers, {"text": words, "answers": answers}, screen)
-        elif command == "/to" and first and words:
-            note(f"there is no {_printable(first)}; there are {', '.join(peers)}")
-        elif command == "/re" and first and words:
-            note(f"there is no line {_printable(first)} here that could be answered")
-        elif command:
-            note(f"{command} is not understood:\n{HELP}")
-        elif text:
-            await _multicast(node, peers, {"text": text}, screen)
+def _waits_for(node: Node) -> list[str]:
+    """Those for whom there is something, and who cannot be reached; or the broker has not got it yet."""
+    peers, over_broker = node.stats()["peers"], not node.transport.acknowledges_for_peers
+    return [
+        name for name, peer in peers.items() if peer["outbox_frames"] and (over_broker or not peer["calling"])
+    ]
+
+
+def _show_newest(lines: Lines, count: int) -> None:
+    for line in lines.newest(count):
+        print(lines.shown(line), flush=True)
+
+
+class Saying:
+    """What is done with the lines that are typed. One's own lines are messages to oneself too, so that they
+    stand where they belong in the order, and are remembered like those of the others."""
+
+    def __init__(self, node: Node, peers: list[str], lines: Lines) -> None:
+        self._node, self._peers, self._lines = node, peers, lines
+
+    async def all(self, typed: Typed) -> None:
+        while (line := await typed.line()) is not None:
+            text = line.strip()
+            if text == "/quit":
+                return
+            if text.startswith("/"):
+                await self._command(*_words(text))
+            elif text:
+                await self._say(self._peers, {"text": text})
+
+    async def _command(self, command: str, first: str, words: str) -> None:
+        match command:
+            case "/who":
+                note(_who(self._node))
+            case "/held":
+                note("\n".join(map(_held, self._node.pending())) or "nothing is held")
+            case "/history":
+                _show_newest(self._lines, int(first) if first.isdecimal() else EARLIER_LINES)
+            case "/to" if first in self._peers and words:
+                await self._say([first], {"text": words, "alone": True, "to": first})
+            case "/to" if first and words:
+                note(_nobody(first, self._node.name, self._peers))
+            case "/re" if words and (answers := self._lines.named(first)):
+                await self._say(self._peers, {"text": words, "answers": answers})
+            case "/re" if first and words:
+                note(f"there is no line {printable(first)} here that could be answered")
+            case _:
+                note(f"{printable(command)} is not understood:\n{HELP}")
+
+    async def _say(self, to: list[str], said: dict[str, Any]) -> None:
+        try:
+            await self._node.multicast([*to, self._node.name], json.dumps(said).encode())
+        except LocalProtocolError as error:
+            if self._node.failure is not None:
+                raise
+            note(str(error))
+
+
+def _words(text: str) -> tuple[str, str, str]:
+    command, _, rest = text.partition(" ")
+    first, _, words = rest.strip().partition(" ")
+    return command, first, words.strip()
+
+
+def _nobody(name: str, me: str, peers: list[str]) -> str:
+    if name == me:
+        return f"{me} is you"
+    near = difflib.get_close_matches(name, peers, 1)
+    others = f"did you mean {near[0]}?" if near else f"there are {', '.join(peers)}"
+    return f"nobody is called {printable(name)}; {others}"
 
 
 def _who(node: Node) -> str:
@@ -207,21 +269,16 @@ def _who(node: Node) -> str:
     )
 
 
-async def _multicast(node: Node, to: list[str], said: dict[str, Any], screen: Screen) -> None:
-    try:
-        name = await node.multicast(to, json.dumps(said).encode())
-    except LocalProtocolError as error:
-        if node.failure is not None:
-            raise
-        note(str(error))
-    else:
-        screen.show(name, node.name, {**said, "alone": False})
-
-
-async def _hear(node: Node, screen: Screen) -> None:
+async def _hear(node: Node, lines: Lines) -> None:
     async for message in node:
-        screen.show(message.name, message.sender, _read(message))
-        message.ack_nowait()
+        _show(message, lines)
+
+
+def _show(message: Message, lines: Lines) -> None:
+    line = lines.add(message)
+    if line is not None:
+        print(lines.shown(line), flush=True)
+    message.ack_nowait()
 
 
 async def _tell_held(node: Node) -> None:
@@ -238,17 +295,3 @@ async def _tell_held(node: Node) -> None:
 
 def _held(pending: Pending) -> str:
     return f"{pending.message} is here, and waits for {', '.join(pending.waits_for)}"
-
-
-def _read(message: Message) -> dict[str, Any]:
-    """What a message says; bytes that no chat has sent are shown as so many bytes."""
-    with contextlib.suppress(ValueError, RecursionError):
-        said = json.loads(message.payload)
-        if isinstance(said, dict) and isinstance(said.get("text"), str):
-            return said
-    return {"text": f"({len(message.payload)} bytes that are not of a chat)"}
-
-
-def _printable(text: str) -> str:
-    """The text with a mark for every control character: nobody's words may move our cursor."""
-    return "".join(each if each.isprintable() else "�" for each in text)

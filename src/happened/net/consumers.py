@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ..core.errors import LocalProtocolError
 from .batch import Delivery
 from .lifecycle import Lifecycle
-from .message import Message, Sent
+from .message import Message, Processing, Sent
 from .payloads import Payloads
 
 
@@ -40,6 +40,13 @@ class Desk(Protocol):
         self, then: Callable[[], None], to: str | Iterable[str], value: Any, headers: Mapping[str, str] | None
     ) -> Sent:
         """Multicast when there is room, and call `then` in the same commit, unless it is refused."""
+
+
+class Spans(Protocol):
+    """Telemetry, as consumers see it."""
+
+    def processing(self, number: int) -> Processing:
+        """What makes the span in which the application processes a delivery."""
 
 
 class Copies:
@@ -121,12 +128,13 @@ class Consumer:
         """Hand out a delivery that is in no queue."""
         consumers = self._consumers
         attempt = self._attempts.pop(delivery.number, 1) if self._attempts else 1
+        processing = None if consumers.spans is None else consumers.spans.processing(delivery.number)
         if not consumers.repeats:
             if consumers.copies:
                 consumers.finish(self, delivery.number)
             else:
                 consumers.desk.finish(delivery.number)
-        return Message(self, delivery, consumers.desk.name_of(delivery.sender), attempt)
+        return Message(self, delivery, consumers.desk.name_of(delivery.sender), attempt, processing)
 
     async def take(self) -> Message:
         life = self._consumers.life
@@ -178,8 +186,8 @@ class Consumers:
               is done with a delivery when it has taken it
     """
 
-    def __init__(self, desk: Desk, life: Lifecycle, *, repeats: bool) -> None:
-        self.desk, self.life, self.repeats = desk, life, repeats
+    def __init__(self, desk: Desk, life: Lifecycle, *, repeats: bool, spans: Spans | None = None) -> None:
+        self.desk, self.life, self.repeats, self.spans = desk, life, repeats, spans
         self.own = Consumer(self)
         self.subscriptions: list[Subscription] = []
         self.copies: dict[int, Copies] = {}  # of deliveries that were given to subscriptions

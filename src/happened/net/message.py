@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -87,6 +87,10 @@ class Giver(Protocol):
     ) -> Sent: ...
 
 
+Processing = Callable[["Message"], contextlib.AbstractContextManager[Any]]
+"""Makes the span in which an application processes a message (telemetry.py)."""
+
+
 class Message:
     """A delivered message. `name` is the same at its sender and everywhere it is delivered.
 
@@ -94,12 +98,23 @@ class Message:
     attempt   1, and one more each time it comes again after a `nack`, in this life of the process
     """
 
-    __slots__ = ("_delivery", "_giver", "_has_gone_back", "_sealed", "attempt", "clock", "payload", "sender")
+    __slots__ = (
+        *("_delivery", "_giver", "_has_gone_back", "_sealed", "_processing"),
+        *("attempt", "clock", "payload", "sender"),
+    )
 
-    def __init__(self, giver: Giver, delivery: Delivery, sender: str, attempt: int = 1) -> None:
+    def __init__(
+        self,
+        giver: Giver,
+        delivery: Delivery,
+        sender: str,
+        attempt: int = 1,
+        processing: Processing | None = None,
+    ) -> None:
         self._giver = giver
         self._delivery = delivery
         self._has_gone_back = False
+        self._processing = processing
         self.sender = sender
         self.clock = delivery.clock
         self.payload = delivery.payload
@@ -163,6 +178,11 @@ class Message:
             told["attempt"] = str(self.attempt)
         rows = (f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in told.items())
         return f"<table>{''.join(rows)}</table>"
+
+    def processing(self) -> contextlib.AbstractContextManager[Any]:
+        """`with message.processing():` around what the application does with the message. Where the node has
+        telemetry, this is a span of OpenTelemetry, which what is sent meanwhile belongs to; else nothing."""
+        return contextlib.nullcontext() if self._processing is None else self._processing(self)
 
     async def ack(self) -> None:
         """Say that this message need not be delivered again; returns when that is certain."""

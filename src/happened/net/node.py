@@ -67,6 +67,9 @@ from .turns import Turns
 from .udp_multicast import UdpMulticast
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from .telemetry import SpanListener, Telemetry
     from .trace_recorder import TraceRecorder
 
 log = logging.getLogger("happened.node")
@@ -83,6 +86,8 @@ class Node:
     codec       what values are sent as: None for bytes, JSON, MsgPack(), a dataclass, a pydantic model, or
                 an object of your own (payloads.py); the same everywhere
     headers     whether messages have headers, which requests and replies need; the same everywhere
+    telemetry   whether there are OpenTelemetry spans of what is sent, held, delivered and processed: True for
+                the process's tracer provider, or another provider; needs headers (docs/messaging.md)
     stamps      whether messages carry the tracker's timestamp of their sending, for `relation`
     options     the ordering protocol's own, with names for processes
     tracker     a tracking protocol for `relevant` events, as in `p3-reduced` or `p2:4`, the same everywhere
@@ -114,6 +119,7 @@ class Node:
         codec: object = None,
         headers: bool = False,
         stamps: bool = False,
+        telemetry: "bool | TracerProvider" = False,
         journal: str | Path | None = None,
         flush: bool = True,
         trace: str | Path | None = None,
@@ -160,7 +166,9 @@ class Node:
             check_stamps(tracker, headers=headers)
         self._life = Lifecycle(name)
         self._connections = Connections(name)
-        self._consumers = Consumers(self, self._life, repeats=journal is not None)
+        self._telemetry = _telemetry(telemetry, name, cluster, self.payloads)
+        self._spans: SpanListener | None = None
+        self._consumers = Consumers(self, self._life, repeats=journal is not None, spans=self._telemetry)
         self._requests = Requests(self.payloads, self._consumers.own.hand)
         self._expiry: Expiry | None = None
         self._journal: Journal | None = None
@@ -197,6 +205,8 @@ class Node:
             self._life.move(State.RUNNING)
             for peer in self._running.members.peers():
                 self._running.add_peer(peer)
+            if self._spans is not None:
+                self._spans.committed(self._engine.unacknowledged.values())
             self._consumers.deliver(self._engine.unacknowledged.values())
             await self.transport.start(self.host)
             if_it_fails.pop_all()
@@ -265,10 +275,20 @@ class Node:
             loop=self._loop,
         )
         self.host = Hosting(self._running)
-        self._sending = Sending(
-            self._running, self.payloads, self._requests, stamps=self._stamps, confirms=self.is_journaled
-        )
+        self._sending = self._make_sending()
         self._operations = Operations(self._running, self._initial.peers)
+
+    def _make_sending(self) -> Sending:
+        """With telemetry, one that makes spans; what a started engine records makes the others."""
+        how = {"stamps": self._stamps, "confirms": self.is_journaled}
+        if self._telemetry is None:
+            return Sending(self._running, self.payloads, self._requests, **how)
+        from .telemetry import SpanListener, TracedSending  # which need opentelemetry-api
+
+        engine = self._engine
+        self._spans = SpanListener(self._telemetry, engine.recorder, engine.me, engine.pending, self.name_of)
+        engine.recorder = self._spans
+        return TracedSending(self._telemetry, self._running, self.payloads, self._requests, **how)
 
     def _after_a_turn(self) -> None:
         self._commits.schedule()
@@ -524,6 +544,8 @@ class Node:
         return number in self._engine.unacknowledged
 
     def finish(self, number: int) -> None:
+        if self._telemetry is not None:
+            self._telemetry.forget(number)
         if self._journal is None:
             self._engine.forget(number)
         else:
@@ -682,6 +704,8 @@ class Node:
         if batch.deliveries:
             if self._timing is not None:
                 self._timing.committed(batch.deliveries)
+            if self._spans is not None:
+                self._spans.committed(batch.deliveries)
             self._consumers.deliver(self._requests.answered(batch.deliveries))
         self._running.regulate()
         self._running.measure_room()
@@ -695,6 +719,22 @@ def _check_order(facts: Facts, tracker: str | None, journal: object) -> None:
             f"{facts.name} passes a token from sender to sender, which would end with a process that is "
             "killed: give every node a journal"
         )
+
+
+def _telemetry(
+    asked: "bool | TracerProvider", name: str, cluster: str, payloads: Payloads
+) -> "Telemetry | None":
+    if asked is False:
+        return None
+    if not payloads.has_headers:
+        raise LocalProtocolError("spans travel in headers: telemetry needs Node(headers=True), on every node")
+    try:
+        from .telemetry import Telemetry
+    except ImportError as error:
+        raise LocalProtocolError(
+            "telemetry needs opentelemetry-api: pip install 'happened[telemetry]'"
+        ) from error
+    return Telemetry(None if asked is True else asked, name, cluster, payloads)
 
 
 def _tcp(listen: str, guard: Guard | None, limits: Limits, medium: UdpMulticast | None) -> Transport:

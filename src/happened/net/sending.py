@@ -51,8 +51,8 @@ class Sending:
                 raise NodeFull(f"{running.name!r} {why}; nothing was sent") from None
 
     def why_wait(self, links: Sequence[int] | None) -> str | None:
-        """Why a multicast to these members must wait now; None: it need not. Where others pass messages on, or
-        wait for a place in a total order, a full outbox concerns every multicast."""
+        """Why a multicast to these members must wait now; None: it need not. Where others pass messages on,
+        or wait for a place in a total order, a full outbox concerns every multicast."""
         engine = self._engine
         if engine.sites is not None and engine.sites.change is not None:
             return "waits until the topology has changed"

@@ -9,11 +9,11 @@ Bounds     ARRIVALS messages are remembered that have not been delivered; beyond
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..tracking import Stamp
 from .batch import Delivery, Recorder
+from .event_listener import Listener
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 ARRIVALS = 65_536
@@ -35,12 +35,12 @@ class Histogram:
         self.sum += seconds
 
 
-class Timing:
+class Timing(Listener):
     """Measures what an engine records, and passes it on to another recorder if there is one."""
 
     def __init__(self, clock: Callable[[], float], recorder: Recorder | None) -> None:
+        super().__init__(recorder)
         self._clock = clock
-        self._recorder = recorder
         self._arrivals: dict[Name, float] = {}  # of messages that are not delivered
         self._delivered: dict[Name, float] = {}  # when those arrived that are delivered, and not committed
         self.hold, self.delivery = Histogram(), Histogram()
@@ -64,27 +64,11 @@ class Timing:
             self._arrivals[message.sender, clock] = self._clock()
             if len(self._arrivals) > ARRIVALS:
                 del self._arrivals[next(iter(self._arrivals))]
-        if self._recorder is not None:
-            self._recorder.received(seq, time, message)
+        super().received(seq, time, message)
 
     def delivered(self, seq: int, time: int, sender: int, clock: int) -> None:
         arrival = self._arrivals.pop((sender, clock), None)
         if arrival is not None:
             self.hold.observe(self._clock() - arrival)
             self._delivered[sender, clock] = arrival
-        if self._recorder is not None:
-            self._recorder.delivered(seq, time, sender, clock)
-
-    def sent(self, seq: int, time: int, clock: int, to: Iterable[int], messages: Sequence[Any]) -> None:
-        if self._recorder is not None:
-            self._recorder.sent(seq, time, clock, to, messages)
-
-    def sent_unordered(
-        self, seq: int, time: int, clock: int, to: Iterable[int], attributes: dict[str, str] | None = None
-    ) -> None:
-        if self._recorder is not None:
-            self._recorder.sent_unordered(seq, time, clock, to, attributes)
-
-    def relevant(self, seq: int, time: int, tracker: str, stamp: Stamp, label: str) -> None:
-        if self._recorder is not None:
-            self._recorder.relevant(seq, time, tracker, stamp, label)
+        super().delivered(seq, time, sender, clock)

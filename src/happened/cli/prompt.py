@@ -1,0 +1,79 @@
+"""Lines that a person types while others are printed: on a terminal, what is typed stays below in one piece.
+
+With prompt_toolkit (the extra `chat`) a terminal has a prompt with editing, completion and the lines typed
+before. Without it, and through pipes, lines are read as they come.
+"""
+
+import contextlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from .terminal import note, stdin_lines
+
+
+class Typed(Protocol):
+    async def line(self) -> str | None:
+        """The next line; None at the end."""
+
+
+class PlainLines:
+    def __init__(self) -> None:
+        self._lines = stdin_lines()
+
+    async def line(self) -> str | None:
+        return await self._lines.get()
+
+
+class PromptedLines:
+    """What is printed, on stdout and stderr, goes above the prompt while `patched` is entered.
+
+    words    what the tab key completes, at the beginning of a line and after a command
+    before   lines typed in earlier lives, the newest last: for the arrow keys
+    """
+
+    def __init__(self, prompt: str, words: Iterable[str], before: Iterable[str]) -> None:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import WordCompleter
+        from prompt_toolkit.history import InMemoryHistory
+
+        self._session: PromptSession[str] = PromptSession(
+            prompt,
+            history=InMemoryHistory(list(before)),
+            completer=WordCompleter(list(words), WORD=True),
+            complete_while_typing=False,
+            erase_when_done=True,  # what was said comes back as a line of the chat
+        )
+
+    @contextlib.contextmanager
+    def patched(self) -> Iterator[None]:
+        from prompt_toolkit.patch_stdout import patch_stdout
+
+        # What is typed between two prompts is not echoed: the next one has it.
+        with self._session.app.input.raw_mode(), patch_stdout():
+            yield
+
+    async def line(self) -> str | None:
+        try:
+            return await self._session.prompt_async()
+        except EOFError:
+            return None
+
+
+def is_a_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+@contextlib.contextmanager
+def typed_lines(prompt: str, words: Iterable[str], before: Iterable[str]) -> Iterator[Typed]:
+    """The lines of whoever is there: a person at a terminal, or a pipe."""
+    if not is_a_terminal():
+        yield PlainLines()
+    elif importlib.util.find_spec("prompt_toolkit") is None:
+        note("pip install 'happened[chat]' keeps what you type in one piece while lines arrive")
+        yield PlainLines()
+    else:
+        lines = PromptedLines(prompt, words, before)
+        with lines.patched():
+            yield lines

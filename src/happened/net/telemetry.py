@@ -1,0 +1,282 @@
+"""OpenTelemetry of a node: spans of what is sent, held, delivered and processed; their context in headers.
+
+    send      producer   the application gives a message to the node
+    hold      consumer   from its arrival to its delivery by the protocol, if other events came in between;
+                         `happened.waits_for`: the messages that were missing when it arrived
+    deliver   consumer   from then until the application can have it: journaled, if there is a journal
+    process   consumer   what the application does in `with message.processing():`
+
+All spans of a message are in the trace of its send: hold, or deliver where nothing was held, is a child of
+send, deliver of hold, process of deliver; hold and deliver also have a link to send. The context travels in
+the headers that the propagators of OpenTelemetry make: `traceparent` of W3C by default.
+
+Promises   sends of one node start in the order in which they were sent, and so do its deliveries, also when
+           the wall clock is set back: readers of spans may judge the order by them. Each node is a partition
+           (`messaging.destination.partition.id`) of what it sends, and of what it gets, for this reason;
+           messages outside of all orders have none. An exporter that fails stops nothing: its first error is
+           logged. Nothing is journaled: what was not exported when the process ends is lost.
+Bounds     ARRIVALS messages are remembered that have not been delivered; beyond, the oldest have no hold.
+           What a message waits for is told while at most ASKED are on their way to delivery.
+"""
+
+import contextlib
+import functools
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
+
+from .. import __version__
+from ..ordering import Held
+from .batch import Delivery, Recorder
+from .event_listener import Listener
+from .message import Message, Sent
+from .payloads import OWN, Payloads
+from .qualified import PLAIN, How
+from .requests import Requests
+from .running import Running
+from .sending import Sending, listed
+
+log = logging.getLogger("happened.node")
+
+UNORDERED = OWN + "unordered"
+"""The header of a message that is outside of all orders: its receiver would not know."""
+ARRIVALS = 65_536
+ASKED = 64
+
+Name = tuple[int, int]
+
+
+class Arrival(NamedTuple):
+    seq: int
+    time: int
+    waits_for: tuple[str, ...]
+
+
+class Delivered(NamedTuple):
+    """When a message was delivered; its arrival, if it was held between the two."""
+
+    time: int
+    held: Arrival | None
+
+
+class Telemetry:
+    """What makes the spans of one node. `provider`: None for the one that the process has set."""
+
+    def __init__(self, provider: TracerProvider | None, node: str, cluster: str, payloads: Payloads) -> None:
+        self._tracer = trace.get_tracer("happened", __version__, provider)
+        self._node, self._cluster, self._payloads = node, cluster, payloads
+        self._last = 0  # the time of the last event, in ns
+        self._contexts: dict[int, Context] = {}  # of deliveries that are not acknowledged
+        self._has_failed = False
+
+    def now(self) -> int:
+        self._last = max(self._last + 1, time.time_ns())
+        return self._last
+
+    @contextlib.contextmanager
+    def _harmless(self) -> Iterator[None]:
+        """Whatever OpenTelemetry was told to do with spans, its errors go to the log."""
+        try:
+            yield
+        except Exception as error:
+            if not self._has_failed:
+                self._has_failed = True
+                log.warning(
+                    "%s: a span was lost: %r; look at what processes spans. The next ones go unreported",
+                    self._node,
+                    error,
+                    extra={"event": "telemetry", "node": self._node, "error": str(error)},
+                )
+
+    # Sending.
+
+    @contextlib.contextmanager
+    def sending(
+        self, to: tuple[str, ...], size: int, headers: Mapping[str, str] | None, *, ordered: bool
+    ) -> Iterator[tuple[Span, Mapping[str, str]]]:
+        """A span for what is sent here, and the headers that the message has."""
+        span: Span = trace.INVALID_SPAN
+        carried = dict(headers or {})
+        if not ordered:
+            carried[UNORDERED] = "1"
+        with self._harmless():
+            told = self._attributes("send", "send", ordered=ordered)
+            told |= {"happened.to": to, "messaging.message.body.size": size}
+            span = self._tracer.start_span(
+                self._named("send"), kind=SpanKind.PRODUCER, attributes=told, start_time=self.now()
+            )
+            propagate.inject(carried, trace.set_span_in_context(span))
+        with self._ended(span):
+            yield span, carried
+
+    @contextlib.contextmanager
+    def _ended(self, span: Span) -> Iterator[None]:
+        """End a span with what is done here; an error is told, but no cancellation."""
+        try:
+            yield
+        except Exception as error:
+            with self._harmless():
+                span.record_exception(error)
+                span.set_status(Status(StatusCode.ERROR, str(error)))
+            raise
+        finally:
+            with self._harmless():
+                span.end(self.now())
+
+    def _named(self, operation: str) -> str:
+        return f"{operation} {self._cluster}" if self._cluster else operation
+
+    def _attributes(self, name: str, type: str, *, ordered: bool) -> dict[str, Any]:
+        told = {
+            "messaging.system": "happened",
+            "messaging.operation.name": name,
+            "messaging.operation.type": type,
+            "messaging.client.id": self._node,
+        }
+        if self._cluster:
+            told["messaging.destination.name"] = self._cluster
+        if ordered:
+            told["messaging.destination.partition.id"] = self._node
+        return told
+
+    # Delivering.
+
+    def delivered(self, delivery: Delivery, sender: str, when: Delivered | None) -> None:
+        """The application can have a delivery; `when` it was delivered in this life, if it was."""
+        with self._harmless():
+            self._contexts[delivery.number] = self._tell(delivery, sender, when)
+
+    def _tell(self, delivery: Delivery, sender: str, when: Delivered | None) -> Context:
+        opened = self._payloads.open(delivery.payload)
+        context = propagate.extract(opened.headers, Context())
+        producer = trace.get_current_span(context).get_span_context()
+        links = [Link(producer)] if producer.is_valid else []
+        told = self._attributes("deliver", "receive", ordered=UNORDERED not in opened.headers)
+        told |= {"messaging.message.id": f"{sender}:{delivery.clock}", "happened.number": delivery.number}
+        if when is not None and when.held is not None:
+            held = told | {"messaging.operation.name": "hold", "happened.waits_for": when.held.waits_for}
+            context = self._past("hold", context, links, held, when.held.time, when.time)
+        again = {} if when is not None else {"happened.again": True}
+        start = self.now() if when is None else when.time
+        size = {"messaging.message.body.size": len(opened.body)}
+        return self._past("deliver", context, links, told | size | again, start, self.now())
+
+    def _past(
+        self, name: str, context: Context, links: list[Link], told: dict[str, Any], start: int, end: int
+    ) -> Context:
+        """Make a span of what is over; returns the context of what follows it."""
+        span = self._tracer.start_span(
+            self._named(name), context, SpanKind.CONSUMER, told, links, start_time=start
+        )
+        span.end(end)
+        return trace.set_span_in_context(span, context)
+
+    def forget(self, number: int) -> None:
+        """A delivery is acknowledged: it is not handed out again."""
+        self._contexts.pop(number, None)
+
+    # Processing.
+
+    def processing(self, number: int) -> "Callable[[Message], contextlib.AbstractContextManager[Any]]":
+        """What makes the span in which the application processes this delivery."""
+        return functools.partial(self._process, self._contexts.get(number))
+
+    @contextlib.contextmanager
+    def _process(self, context: Context | None, message: Message) -> Iterator[Span]:
+        if context is None:  # it was forgotten when it was taken, without a journal, and has come again
+            context = propagate.extract(message.headers, Context())
+        told = self._attributes("process", "process", ordered=False)
+        told |= {"messaging.message.id": message.name, "happened.attempt": message.attempt}
+        span: Span = trace.INVALID_SPAN
+        with self._harmless():
+            span = self._tracer.start_span(
+                self._named("process"), context, SpanKind.CONSUMER, told, start_time=self.now()
+            )
+        with self._ended(span), trace.use_span(span, record_exception=False, set_status_on_exception=False):
+            yield span
+
+
+class SpanListener(Listener):
+    """Takes the times at which messages arrive and are delivered from what an engine records."""
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        recorder: Recorder | None,
+        me: int,
+        pending: Callable[[], list[Held]],
+        names: Callable[[int], str],
+    ) -> None:
+        super().__init__(recorder)
+        self._telemetry, self._me = telemetry, me
+        self._pending, self._names = pending, names
+        self._arrivals: dict[Name, Arrival] = {}
+        self._delivered: dict[Name, Delivered] = {}  # and not committed
+
+    def committed(self, deliveries: Iterable[Delivery]) -> None:
+        """The application can have these."""
+        for each in deliveries:
+            when = self._delivered.pop((each.sender, each.clock), None)
+            self._telemetry.delivered(each, self._names(each.sender), when)
+
+    def received(self, seq: int, time: int, message: Any) -> None:
+        # What a protocol sends for itself may have no clock; what is only relayed here is not delivered.
+        clock = getattr(message, "clock", None)
+        if clock is not None and self._me in message.to:
+            name = (message.sender, clock)
+            if name not in self._arrivals:
+                self._arrivals[name] = Arrival(seq, self._telemetry.now(), self._waits_for(name))
+            if len(self._arrivals) > ARRIVALS:
+                del self._arrivals[next(iter(self._arrivals))]
+        super().received(seq, time, message)
+
+    def _waits_for(self, name: Name) -> tuple[str, ...]:
+        if len(self._arrivals) > ASKED:
+            return ()
+        for held in self._pending():
+            if (held.message.sender, held.message.clock) == name:
+                return tuple(f"{self._names(sender)}:{clock}" for sender, clock in held.waits_for)
+        return ()
+
+    def delivered(self, seq: int, time: int, sender: int, clock: int) -> None:
+        arrival = self._arrivals.pop((sender, clock), None)
+        held = arrival if arrival is not None and seq > arrival.seq + 1 else None
+        self._delivered[sender, clock] = Delivered(self._telemetry.now(), held)
+        super().delivered(seq, time, sender, clock)
+
+
+class TracedSending(Sending):
+    """The same with a span for each message, whose context it carries."""
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        running: Running,
+        payloads: Payloads,
+        requests: Requests,
+        *,
+        stamps: bool,
+        confirms: bool,
+    ) -> None:
+        super().__init__(running, payloads, requests, stamps=stamps, confirms=confirms)
+        self._telemetry = telemetry
+
+    def now(
+        self,
+        to: str | Iterable[str],
+        body: bytes,
+        headers: Mapping[str, str] | None,
+        ordered: bool = True,
+        how: How = PLAIN,
+    ) -> Sent:
+        to = listed(to)
+        names = (to,) if isinstance(to, str) else to
+        with self._telemetry.sending(names, len(body), headers, ordered=ordered) as (span, carried):
+            name = super().now(to, body, carried, ordered, how)
+            span.set_attribute("messaging.message.id", str(name))
+            return name
