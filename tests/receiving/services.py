@@ -1,7 +1,8 @@
 """Three little services, instrumented with the OpenTelemetry SDK, with three faults planted.
 
-shop takes an order, asks stock whether it is there and publishes `created` and then `cancelled`, both of order
-42; stock's clock is SKEW ahead, and it looks in the cellar for CELLAR; billing handles `cancelled` first.
+shop takes an order, asks stock whether it is there and publishes `created` and then `cancelled`, both about
+order 42; stock's clock is SKEW ahead, and it looks in the cellar for CELLAR; billing handles `cancelled`
+first.
 
 The services are providers of one process, and each has an exporter of its own. Times are given to the SDK, so
 that nobody has to wait for them.

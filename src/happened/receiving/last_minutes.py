@@ -9,13 +9,13 @@ Traces that name each other's spans or share a channel are judged together, as `
 trace that comes later may join others into one computation, which is then assembled anew.
 """
 
-from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from ..causality.skew import instance_skew
 from ..trace.parts import write_part
 from ..trace.readers import spans
 from ..trace.readers.draft import Draft, Options, Quarantined, table_of
+from ..trace.readers.span_drafts import Place, Span
 from ..trace.readers.span_joins import TraceJoins
 from ..trace.schema import SCHEMA
 from ..trace.writer import table_from_rows
@@ -87,78 +88,88 @@ class Told:
             write_part(out / name, "part", table)
 
 
-@dataclass
+def load_kernels() -> None:
+    """Tell of one message: the first time takes seconds, which no request should wait for."""
+    time, shop = 1, Place("shop", "shop")
+    sent = Span("t", "1", shop, "send", "producer", time, time + 1, {"session.id": "s"}).draft("", 1)
+    got = Span(
+        "t", "2", shop, "handle", "consumer", time + 2, time + 3, {"session.id": "s"}, (sent.id or "",)
+    )
+    LastMinutes().tell({("t", 1): [sent, got.draft("", 2)]})
+
+
+class _Assembled(NamedTuple):
+    """One computation: its rows, and what contradicts itself in it."""
+
+    rows: pa.Table
+    quarantined: tuple[Quarantined, ...]
+
+
+Group: TypeAlias = frozenset[Version]
+"""The traces of one computation."""
+
+
 class LastMinutes:
-    """Tells of one set of ended traces after another; what has not changed is assembled once.
+    """Tells of one set of ended traces after another; what has not changed is assembled once."""
 
-    left_out   the last records that could not be part of a trace
-    """
+    def __init__(self) -> None:
+        self._assembled: dict[Group, _Assembled] = {}
 
-    left_out: deque[Quarantined] = field(default_factory=lambda: deque(maxlen=MOST_LEFT_OUT))
-    _assembled: dict[frozenset[Version], pa.Table] = field(default_factory=dict)
-
-    def tell(self, ended: Mapping[Version, list[Draft]], besides: Iterable[Quarantined] = ()) -> Told:
-        """`besides` was left out before there was a trace."""
-        trace, not_joined = self._trace(ended)
+    def tell(self, ended: Mapping[Version, list[Draft]], left_out: Iterable[Quarantined] = ()) -> Told:
+        """`left_out` are records that belong to no trace."""
+        groups, too_wide = _groups(ended)
+        new = {group: name for group, name in groups.items() if group not in self._assembled}
+        known = {group: self._assembled[group] for group in groups if group not in new}
+        self._assembled = known | _assemble(new, ended)
+        parts = [self._assembled[group] for group in groups]
+        trace = pa.concat_tables([SCHEMA.empty_table(), *(part.rows for part in parts)]).combine_chunks()
         analysis = analyse(trace, questions=QUESTIONS)
-        unsound = [
+        unsound = (
             Quarantined("trace", None, None, f"{row['computation']}: {row['reason']}")
             for row in analysis.table("quarantine").to_pylist()
-        ]
+        )
+        every = chain(left_out, unsound, *(part.quarantined for part in parts))
         tables = {
             "violations": _causal(analysis, "violations"),
             "lost_causes": _causal(analysis, "lost_causes"),
             "dependencies": analysis.table("dependencies"),
-            "quarantine": table_of([*besides, *self.left_out, *unsound]),
+            "quarantine": table_of(islice(every, MOST_LEFT_OUT)),
             **_timing(trace),
         }
-        return Told(
-            trace,
-            tables,
-            judge_totals(analysis.totals),
-            analysis.totals | {"channels_not_joined": not_joined},
-        )
+        totals = analysis.totals | {"channels_not_joined": too_wide}
+        return Told(trace, tables, judge_totals(analysis.totals), totals)
 
-    def _trace(self, ended: Mapping[Version, list[Draft]]) -> tuple[pa.Table, int]:
-        """The trace, and how many channels were too wide to join traces."""
-        joins = TraceJoins()
-        for drafts in ended.values():
-            for draft in drafts:
-                joins.add(draft)
-        leaders = joins.leaders(draft for drafts in ended.values() for draft in drafts)
-        members: dict[str, list[Version]] = {}
-        for version in ended:
-            members.setdefault(leaders.get(version[0], version[0]), []).append(version)
-        groups = {name: frozenset(versions) for name, versions in members.items()}
-        new = {name: key for name, key in groups.items() if key not in self._assembled}
-        known = {key: self._assembled[key] for key in groups.values() if key in self._assembled}
-        self._assembled = known | self._assemble(new, members, ended)
-        parts = [self._assembled[key] for key in groups.values()]
-        return pa.concat_tables([SCHEMA.empty_table(), *parts]).combine_chunks(), joins.too_wide
 
-    def _assemble(
-        self,
-        new: Mapping[str, frozenset[Version]],
-        members: Mapping[str, list[Version]],
-        ended: Mapping[Version, list[Draft]],
-    ) -> dict[frozenset[Version], pa.Table]:
-        """A table for each new computation."""
+def _groups(ended: Mapping[Version, list[Draft]]) -> tuple[dict[Group, str], int]:
+    """The traces of each computation and its name; and how many channels were too wide to join traces."""
+    joins = TraceJoins()
+    for draft in chain.from_iterable(ended.values()):
+        joins.add(draft)
+    leaders = joins.leaders(chain.from_iterable(ended.values()))
+    members: dict[str, list[Version]] = {}
+    for version in ended:
+        members.setdefault(leaders.get(version[0], version[0]), []).append(version)
+    return {frozenset(versions): name for name, versions in members.items()}, joins.too_wide
+
+
+def _assemble(new: Mapping[Group, str], ended: Mapping[Version, list[Draft]]) -> dict[Group, _Assembled]:
+    """The computations of these groups. One table is made of all, since each has a cost of its own."""
+    assemblies = []
+    for group, name in new.items():
         copies = []
-        for name in new:
-            for version in members[name]:
-                for draft in ended[version]:
-                    mine = copy(draft)  # assembling merges and renames drafts, and the window keeps them
-                    mine.computation = name
-                    copies.append(mine)
-        assembly = spans.assemble(copies, OPTIONS)
-        self.left_out.extend(assembly.quarantined)
-        table = table_from_rows(assembly.rows)
-        counts = Counter(row["computation"] for row in assembly.rows)
-        found, at = {}, 0
-        for name, key in new.items():  # rows come computation by computation, in the order of the drafts
-            found[key] = table.slice(at, counts[name])
-            at += counts[name]
-        return found
+        for version in sorted(group):
+            for draft in ended[version]:
+                mine = copy(draft)  # assembling merges and renames drafts, and the window keeps them
+                mine.computation = name
+                copies.append(mine)
+        assemblies.append(spans.assemble(copies, OPTIONS))
+    table = table_from_rows([row for assembly in assemblies for row in assembly.rows])
+    found, at = {}, 0
+    for group, assembly in zip(new, assemblies, strict=True):
+        rows = table.slice(at, len(assembly.rows))
+        found[group] = _Assembled(rows, tuple(assembly.quarantined))
+        at += len(assembly.rows)
+    return found
 
 
 def _causal(analysis: Analysis, name: str) -> pa.Table:

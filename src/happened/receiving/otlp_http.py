@@ -19,6 +19,7 @@ from .intake import RETRY_AFTER, Full, Intake
 PATH = "/v1/traces"
 MOST_BYTES = 16 << 20  # of a request, compressed or not
 MOST_CONNECTIONS = 64
+POLL = 0.1  # seconds between looks at whether to end
 PATIENCE = 30  # seconds for a request to come, or for the next one of a connection
 BUSY = (
     f"HTTP/1.1 503 Service Unavailable\r\nRetry-After: {RETRY_AFTER}\r\nContent-Length: 0\r\n"
@@ -37,6 +38,7 @@ class HttpReceiver(ThreadingHTTPServer):
 
     daemon_threads = True
     allow_reuse_port = False
+    request_queue_size = 2 * MOST_CONNECTIONS  # a connection that is not accepted cannot be refused either
 
     def __init__(self, intake: Intake, host: str, port: int) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -44,7 +46,9 @@ class HttpReceiver(ThreadingHTTPServer):
         self.intake = intake
         self.port = int(self.server_address[1])
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
-        self._thread = threading.Thread(target=self.serve_forever, name="otlp-http", daemon=True)
+        self._thread = threading.Thread(
+            target=self.serve_forever, args=(POLL,), name="otlp-http", daemon=True
+        )
 
     def start(self) -> None:
         self._thread.start()

@@ -17,7 +17,7 @@ from ..core.errors import CausalityError
 from ..report.live_page import live_page
 from ..trace.atomic import whole_file
 from .intake import Intake
-from .last_minutes import LastMinutes, Told
+from .last_minutes import LastMinutes, Told, load_kernels
 from .otlp_http import PATH, HttpReceiver
 from .span_log import SpanLog
 from .span_window import SpanWindow, Version, WindowRules
@@ -74,6 +74,7 @@ class Receiver:
         self.violations = 0
         self.told: Told | None = None
         self.addresses: dict[str, str] = {}
+        load_kernels()
         self._servers = self._listen()
         again = self._intake.replay(time.time() - settings.rules.window)
         if again:
@@ -95,7 +96,7 @@ class Receiver:
     def start(self) -> None:
         for server in self._servers:
             server.start()
-        self._write_state(time.time())
+        self.look()
 
     def run(self) -> None:
         """Tell what came, again and again, until `end` is called from elsewhere."""
