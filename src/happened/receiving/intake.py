@@ -31,9 +31,10 @@ class Full(RemoteProtocolError):
 
 
 class Intake:
-    """`refused` counts requests that there was no room for, `malformed` those that were none.
+    """`refused` counts requests that there was no room for, `malformed` those that were none, `rejected`
+    spans that nothing could be made of.
 
-    left_out   the last spans that nothing could be made of
+    left_out   the last of those
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Intake:
         self._most = most_requests, most_bytes
         self._lock = threading.Lock()
         self._requests = self._bytes = 0
-        self.refused = self.malformed = 0
+        self.refused = self.malformed = self.rejected = 0
         self.left_out: deque[Quarantined] = deque(maxlen=MOST_LEFT_OUT)
 
     @contextmanager
@@ -116,9 +117,11 @@ class Intake:
         with self._lock:
             counts = {name: self._window.counts[name] for name in ("received", "repeated", "late", "dropped")}
             more = {"spans": self._window.spans, "open_traces": self._window.open(self._clock())}
-            return counts | more | {"refused": self.refused, "malformed": self.malformed}
+            refused = {name: getattr(self, name) for name in ("refused", "malformed", "rejected")}
+            return counts | more | refused
 
     def _add(self, request: ExportRequest, now: float) -> None:
         with self._lock:
             self._window.add(request.drafts, now)
+            self.rejected += len(request.left_out)
             self.left_out.extend(request.left_out)

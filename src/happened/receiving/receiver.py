@@ -68,7 +68,7 @@ class Receiver:
         self._intake = Intake(self._log, SpanWindow(settings.rules))
         self._minutes = LastMinutes()
         self._seen: dict[tuple[str, ...], None] = {}
-        self._shown: tuple[Version, ...] | None = None
+        self._shown: tuple[tuple[Version, ...], int] | None = None
         self._round = 0
         self._ending = threading.Event()
         self.violations = 0
@@ -116,9 +116,10 @@ class Receiver:
         self._log.close()
 
     def look(self) -> None:
-        """One round: if traces have ended, or gone, since the last, tell what there is now."""
+        """One round: if traces have ended or gone, or spans were rejected, tell what there is now."""
         now, ended = self._intake.advance()
-        if (shown := tuple(ended)) != self._shown:
+        shown = tuple(ended), self._intake.rejected
+        if shown != self._shown:
             self._shown = shown
             self._round += 1
             self.told = self._minutes.tell(ended, [*self._intake.left_out])
@@ -139,7 +140,7 @@ class Receiver:
             del self._seen[next(iter(self._seen))]
 
     def counts(self) -> dict[str, int]:
-        traces = len(self._shown or ())
+        traces = len(self._shown[0]) if self._shown is not None else 0
         return {**self._intake.counts(), "ended_traces": traces, "violations_told": self.violations}
 
     def _write_state(self, now: float) -> None:
