@@ -40,3 +40,28 @@ def test_of_a_failed_query_our_own_words_are_shown(told, shown):
 def test_the_exit_code_says_what_was_found(totals, code, capsys):
     assert _judge(totals, as_json=True) == code
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        ("", "--otlp"),
+        ("T --otlp", "leave TRACE out"),
+        ("--otlp --follow", "--follow is about traces"),
+        ("--otlp --master local[2]", "--master is about traces"),
+        ("--otlp --otlp-grpc 4317", "HOST:PORT"),
+        ("--otlp --otlp-http 127.0.0.1:70000", "HOST:PORT"),
+        ("--otlp --otlp-grpc off --otlp-http off", "nothing can be received"),
+        ("--otlp --settle 9 --window 5", "--window"),
+        ("--otlp --settle 0", "positive"),
+        ("--otlp --otlp-grpc 192.0.2.1:4317 --otlp-http off", "cannot listen on 192.0.2.1:4317"),
+        ("--otlp --otlp-grpc off --otlp-http 192.0.2.1:4318", "cannot listen on 192.0.2.1:4318"),
+    ],
+)
+def test_what_cannot_be_received_is_said_before_anything_is_done(words, told, tmp_path, capsys):
+    try:
+        code = main(["stream", *words.split(), "--out", str(tmp_path / "out")])
+    except SystemExit as error:  # of argparse
+        code = error.code
+    assert code == 2
+    assert told in capsys.readouterr().err

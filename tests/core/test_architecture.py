@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "testing": {"core", "net"},
     "spark": {"core", "trace", "causality", "ask", "report"},
     "report": {"core", "trace", "causality", "view"},
+    "receiving": {"core", "trace", "causality", "ask", "report"},
     "view": {"core", "trace", "causality"},
     "streaming": {"core", "ordering", "wire", "spark"},
     "experiments": {"core", "ordering", "wire", "trace", "sim", "tracking", "causality", "spark", "topology"},

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -93,7 +94,14 @@ def python(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, python):
-    folder, port = tmp_path_factory.mktemp("connect"), free_port()
+    with serving(tmp_path_factory.mktemp("connect"), python) as url:
+        yield url
+
+
+@contextmanager
+def serving(folder, python):
+    """The URL of a server whose workers are run by this interpreter."""
+    port = free_port()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"SPARK_HOME": str(SPARK_HOME), "PYSPARK_PYTHON": str(python)}
     settings = {
@@ -119,9 +127,11 @@ def server(tmp_path_factory, python):
             said = (folder / "log").read_text()[-2000:]
             assert time.monotonic() < deadline and process.poll() is None, said
             time.sleep(0.2)
-    yield f"sc://127.0.0.1:{port}"
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def without_java(*arguments):

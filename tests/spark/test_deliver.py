@@ -4,12 +4,14 @@ import json
 import math
 import os
 import threading
+import time
 
+import pyarrow.parquet as pq
 import pytest
 
 from happened.core.errors import CausalityError
 from happened.ordering import create
-from happened.streaming import ByIds, ByProtocol, Watch, deliver, held
+from happened.streaming import ByIds, ByProtocol, Watch, deliver, held, to_tables
 from happened.wire import encode
 
 COLUMNS = "destination string, id string, after array<string>"
@@ -164,6 +166,68 @@ def test_frames_wait_for_their_causes_and_go_on_without_one_that_never_comes(spa
     assert corrupt[1:3] == (None, "corrupt") and "protocol" in corrupt[3]
     assert astray[3] == "destination 'nobody' is none of the members"
     assert [row for row in out if row[1]] == [(3, 1, "violated", "alice#1"), (1, 2, "delivered", None)]
+
+
+def test_dead_letters_have_a_table_of_their_own_and_a_batch_that_is_run_again_repeats_nothing(
+    spark, settings, tmp_path
+):
+    spark.conf.set(NO_DATA, "true")
+    first = [message("a"), message("c", ["b"]), message("d", ["c"]), message("e", ["a"]), message(None)]
+    lines(tmp_path / "in", [first])
+    places = {name: str(tmp_path / name) for name in ("deliveries", "dead_letters", "checkpoint")}
+
+    def table(name):
+        """As it is while the query runs: the parts that are there."""
+        parts = (tmp_path / name).glob("batch=*/part-*.parquet")
+        return sorted(told(row for part in parts for row in pq.ParquetFile(part).read().to_pylist()), key=str)
+
+    def until_dead(count):
+        ordered = deliver(
+            source(spark, tmp_path / "in"),
+            ByIds(),
+            patience=0.2,
+            after_patience="dead-letter",
+            report_held=True,
+        )
+        query = to_tables(ordered, **places).trigger(processingTime="0 seconds").start()
+        try:
+            deadline = time.monotonic() + 120
+            while len(table("dead_letters")) < count:
+                assert query.exception() is None and time.monotonic() < deadline
+                query.awaitTermination(0.2)
+        finally:
+            query.stop()
+
+    until_dead(3)
+    dead = [
+        ("c", None, "dead", "b"),
+        ("d", None, "dead", "c"),
+        (None, None, "corrupt", "column id: a message without an id"),
+    ]
+    delivered = [("a", 1, "delivered", None), ("e", 2, "delivered", None)]
+    assert (table("dead_letters"), table("deliveries")) == (sorted(dead, key=str), delivered)
+    # A driver that died after it had written, and before Spark noted that.
+    commits = tmp_path / "checkpoint" / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink(missing_ok=True)
+    (tmp_path / "in" / "1.json").write_text(
+        json.dumps(message("f", ["a"])) + "\n" + json.dumps(message("g", ["h"]))
+    )
+    until_dead(4)
+    assert table("dead_letters") == sorted([*dead, ("g", None, "dead", "h")], key=str)
+    assert table("deliveries") == [*delivered, ("f", 3, "delivered", None)]
+    assert spark.read.parquet(places["dead_letters"]).where("status = 'dead'").count() == 3
+
+
+def test_tables_are_made_of_what_deliver_gives_and_are_two(spark):
+    stream = spark.readStream.format("rate").load().selectExpr("string(value) id", "'d' destination")
+    places = {"deliveries": "x", "dead_letters": "y", "checkpoint": "z"}
+    with pytest.raises(CausalityError, match="'delivery' is missing"):
+        to_tables(stream, **places)
+    ordered = deliver(stream.selectExpr("*", "array('a') after"), ByIds(), patience=1)
+    with pytest.raises(CausalityError, match="two directories"):
+        to_tables(ordered, **places | {"dead_letters": "x/"})
 
 
 def test_what_cannot_work_is_refused_before_anything_runs(spark):

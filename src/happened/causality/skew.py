@@ -107,6 +107,21 @@ def clocks_of(names: Sequence[str], owner: Ints) -> Ints:
     )
 
 
+def instance_skew(c: Computation, times: Times) -> tuple[list[str], Skew, int]:
+    """How far the clocks of instances disagree, by all computations of a union together; and the origin.
+
+    The names are in alphabetical order; a process that has no lanes is an instance itself. The clock of one
+    is ahead by `Skew.ahead` of the time since the origin.
+    """
+    names = sorted({instance_of(name) for name in c.process_names})
+    number = {name: i for i, name in enumerate(names)}
+    clock = np.array([number[instance_of(name)] for name in c.process_names], np.int64)
+    origin = int(times.time[times.timed].min())
+    source, target = clock[c.process[times.sent]], clock[c.process[times.received]]
+    sent, gap = times.time[times.sent] - origin, times.time[times.received] - times.time[times.sent]
+    return names, estimate(np.zeros(len(names), np.int64), source, target, sent, gap), origin
+
+
 def tightest(source: Ints, target: Ints, gap: Ints) -> tuple[Ints, Ints, Ints]:
     """(source, target, smallest time difference seen from the one to the other) of each pair of processes."""
     order = np.lexsort((gap, target, source))

@@ -56,7 +56,7 @@ COMMANDS = {
         "jobs",
         "full vector clocks from dependency vectors, sparse stamps or immediate predecessors (on Spark)",
     ),
-    "stream": Command("stream", "follow a trace that is being written, on Spark Structured Streaming"),
+    "stream": Command("stream", "follow a trace that is being written, on Spark; or receive spans over OTLP"),
     "clean": Command("clean", "remove what runs left that did not finish"),
     "check": Command("check", "judge a recorded trace"),
     "export": Command(

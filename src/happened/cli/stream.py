@@ -6,9 +6,10 @@ import signal
 from typing import Any
 
 from ..causality.live import Rules
-from ..core.errors import CausalityError, TraceFormatError
+from ..core.errors import CausalityError, LocalProtocolError, TraceFormatError
 from ..core.exit_codes import ExitCode
 from ..trace.store import AnyPath, any_path
+from . import stream_spans
 from .terminal import note, positive, print_json
 
 DESCRIPTION = """\
@@ -16,11 +17,15 @@ Follow a trace while it is being written, on Spark Structured Streaming: exact t
 predecessors and early deliveries with witnesses, as tables that grow with every batch. An event is held until
 its causes have arrived. Interrupt it, or let it be killed, and start it again with the same --out: it goes on
 where it was.
+
+With --otlp, receive spans from OpenTelemetry's exporters and collectors instead: early deliveries, critical
+paths and skew of the last minutes as tables and on a page, while the system runs.
 """
 EPILOG = """\
 examples:
   happened stream run --out live                 a finished trace, to its end
   happened stream nodes/trace --out live --follow --every 2     nodes that are running; ends with Ctrl-C
+  happened stream --otlp --out live              spans, over gRPC on 4317 and HTTP on 4318; live/page.html
 
 exit codes: 0 causal order holds so far, 1 violated, 2 bad input or parts of it quarantined, 3 no messages
 """
@@ -29,14 +34,18 @@ exit codes: 0 causal order holds so far, 1 violated, 2 bad input or parts of it 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "stream",
-        help="follow a trace that is being written, on Spark Structured Streaming",
+        help="follow a trace that is being written, on Spark; or receive spans over OTLP",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add(
-        "trace", type=any_path, metavar="TRACE", help="a directory of parts or JSON lines, or a file of those"
+        "trace",
+        type=any_path,
+        nargs="?",
+        metavar="TRACE",
+        help="a directory of parts or JSON lines, or a file of those",
     )
     add(
         "--out",
@@ -50,7 +59,13 @@ def add_parser(subparsers: Any) -> None:
         action="store_true",
         help="wait for more, until interrupted (default: end with what is there)",
     )
-    add("--every", type=float, default=1.0, metavar="S", help="with --follow, seconds between batches")
+    add(
+        "--every",
+        type=float,
+        default=1.0,
+        metavar="S",
+        help="with --follow or --otlp, seconds between batches",
+    )
     add("--batch-bytes", type=positive, metavar="N", help="about so many bytes of files in a batch")
     rules = Rules()
     about = "batches after which what is held, or in flight, is let go (default: %(default)s)"
@@ -59,10 +74,15 @@ def add_parser(subparsers: Any) -> None:
     add("--relevant-only", action="store_true", help="predecessors among the events marked relevant only")
     add("--master", help="Spark master (default: local[*])")
     add("--json", action="store_true", help="print the totals as JSON")
+    stream_spans.add_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.otlp:
+        return stream_spans.run(arguments)
+    if arguments.trace is None:
+        raise LocalProtocolError("name a trace to follow, or receive spans with --otlp")
     if not arguments.trace.exists():
         raise TraceFormatError("no such file or directory", file=str(arguments.trace))
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -6,6 +6,7 @@
 
 operator       `deliver`: a streaming DataFrame of messages in, the same in causal order out
 arrivals       what a row says of itself: ByIds (lists of causes), ByProtocol (frames of a protocol)
+dead_letters   `to_tables`: deliveries in one table, and what could not be delivered in another
 destination    the state of one destination: what was delivered, what is held, and what each waits for
 reached        what has been delivered, by ids or by clocks
 paged          ordered maps in pages, so that a batch reads and writes only what it touches
@@ -20,6 +21,7 @@ nothing of this room. The names below are looked up when they are first used.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .arrivals import ByIds, ByProtocol
+    from .dead_letters import to_tables
     from .held_table import held
     from .nats_source import NatsSource
     from .operator import deliver
@@ -32,8 +34,9 @@ _HOMES = {
     "Watch": "watching",
     "deliver": "operator",
     "held": "held_table",
+    "to_tables": "dead_letters",
 }
-__all__ = ["ByIds", "ByProtocol", "NatsSource", "Watch", "deliver", "held"]
+__all__ = ["ByIds", "ByProtocol", "NatsSource", "Watch", "deliver", "held", "to_tables"]
 
 
 def _look_up(name: str) -> object:

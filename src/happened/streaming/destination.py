@@ -69,6 +69,7 @@ class Destination:
         self._reached = REACHED[kind](store, self._numbers, remember, reached)
         self._parked = PagedMap(store, self._numbers, parked, self._entry)
         self._read: list[Arrival] = []  # held messages of pages that were read, and not prepared for yet
+        self._fresh: dict[Key, dict[Any, Entry]] | None = None  # by cause and name, while a batch arrives
 
     def arrive(self, arrivals: Iterable[tuple[Arrival, Any]], now: int) -> list[Outcome]:
         """What the arrival of these messages, each with its row, lets be delivered."""
@@ -76,6 +77,8 @@ class Destination:
         reached = self._reached
         arrivals = list(arrivals)
         reached.prepare(arrival for arrival, _ in arrivals)
+        # Most of what has to wait in a batch waits for the rest of it: those never come to a page.
+        self._fresh = {} if reached.reaches_one_cause else None
         for arrival, row in arrivals:
             if reached.known(arrival):
                 self.duplicates += 1
@@ -85,7 +88,21 @@ class Destination:
                 self._hold(missing[0], Entry(now, arrival, row))
             else:
                 self._deliver(arrival, row, out)
+        self._settle()
         return out
+
+    def _settle(self) -> None:
+        """Put into pages what waits for another batch."""
+        fresh, self._fresh = self._fresh, None
+        for cause, entries in (fresh or {}).items():
+            for name, entry in entries.items():
+                if not self._parked.add((*cause, name), entry):
+                    self._forget_duplicate()
+
+    def _forget_duplicate(self) -> None:
+        """A message was held twice: in a page, and since this batch."""
+        self.held -= 1
+        self.duplicates += 1
 
     def expire(self, now: int, patience: int, *, release: bool) -> list[Outcome]:
         """What has waited too long; `release` delivers it, otherwise it is dead."""
@@ -142,13 +159,18 @@ class Destination:
         return (*self._reached.cause(want), arrival.name)
 
     def _hold(self, want: Any, entry: Entry) -> None:
-        place = self._place(want, entry.arrival)
-        if place in self._parked:
+        if not self._park(want, entry):
             self.duplicates += 1
             return
         self.oldest = min(self.oldest, entry.since) if self.held else entry.since
         self.held += 1
-        self._parked.put(place, entry)
+
+    def _park(self, want: Any, entry: Entry) -> bool:
+        """Whether it is not there already; in a batch, that may be found out later."""
+        if self._fresh is None:
+            return self._parked.add(self._place(want, entry.arrival), entry)
+        entries = self._fresh.setdefault(self._reached.cause(want), {})
+        return entries.setdefault(entry.arrival.name, entry) is entry
 
     def _take_out(self, want: Any, arrival: Arrival) -> None:
         self._parked.pop(self._place(want, arrival))
@@ -176,18 +198,29 @@ class Destination:
         """The held messages that waited for these causes and lack nothing more; the others park again."""
         released = []
         for low, high in ranges:
-            woken = self._parked.pop_between(low, high)
-            if self._read:
-                self._reached.prepare(self._read)
-                self._read = []
-            for _, entry in woken:
+            for entry in self._woken(low, high):
                 missing = self._reached.missing(entry.arrival)
                 if missing:
-                    self._parked.put(self._place(missing[0], entry.arrival), entry)
+                    self._park(missing[0], entry)
                 else:
                     self.held -= 1
                     released.append((entry.arrival, entry.row))
         return released
+
+    def _woken(self, low: Key, high: Key) -> list[Entry]:
+        """Take out what is parked in a range of causes, in the order of causes and names."""
+        stored = self._parked.pop_between(low, high)
+        if self._read:
+            self._reached.prepare(self._read)
+            self._read = []
+        fresh = self._fresh.pop(low, None) if self._fresh else None  # the range is one cause then
+        if not fresh:
+            return [entry for _, entry in stored]
+        for (*_, name), entry in stored:
+            if name in fresh:
+                self._forget_duplicate()
+            fresh[name] = entry
+        return [fresh[name] for name in sorted(fresh)] if len(fresh) > 1 else [*fresh.values()]
 
     def _bury(self, entry: Entry, cause: Any, out: list[Outcome]) -> None:
         """Give up a message that was taken out, and everything that is parked under it."""

@@ -82,18 +82,27 @@ class PagedMap:
         return self._page_at(self._place(key)).values.get(key, default)
 
     def put(self, key: Key, value: Any) -> None:
+        if not self.add(key, value):
+            page = self._page_at(self._place(key))
+            page.values[key] = value
+            page.changed = True
+
+    def add(self, key: Key, value: Any) -> bool:
+        """Put an entry whose key is not there; whether it was not."""
         if not self._firsts:
             self._insert_page(0, _Page(self._numbers.next(), [key], {key: value}, True))
-            return
+            return True
         at = self._place(key)
         page = self._page_at(at)
-        if key not in page.values:
-            insort(page.keys, key)
-            self._firsts[at] = page.keys[0]
+        if key in page.values:
+            return False
+        insort(page.keys, key)
+        self._firsts[at] = page.keys[0]
         page.values[key] = value
         page.changed = True
         if len(page.keys) > PAGE:
             self._split(at, page)
+        return True
 
     def pop(self, key: Key) -> None:
         """Remove a key that is there."""
@@ -109,8 +118,12 @@ class PagedMap:
         """Remove and return, in order, the entries with low <= key < high."""
         if not self._firsts or high <= self._firsts[0]:
             return []
-        found: list[tuple[Key, Any]] = []
         at = self._place(low)
+        page = self._page_at(at)
+        begin = bisect_left(page.keys, low)
+        if begin < len(page.keys) and page.keys[begin] >= high:
+            return []
+        found: list[tuple[Key, Any]] = []
         while at < len(self._firsts) and self._firsts[at] < high:
             page = self._page_at(at)
             begin, end = bisect_left(page.keys, low), bisect_left(page.keys, high)

@@ -10,6 +10,7 @@ Both answer the same questions of a message (`Arrival`):
     is_late(arrival)  whether something that waited for it was delivered without it
     cause(want)       where in the order of all causes one stands; a held message is parked there, and
     under(want)       is the range of what is parked there
+    reaches_one_cause whether a delivery always reaches one cause: its own name
     index(names)      of messages that are held; `is_among` asks it whether a cause is one of them
 
 Bound   ids: the last `remember` ids, and as many skipped causes. An older cause counts as missing, an older
@@ -43,6 +44,8 @@ Range = tuple[Key, Key]
 
 
 class Reached(Protocol):
+    reaches_one_cause: bool
+
     def prepare(self, arrivals: Iterable[Arrival]) -> None: ...
     def known(self, arrival: Arrival) -> bool: ...
     def missing(self, arrival: Arrival) -> list[Any]: ...
@@ -63,6 +66,8 @@ def digest(name: str) -> bytes:
 
 class ReachedIds:
     """Ids are remembered as digests, in pages of a GENERATION in order of delivery."""
+
+    reaches_one_cause = True
 
     def __init__(self, store: PageStore, numbers: Numbers, remember: int, state: Any) -> None:
         self._store, self._numbers, self._remember = store, numbers, remember
@@ -104,7 +109,12 @@ class ReachedIds:
         return self._has(arrival.name)
 
     def missing(self, arrival: Arrival) -> list[str]:
-        return [want for want in arrival.wants if not self._has(want)]
+        ids = self._ids
+        lacking = [want for want in arrival.wants if want not in ids]
+        for want in lacking:
+            if want not in self._digests:
+                return [each for each in lacking if not self._has(each)]
+        return lacking
 
     def take(self, arrival: Arrival) -> list[Range]:
         name = arrival.name
@@ -166,6 +176,8 @@ class ReachedIds:
 class ReachedClocks:
     """Lane s stands at the clock of the last message of s delivered here; all earlier ones to here were too,
     but for those that were skipped."""
+
+    reaches_one_cause = False
 
     def __init__(self, store: PageStore, numbers: Numbers, remember: int, state: Any) -> None:
         clocks, skipped, late, count = state if state is not None else ([], [], [], 0)

@@ -32,6 +32,7 @@ from ...core.errors import CausalityError, TraceFormatError
 from ...trace.atomic import whole_file
 from ...trace.schema import SCHEMA
 from ...trace.store import AnyPath, matching
+from ..classic import context_of
 from ..session import supply
 from ..splits import sort_out
 from ..storage import write_part
@@ -201,6 +202,11 @@ def follow(
     once         end after what is there now; else a batch every so many `seconds`
     tell         is given a line for each batch
     """
+    if context_of(events.sparkSession) is None:
+        raise CausalityError(
+            "on Spark Connect the batches of a stream are taken by a process of the server, and the state of "
+            "this one is here: follow a trace on a classic session, --master local[*] or spark://…"
+        )
     tables = LiveTables(out, rules or Rules())
 
     def take(frame: DataFrame, batch: int) -> None:

@@ -27,12 +27,12 @@ def parse(source: Source, options: Options) -> Parsed:
         if isinstance(document, Quarantined):
             yield document
             continue
-        for facts, span in _spans(document):
+        for facts, span in spans_of(document):
             number += 1
             yield from drafts(source.file, line or number, facts, span)
 
 
-def _spans(document: Any) -> Iterator[tuple[dict[str, str], Any]]:
+def spans_of(document: Any) -> Iterator[tuple[dict[str, str], Any]]:
     """(facts of the resource, span) of every span; what has no such structure comes as a span of no
     resource.
     """

@@ -63,6 +63,14 @@ def documents(source: Source) -> Iterator[tuple[None, Any]]:
         yield None, Quarantined(source.file, None, None, f"is not OTLP protobuf ({error})")
 
 
+def decoded(data: bytes) -> dict[str, Any]:
+    """The document of one message; ValueError if it is none."""
+    try:
+        return _message(data, _TRACES)
+    except RecursionError:
+        raise _Damaged("values within values, too deep to be read") from None
+
+
 def _framed(data: bytes) -> Iterator[tuple[int, int]]:
     """(begin, end) of each message: the whole file, or what follows each length."""
     at = 0

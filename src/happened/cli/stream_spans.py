@@ -1,0 +1,113 @@
+"""`happened stream --otlp`: spans as they are made, and what they show of the last minutes."""
+
+import argparse
+import signal
+import threading
+from typing import Any
+
+from ..core.errors import LocalProtocolError
+from ..core.exit_codes import ExitCode
+from .terminal import local_path, note, print_json
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+GRPC, HTTP = "127.0.0.1:4317", "127.0.0.1:4318"
+OFF = "off"
+OF_TRACES = ("follow", "batch_bytes", "receives", "relevant_only", "master")
+"""Options that say how a trace is followed on Spark."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "spans", "receive spans over OTLP instead of following a trace; needs no Spark and no Java"
+    )
+    group.add_argument("--otlp", action="store_true", help="receive spans, over gRPC and HTTP, on loopback")
+    about = f"where to listen for gRPC, or `{OFF}` (default: %(default)s)"
+    group.add_argument("--otlp-grpc", default=GRPC, metavar="HOST:PORT", help=about)
+    about = f"where to listen for HTTP, or `{OFF}` (default: %(default)s)"
+    group.add_argument("--otlp-http", default=HTTP, metavar="HOST:PORT", help=about)
+    about = "seconds without a span after which a trace has ended and is judged (default: %(default)g)"
+    group.add_argument("--settle", type=_seconds, default=5.0, metavar="S", help=about)
+    about = "seconds without a span after which a trace leaves the tables and the page (default: %(default)g)"
+    group.add_argument("--window", type=_seconds, default=300.0, metavar="S", help=about)
+    about = "spans in the window; more push out the traces that were silent longest (default: %(default)s)"
+    group.add_argument("--most-spans", type=int, default=200_000, metavar="N", help=about)
+    about = "hours after which what was received is removed from OUT/spans (default: %(default)g)"
+    group.add_argument("--keep", type=_seconds, default=24.0, metavar="HOURS", help=about)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ..receiving.receiver import Receiver, Settings
+    from ..receiving.span_window import WindowRules
+
+    _refuse_others(arguments)
+    if arguments.window < arguments.settle:
+        raise LocalProtocolError("--window must not be shorter than --settle: nothing would be judged")
+    rules = WindowRules(arguments.settle, arguments.window, arguments.most_spans)
+    places = (_address(arguments.otlp_grpc, "--otlp-grpc"), _address(arguments.otlp_http, "--otlp-http"))
+    if places == (None, None):
+        raise LocalProtocolError("with --otlp-grpc off and --otlp-http off nothing can be received")
+    out = local_path(str(arguments.out))
+    settings = Settings(*places, rules, arguments.every, arguments.keep * 3600)
+    receiver = Receiver(out, settings, tell=note)
+    note(f"receiving spans: {', '.join(f'{name} {at}' for name, at in receiver.addresses.items())}")
+    note(f"the last minutes are in {out}, on {out / 'page.html'}, and `happened view --serve {out}`")
+    for place in places:
+        if place is not None and place.host not in LOOPBACK:
+            note(f"whoever reaches {place} can send spans: they are neither encrypted nor signed")
+    receiver.start()
+    _until_interrupted(receiver)
+    counts = receiver.counts()
+    if arguments.json:
+        print_json(counts)
+    else:
+        print("\n".join(f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items()))
+    return _judged(receiver)
+
+
+def _until_interrupted(receiver: Any) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: receiver.end())
+    try:
+        receiver.run()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        receiver.close()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
+
+
+def _judged(receiver: Any) -> int:
+    if receiver.violations:
+        return ExitCode.VIOLATED
+    return int(receiver.told.judgement.outcome) if receiver.told is not None else ExitCode.UNDECIDED
+
+
+def _refuse_others(arguments: argparse.Namespace) -> None:
+    if arguments.trace is not None:
+        raise LocalProtocolError("--otlp receives spans; it follows no trace: leave TRACE out")
+    for name in OF_TRACES:
+        if getattr(arguments, name):
+            raise LocalProtocolError(f"--{name.replace('_', '-')} is about traces; leave it out with --otlp")
+
+
+def _address(text: str, option: str) -> Any:
+    from ..receiving.receiver import Address
+
+    if text == OFF:
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise LocalProtocolError(f"{option} takes HOST:PORT or {OFF}, not {text!r}")
+    return Address(host.strip("[]"), int(port))
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"a positive number is needed, not {text!r}")
+    return value

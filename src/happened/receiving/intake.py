@@ -1,0 +1,127 @@
+"""From a request to the log and the window: what every transport asks before it answers.
+
+Bounds   requests, and bytes of them, that are being taken in at once; more are refused with Full, which says
+         when to try again. What was refused was not kept.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ..core.errors import RemoteProtocolError
+from ..trace.readers.draft import Draft, Quarantined
+from .export_requests import Encoding, ExportRequest, Malformed, decode
+from .span_log import SpanLog
+from .span_window import SpanWindow, Version
+
+MOST_REQUESTS = 32
+MOST_BYTES = 64 << 20
+MOST_LEFT_OUT = 1000
+RETRY_AFTER = 1  # seconds
+
+
+class Full(RemoteProtocolError):
+    """Too much at once: not kept, to be sent again after `seconds`."""
+
+    def __init__(self, reason: str, seconds: int = RETRY_AFTER) -> None:
+        super().__init__(f"{reason}; send it again after {seconds} s")
+        self.seconds = seconds
+
+
+class Intake:
+    """`refused` counts requests that there was no room for, `malformed` those that were none, `rejected`
+    spans that nothing could be made of.
+
+    left_out   the last of those
+    """
+
+    def __init__(
+        self,
+        log: SpanLog,
+        window: SpanWindow,
+        *,
+        most_requests: int = MOST_REQUESTS,
+        most_bytes: int = MOST_BYTES,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._log = log
+        self._window = window
+        self._clock = clock
+        self._most = most_requests, most_bytes
+        self._lock = threading.Lock()
+        self._requests = self._bytes = 0
+        self.refused = self.malformed = self.rejected = 0
+        self.left_out: deque[Quarantined] = deque(maxlen=MOST_LEFT_OUT)
+
+    @contextmanager
+    def room(self, size: int) -> Iterator[None]:
+        """Room for a request of so many bytes while the body runs; Full if there is none."""
+        with self._lock:
+            most_requests, most_bytes = self._most
+            if self._requests >= most_requests or (self._requests and self._bytes + size > most_bytes):
+                self.refused += 1
+                raise Full(
+                    f"{self._requests:,} requests are being taken in, which is as many as there may be"
+                )
+            self._requests += 1
+            self._bytes += size
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._requests -= 1
+                self._bytes -= size
+
+    def take(self, encoding: Encoding, body: bytes, source: str) -> ExportRequest:
+        """Keep a request, for which there is room; when this returns it may be confirmed.
+
+        Malformed if it is none; Full if it cannot be written at present.
+        """
+        try:
+            request = decode(encoding, body, source)
+        except Malformed:
+            with self._lock:
+                self.malformed += 1
+            raise
+        if request.body:
+            try:
+                self._log.append(encoding, request.body)
+            except OSError as error:
+                with self._lock:
+                    self.refused += 1
+                raise Full(f"it could not be written ({error.strerror or error})", 10) from error
+        self._add(request, self._clock())
+        return request
+
+    def replay(self, since: float) -> int:
+        """Take in again what the log has of the time since then; how many requests."""
+        count = 0
+        for kept in self._log.recent(since):
+            try:
+                self._add(decode(kept.encoding, kept.body, "log"), kept.arrived)
+                count += 1
+            except Malformed as error:
+                self.left_out.append(Quarantined("log", None, None, str(error)))
+        return count
+
+    def advance(self) -> tuple[float, dict[Version, list[Draft]]]:
+        """The time, and the traces that have ended by then."""
+        with self._lock:
+            now = self._clock()
+            self._window.advance(now)
+            return now, self._window.ended(now)
+
+    def counts(self) -> dict[str, int]:
+        with self._lock:
+            counts = {name: self._window.counts[name] for name in ("received", "repeated", "late", "dropped")}
+            more = {"spans": self._window.spans, "open_traces": self._window.open(self._clock())}
+            refused = {name: getattr(self, name) for name in ("refused", "malformed", "rejected")}
+            return counts | more | refused
+
+    def _add(self, request: ExportRequest, now: float) -> None:
+        with self._lock:
+            self._window.add(request.drafts, now)
+            self.rejected += len(request.left_out)
+            self.left_out.extend(request.left_out)

@@ -1,0 +1,221 @@
+"""What the traces of the last minutes show: a trace and tables, written again whenever they change.
+
+In    the traces that have ended, from the window
+Out   trace/part.parquet, an ordinary trace for `happened view`, `check`, `why`, `critical-path`; and one part
+      each of the tables below. Every file is replaced as a whole
+Cost  assembling what is new, and the kernels over all that is in the window
+
+Traces that name each other's spans or share a channel are judged together, as `happened import` does it: a
+trace that comes later may join others into one computation, which is then assembled anew.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..ask.critical import CriticalPath, critical_path
+from ..ask.errors import NoTimes
+from ..ask.history import History, load
+from ..causality.analysis import Analysis, analyse
+from ..causality.judgement import Judgement, judge_totals
+from ..causality.skew import instance_skew
+from ..trace.parts import write_part
+from ..trace.readers import spans
+from ..trace.readers.draft import Draft, Options, Quarantined, table_of
+from ..trace.readers.span_drafts import Place, Span
+from ..trace.readers.span_joins import TraceJoins
+from ..trace.schema import SCHEMA
+from ..trace.writer import table_from_rows
+from .span_window import Version
+
+QUESTIONS = ("order", "dependencies")
+MOST_LEFT_OUT = 1000
+OPTIONS = Options()
+
+REQUESTS = pa.schema([pa.field("request", pa.string()), pa.field("took", pa.int64())])
+"""How long each request took, in ns after correction for skew, the slowest first."""
+CRITICAL_PATH = pa.schema(
+    [
+        pa.field("place", pa.string()),
+        pa.field("requests", pa.int64()),
+        pa.field("took", pa.int64()),
+        pa.field("saved", pa.int64()),
+    ]
+)
+"""The shares of places in the critical paths of all requests, as `happened critical-path` has them."""
+SLOWEST = pa.schema(
+    [
+        pa.field("request", pa.string()),
+        pa.field("place", pa.string()),
+        pa.field("took", pa.int64()),
+        pa.field("begin", pa.string()),
+        pa.field("end", pa.string()),
+        pa.field("label", pa.string()),
+    ]
+)
+"""The critical path of the slowest request, from its first event to its last."""
+SKEW = pa.schema(
+    [
+        pa.field("process", pa.string()),
+        pa.field("clock_offset", pa.int64()),
+        pa.field("drift", pa.float64()),
+        pa.field("feasible", pa.bool_()),
+    ]
+)
+"""How far the clock of each instance is ahead of the median one at the newest event, in ns; and how fast that
+grows. By all traces together; not `feasible` where no offsets and drifts explain all times."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One round: the trace, its tables by name, and what is said of them."""
+
+    trace: pa.Table
+    tables: Mapping[str, pa.Table]
+    judgement: Judgement
+    totals: Mapping[str, int]
+
+    def write(self, out: Path) -> None:
+        for name, table in {"trace": self.trace, **self.tables}.items():
+            write_part(out / name, "part", table)
+
+
+def load_kernels() -> None:
+    """Tell of one message: the first time takes seconds, which no request should wait for."""
+    time, shop = 1, Place("shop", "shop")
+    sent = Span("t", "1", shop, "send", "producer", time, time + 1, {"session.id": "s"}).draft("", 1)
+    got = Span(
+        "t", "2", shop, "handle", "consumer", time + 2, time + 3, {"session.id": "s"}, (sent.id or "",)
+    )
+    LastMinutes().tell({("t", 1): [sent, got.draft("", 2)]})
+
+
+class _Assembled(NamedTuple):
+    """One computation: its rows, and what contradicts itself in it."""
+
+    rows: pa.Table
+    quarantined: tuple[Quarantined, ...]
+
+
+Group: TypeAlias = frozenset[Version]
+"""The traces of one computation."""
+
+
+class LastMinutes:
+    """Tells of one set of ended traces after another; what has not changed is assembled once."""
+
+    def __init__(self) -> None:
+        self._assembled: dict[Group, _Assembled] = {}
+
+    def tell(self, ended: Mapping[Version, list[Draft]], left_out: Iterable[Quarantined] = ()) -> Told:
+        """`left_out` are records that belong to no trace."""
+        groups, too_wide = _groups(ended)
+        new = {group: name for group, name in groups.items() if group not in self._assembled}
+        known = {group: self._assembled[group] for group in groups if group not in new}
+        self._assembled = known | _assemble(new, ended)
+        parts = [self._assembled[group] for group in groups]
+        trace = pa.concat_tables([SCHEMA.empty_table(), *(part.rows for part in parts)]).combine_chunks()
+        analysis = analyse(trace, questions=QUESTIONS)
+        unsound = (
+            Quarantined("trace", None, None, f"{row['computation']}: {row['reason']}")
+            for row in analysis.table("quarantine").to_pylist()
+        )
+        every = chain(left_out, unsound, *(part.quarantined for part in parts))
+        tables = {
+            "violations": _causal(analysis, "violations"),
+            "lost_causes": _causal(analysis, "lost_causes"),
+            "dependencies": analysis.table("dependencies"),
+            "quarantine": table_of(islice(every, MOST_LEFT_OUT)),
+            **_timing(trace),
+        }
+        totals = analysis.totals | {"channels_not_joined": too_wide}
+        return Told(trace, tables, judge_totals(analysis.totals), totals)
+
+
+def _groups(ended: Mapping[Version, list[Draft]]) -> tuple[dict[Group, str], int]:
+    """The traces of each computation and its name; and how many channels were too wide to join traces."""
+    joins = TraceJoins()
+    for draft in chain.from_iterable(ended.values()):
+        joins.add(draft)
+    leaders = joins.leaders(chain.from_iterable(ended.values()))
+    members: dict[str, list[Version]] = {}
+    for version in ended:
+        members.setdefault(leaders.get(version[0], version[0]), []).append(version)
+    return {frozenset(versions): name for name, versions in members.items()}, joins.too_wide
+
+
+def _assemble(new: Mapping[Group, str], ended: Mapping[Version, list[Draft]]) -> dict[Group, _Assembled]:
+    """The computations of these groups. One table is made of all, since each has a cost of its own."""
+    assemblies = []
+    for group, name in new.items():
+        copies = []
+        for version in sorted(group):
+            for draft in ended[version]:
+                mine = copy(draft)  # assembling merges and renames drafts, and the window keeps them
+                mine.computation = name
+                copies.append(mine)
+        assemblies.append(spans.assemble(copies, OPTIONS))
+    table = table_from_rows([row for assembly in assemblies for row in assembly.rows])
+    found, at = {}, 0
+    for group, assembly in zip(new, assemblies, strict=True):
+        rows = table.slice(at, len(assembly.rows))
+        found[group] = _Assembled(rows, tuple(assembly.quarantined))
+        at += len(assembly.rows)
+    return found
+
+
+def _causal(analysis: Analysis, name: str) -> pa.Table:
+    return analysis.table(name).filter(pc.field("order_name") == "causal")
+
+
+def _timing(trace: pa.Table) -> dict[str, pa.Table]:
+    """The tables about time; they have no rows where there are no times."""
+    rows: dict[str, list[Any]] = {"requests": [], "critical_path": [], "slowest": [], "skew": []}
+    if trace.num_rows:
+        history = load(trace)
+        rows["skew"] = _skew(history)
+        with suppress(NoTimes):
+            rows |= _paths(critical_path(history))
+    schemas = {"requests": REQUESTS, "critical_path": CRITICAL_PATH, "slowest": SLOWEST, "skew": SKEW}
+    return {name: pa.Table.from_pylist(rows[name], schema=schema) for name, schema in schemas.items()}
+
+
+def _paths(found: CriticalPath) -> dict[str, list[Any]]:
+    requests = sorted(zip(found.took, found.requests, strict=True), reverse=True)
+    slowest = [
+        {
+            "request": found.slowest.request,
+            "place": segment.place,
+            "took": segment.took,
+            "begin": segment.begin.id,
+            "end": segment.end.id,
+            "label": " … ".join(dict.fromkeys(filter(None, (segment.begin.label, segment.end.label)))),
+        }
+        for segment in found.slowest.segments
+    ]
+    return {
+        "requests": [{"request": name, "took": took} for took, name in requests],
+        "critical_path": [share._asdict() for share in found.shares],
+        "slowest": slowest,
+    }
+
+
+def _skew(history: History) -> list[dict[str, Any]]:
+    times = history.times
+    if times is None:
+        return []
+    names, skew, origin = instance_skew(history.union, times)
+    newest = int(times.time[times.timed].max()) - origin
+    ahead = skew.ahead(np.arange(len(names)), np.full(len(names), newest))
+    # Only differences are known. Most clocks agree, so that the ones that do not stand out from the median.
+    ahead = ahead - int(np.median(ahead))
+    columns = zip(names, ahead.tolist(), skew.drifts.tolist(), skew.feasible.tolist(), strict=True)
+    return [dict(zip(SKEW.names, row, strict=True)) for row in columns]

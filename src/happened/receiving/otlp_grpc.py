@@ -1,0 +1,87 @@
+"""OTLP over gRPC: opentelemetry.proto.collector.trace.v1.TraceService/Export.
+
+The bytes of requests are taken as they are, so that no generated classes are needed. When there is no room,
+the answer is RESOURCE_EXHAUSTED with a RetryInfo: OTLP takes it for final without one.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+from ..core.errors import CausalityError
+from .export_requests import (
+    INVALID_ARGUMENT,
+    RESOURCE_EXHAUSTED,
+    Encoding,
+    Malformed,
+    retry_info,
+    retry_status,
+    status,
+    success,
+)
+from .intake import MOST_REQUESTS, Full, Intake
+
+SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
+MOST_BYTES = 4 << 20  # of a request, as gRPC has it by itself
+WORKERS = MOST_REQUESTS + 8  # so that somebody is there to refuse what there is no room for
+MOST_CALLS = 2 * WORKERS  # waiting or being answered; gRPC refuses more by itself
+
+
+class GrpcReceiver:
+    """Listens on an address from the beginning; CausalityError if it cannot."""
+
+    def __init__(self, intake: Intake, host: str, port: int) -> None:
+        self._intake = intake
+        self._server = grpc.server(
+            ThreadPoolExecutor(WORKERS, thread_name_prefix="otlp-grpc"),
+            # Two receivers on one port would each get some of the requests.
+            options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", MOST_BYTES)],
+            maximum_concurrent_rpcs=MOST_CALLS,
+        )
+        export = grpc.unary_unary_rpc_method_handler(self._export)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, {"Export": export}),)
+        )
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            self.port = self._server.add_insecure_port(place)
+        except RuntimeError:
+            self.port = 0
+        if not self.port:
+            raise CausalityError(f"gRPC cannot listen on {place}; is something else there?")
+
+    def start(self) -> None:
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop(grace=1).wait()
+
+    def _export(self, body: bytes, context: grpc.ServicerContext) -> bytes:
+        try:
+            with self._intake.room(len(body)):
+                request = self._intake.take(Encoding.PROTOBUF, body, "gRPC")
+        except Full as full:
+            details = retry_status(RESOURCE_EXHAUSTED, str(full), full.seconds)
+            # Go's exporters read the first, Python's the second.
+            told = [
+                ("grpc-status-details-bin", details),
+                ("google.rpc.retryinfo-bin", retry_info(full.seconds)),
+            ]
+            return _refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(full), told)
+        except Malformed as error:
+            details = status(Encoding.PROTOBUF, INVALID_ARGUMENT, str(error))
+            told = [("grpc-status-details-bin", details)]
+            return _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error), told)
+        return success(Encoding.PROTOBUF, request.left_out)
+
+
+def _refuse(
+    context: grpc.ServicerContext,
+    code: grpc.StatusCode,
+    reason: str,
+    told: list[tuple[str, bytes]],
+) -> bytes:
+    context.set_trailing_metadata(told)
+    context.set_code(code)
+    context.set_details(reason)
+    return b""

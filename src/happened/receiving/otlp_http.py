@@ -1,0 +1,163 @@
+"""OTLP over HTTP: POST /v1/traces, protobuf or JSON, plain or gzip.
+
+Refusals are those that OTLP knows: 400 for what is no request, 429 with Retry-After when there is no room,
+503 when there are too many connections. A page of another site cannot send anything here: neither content
+type may be sent to another origin without being asked for, and nothing here allows it.
+"""
+
+import socket
+import threading
+import zlib
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from .export_requests import INVALID_ARGUMENT, RESOURCE_EXHAUSTED, Encoding, Malformed, status, success
+from .intake import RETRY_AFTER, Full, Intake
+
+PATH = "/v1/traces"
+MOST_BYTES = 16 << 20  # of a request, compressed or not
+MOST_CONNECTIONS = 64
+POLL = 0.1  # seconds between looks at whether to end
+PATIENCE = 30  # seconds for a request to come, or for the next one of a connection
+BUSY = (
+    f"HTTP/1.1 503 Service Unavailable\r\nRetry-After: {RETRY_AFTER}\r\nContent-Length: 0\r\n"
+    "Connection: close\r\n\r\n"
+).encode()
+
+
+class _Refusal(Exception):
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class HttpReceiver(ThreadingHTTPServer):
+    """Listens on an address from the beginning; `start` serves in a thread, `stop` ends that."""
+
+    daemon_threads = True
+    allow_reuse_port = False
+    request_queue_size = 2 * MOST_CONNECTIONS  # a connection that is not accepted cannot be refused either
+
+    def __init__(self, intake: Intake, host: str, port: int) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Handler)
+        self.intake = intake
+        self.port = int(self.server_address[1])
+        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._thread = threading.Thread(
+            target=self.serve_forever, args=(POLL,), name="otlp-http", daemon=True
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A thread for each connection, and no more of them than MOST_CONNECTIONS."""
+        if not self._places.acquire(blocking=False):
+            self.intake.refused += 1
+            request.settimeout(1)
+            with suppress(OSError):
+                request.sendall(BUSY)
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a connection that broke is its sender's to open again."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: HttpReceiver
+    timeout = PATIENCE
+    protocol_version = "HTTP/1.1"
+    server_version = "happened"
+    sys_version = ""
+
+    def do_POST(self) -> None:
+        encoding = Encoding.JSON
+        try:
+            encoding = self._encoding()
+            with self.server.intake.room(size := self._size()):
+                request = self.server.intake.take(encoding, self._body(size), "HTTP")
+            self._answer(HTTPStatus.OK, encoding, success(encoding, request.left_out))
+        except Full as full:
+            body = status(encoding, RESOURCE_EXHAUSTED, str(full))
+            self._answer(HTTPStatus.TOO_MANY_REQUESTS, encoding, body, full.seconds)
+        except Malformed as error:
+            self._answer(HTTPStatus.BAD_REQUEST, encoding, status(encoding, INVALID_ARGUMENT, str(error)))
+        except _Refusal as refusal:
+            self._answer(refusal.status, encoding, status(encoding, INVALID_ARGUMENT, str(refusal)))
+
+    def _encoding(self) -> Encoding:
+        if self.path.partition("?")[0] != PATH:
+            raise _Refusal(HTTPStatus.NOT_FOUND, f"only spans are received, at {PATH}")
+        kind = (self.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
+        try:
+            return Encoding(kind)
+        except ValueError:
+            known = " or ".join(each.value for each in Encoding)
+            raise _Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send {known}, not {kind!r}") from None
+
+    def _size(self) -> int:
+        length = self.headers.get("Content-Length") or ""
+        if not length.isdecimal() or not length.isascii() or len(length) > 15:
+            raise _Refusal(HTTPStatus.LENGTH_REQUIRED, "say how long the request is: Content-Length")
+        if int(length) > MOST_BYTES:
+            raise _Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {MOST_BYTES:,} bytes")
+        return int(length)
+
+    def _body(self, size: int) -> bytes:
+        body = self.rfile.read(size)
+        if len(body) < size:
+            self.close_connection = True
+            raise Malformed("ended before its length")
+        match (self.headers.get("Content-Encoding") or "identity").strip().lower():
+            case "identity":
+                return body
+            case "gzip":
+                return _unzipped(body)
+            case other:
+                raise _Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"compress with gzip, not {other!r}")
+
+    def _answer(self, code: HTTPStatus, encoding: Encoding, body: bytes, retry: int | None = None) -> None:
+        if code != HTTPStatus.OK:
+            self.close_connection = True  # its body may not have been read
+        self.send_response(code)
+        self.send_header("Content-Type", encoding.value)
+        self.send_header("Content-Length", str(len(body)))
+        if retry is not None:
+            self.send_header("Retry-After", str(retry))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: refusals are counted, and answered to whoever sent."""
+
+
+def _unzipped(data: bytes) -> bytes:
+    stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    try:
+        body = stream.decompress(data, MOST_BYTES)
+    except zlib.error as error:
+        raise Malformed(f"is no gzip: {error}") from None
+    if stream.unconsumed_tail:
+        raise _Refusal(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {MOST_BYTES:,} bytes when unpacked"
+        )
+    if not stream.eof:
+        raise Malformed("is gzip that was cut")
+    return body

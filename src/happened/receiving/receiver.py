@@ -1,0 +1,177 @@
+"""A receiver that runs: two servers that take spans in, and a loop that tells what they show.
+
+OUT gets spans/ (the log), trace/ and the tables of last_minutes, page.html, and live.json: the rules, where
+the receiver listens, what came, the judgement and the round it is of.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from ..ask.history import printable
+from ..core.errors import CausalityError
+from ..report.live_page import live_page
+from ..trace.atomic import whole_file
+from .intake import Intake
+from .last_minutes import LastMinutes, Told, load_kernels
+from .otlp_http import PATH, HttpReceiver
+from .span_log import SpanLog
+from .span_window import SpanWindow, Version, WindowRules
+
+SHARE = 4  # of the time, at most one part in so many is spent on telling
+REMEMBERED = 100_000  # violations that were told
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where to listen, None for not at all; the rules; how often to tell, and how long to keep what came."""
+
+    grpc: Address | None
+    http: Address | None
+    rules: WindowRules = field(default_factory=WindowRules)
+    every: float = 1.0
+    keep: float = 86_400.0
+
+
+class _Server(Protocol):
+    port: int
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Receiver:
+    """Listens and has taken in what the log has of the last minutes, once it is made; `start` serves.
+
+    violations   early deliveries that were told so far, each once
+    tell         is given a line for each of them, and for what the receiver does
+    """
+
+    def __init__(self, out: Path, settings: Settings, tell: Callable[[str], object] = lambda line: None):
+        self._out = out
+        self._settings = settings
+        self._tell = tell
+        self._log = SpanLog(out / "spans")
+        self._intake = Intake(self._log, SpanWindow(settings.rules))
+        self._minutes = LastMinutes()
+        self._seen: dict[tuple[str, ...], None] = {}
+        self._shown: tuple[tuple[Version, ...], int] | None = None
+        self._round = 0
+        self._ending = threading.Event()
+        self.violations = 0
+        self.told: Told | None = None
+        self.addresses: dict[str, str] = {}
+        load_kernels()
+        self._servers = self._listen()
+        again = self._intake.replay(time.time() - settings.rules.window)
+        if again:
+            tell(f"{again:,} requests of the last minutes are taken from {out / 'spans'}")
+
+    def _listen(self) -> list[_Server]:
+        servers: list[_Server] = []
+        try:
+            if (at := self._settings.grpc) is not None:
+                servers.append(grpc := _grpc_receiver(self._intake, at))
+                self.addresses["grpc"] = str(Address(at.host, grpc.port))
+            if (at := self._settings.http) is not None:
+                servers.append(http := HttpReceiver(self._intake, *at))
+                self.addresses["http"] = f"http://{Address(at.host, http.port)}{PATH}"
+        except OSError as error:
+            raise CausalityError(f"HTTP cannot listen on {at}: {error.strerror or error}") from None
+        return servers
+
+    def start(self) -> None:
+        for server in self._servers:
+            server.start()
+        self.look()
+
+    def run(self) -> None:
+        """Tell what came, again and again, until `end` is called from elsewhere."""
+        while not self._ending.wait(self._settings.every):
+            began = time.monotonic()
+            self.look()
+            self._ending.wait((time.monotonic() - began) * (SHARE - 1))
+
+    def end(self) -> None:
+        self._ending.set()
+
+    def close(self) -> None:
+        """Stop taking in, and tell the rest as it is: what was confirmed is in the log."""
+        for server in self._servers:
+            server.stop()
+        self.look()
+        self._log.close()
+
+    def look(self) -> None:
+        """One round: if traces have ended or gone, or spans were rejected, tell what there is now."""
+        now, ended = self._intake.advance()
+        shown = tuple(ended), self._intake.rejected
+        if shown != self._shown:
+            self._shown = shown
+            self._round += 1
+            self.told = self._minutes.tell(ended, [*self._intake.left_out])
+            self.told.write(self._out)
+            self._tell_new(self.told)
+        self._write_state(now)
+        self._log.forget(now - self._settings.keep)
+
+    def _tell_new(self, told: Told) -> None:
+        for row in told.tables["violations"].to_pylist():
+            key = (row["process"], row["early"], row["overtaken"])
+            if key not in self._seen:
+                self._seen[key] = None
+                self.violations += 1
+                said = f"{row['process']} delivered {row['early']} before {row['overtaken']}"
+                self._tell(f"too early: {printable(said)}")
+        while len(self._seen) > REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+
+    def counts(self) -> dict[str, int]:
+        traces = len(self._shown[0]) if self._shown is not None else 0
+        return {**self._intake.counts(), "ended_traces": traces, "violations_told": self.violations}
+
+    def _write_state(self, now: float) -> None:
+        counts, told = self.counts(), self.told
+        state: dict[str, Any] = {
+            "round": self._round,
+            "at": now,
+            "listens": self.addresses,
+            "rules": asdict(self._settings.rules),
+            "counts": counts,
+        }
+        if told is not None:
+            judged: Mapping[str, int] = told.totals
+            state |= {"sentence": told.judgement.sentence, "outcome": told.judgement.outcome.name.lower()}
+            state["totals"] = dict(judged)
+            _replace(self._out / "page.html", live_page(told.judgement, told.tables, counts, now))
+        _replace(self._out / "live.json", json.dumps(state, indent=2) + "\n")
+
+
+def _grpc_receiver(intake: Intake, at: Address) -> _Server:
+    """Only those who want gRPC need its package."""
+    try:
+        from .otlp_grpc import GrpcReceiver
+    except ModuleNotFoundError as error:
+        raise CausalityError(
+            f"{error.name} is not installed; install it with: pip install 'happened[otlp]', or receive over "
+            "HTTP alone: --otlp-grpc off"
+        ) from None
+    return GrpcReceiver(intake, *at)
+
+
+def _replace(path: Path, text: str) -> None:
+    with whole_file(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")

@@ -1,0 +1,217 @@
+"""Export requests on disk, written before they are answered.
+
+In    requests, in either encoding
+Out   files `spans-000000001.otlp` (each message after its length in four bytes) and `….jsonl` (a document in
+      each line): what the collector's file exporter writes, so that `happened import` reads the directory
+
+Promises   when `append` has returned, a kill or a loss of power loses nothing of it; requests that come at
+           once share a sync. One process at a time writes to a directory.
+Assumes    a local file system that keeps what was synced.
+
+A file ends where a new one begins: at MOST_BYTES, when the receiver is started, or after a write that failed.
+What a killed receiver left half written was never confirmed, and is cut off at the next start.
+"""
+
+import fcntl
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ..core.errors import CausalityError
+from .export_requests import Encoding
+
+MOST_BYTES = 16 << 20
+SUFFIXES = {Encoding.PROTOBUF: ".otlp", Encoding.JSON: ".jsonl"}
+ENCODINGS = {suffix: encoding for encoding, suffix in SUFFIXES.items()}
+
+
+class Kept(NamedTuple):
+    """A request in the log; `arrived` is when its file was last written to, in seconds since 1970."""
+
+    arrived: float
+    encoding: Encoding
+    body: bytes
+
+
+class SpanLog:
+    """The log in a directory, which is made if it is not there."""
+
+    def __init__(self, folder: Path, *, most_bytes: int = MOST_BYTES) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._most = most_bytes
+        self._held = _hold(folder)
+        self._lock = threading.Lock()
+        self._open: dict[Encoding, _Segment] = {}
+        files = self._files()
+        self._number = max((_number(path) for path in files), default=0)
+        for encoding, suffix in SUFFIXES.items():
+            last = max((path for path in files if path.suffix == suffix), key=_number, default=None)
+            if last is not None:
+                _mend(last, encoding)
+
+    def append(self, encoding: Encoding, body: bytes) -> None:
+        """Return when the request is on disk; OSError if it cannot be, and then it is not confirmed."""
+        data = framed(encoding, body)
+        with self._lock:
+            segment = self._open.get(encoding)
+            if segment is None or segment.failed or segment.size + len(data) > self._most:
+                segment = self._open[encoding] = self._next(encoding, segment)
+            ticket = segment.write(data)
+        segment.sync(ticket)
+
+    def recent(self, since: float) -> Iterator[Kept]:
+        """The requests in files that were written to since then, oldest first."""
+        written = sorted((path.stat().st_mtime, _number(path), path) for path in self._files())
+        for arrived, _, path in written:
+            if arrived >= since:
+                encoding, data = ENCODINGS[path.suffix], path.read_bytes()
+                for begin, end in bounds(data, encoding):
+                    yield Kept(arrived, encoding, data[begin:end])
+
+    def forget(self, before: float) -> int:
+        """Remove files that were last written to before then; how many."""
+        with self._lock:
+            being_written = {segment.path for segment in self._open.values()}
+            old = [
+                path for path in self._files() if path not in being_written and path.stat().st_mtime < before
+            ]
+            for path in old:
+                path.unlink()
+        return len(old)
+
+    def close(self) -> None:
+        with self._lock:
+            for segment in self._open.values():
+                segment.close()
+            self._open.clear()
+        os.close(self._held)
+
+    def _next(self, encoding: Encoding, before: "_Segment | None") -> "_Segment":
+        if before is not None:
+            before.close()
+        self._number += 1
+        return _Segment(self._folder / f"spans-{self._number:09d}{SUFFIXES[encoding]}")
+
+    def _files(self) -> list[Path]:
+        return [path for path in self._folder.glob("spans-*") if path.suffix in ENCODINGS]
+
+
+class _Segment:
+    """One file that is written. A ticket is how many bytes it had after a write."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._syncing = threading.Lock()
+        self._synced = 0
+        self.size = 0
+        self.failed = False
+        _sync_directory(path.parent)
+
+    def write(self, data: bytes) -> int:
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError:
+            self.failed = True  # the next request begins another file, and this one ends before the half
+            with suppress(OSError):
+                os.ftruncate(self._file, self.size)
+            raise
+        self.size += len(data)
+        return self.size
+
+    def sync(self, ticket: int) -> None:
+        """Return when what was written up to the ticket is on disk."""
+        with self._syncing:
+            if self._synced >= ticket:
+                return
+            if self.failed:
+                raise OSError("the file could not be written to; send it again")
+            written = self.size
+            try:
+                os.fsync(self._file)
+            except OSError:
+                # The system may have dropped what it could not write: nothing here can be confirmed later.
+                self.failed = True
+                raise
+            self._synced = written
+
+    def close(self) -> None:
+        """Sync what nobody has synced yet, for those who wait for it; after that nothing can be written."""
+        with self._syncing:
+            try:
+                if not self.failed and self._synced < self.size:
+                    os.fsync(self._file)
+                    self._synced = self.size
+            except OSError:
+                self.failed = True
+            finally:
+                os.close(self._file)
+
+
+def framed(encoding: Encoding, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + body if encoding is Encoding.PROTOBUF else body + b"\n"
+
+
+def bounds(data: bytes, encoding: Encoding) -> Iterator[tuple[int, int]]:
+    """(begin, end) of each whole request in a file; no request is empty."""
+    at = 0
+    while at < len(data):
+        if encoding is Encoding.JSON:
+            end = data.find(b"\n", at)
+            if end < 0:
+                return
+            yield at, end
+            at = end + 1
+            continue
+        if at + 4 > len(data) or not (size := struct.unpack_from(">I", data, at)[0]):
+            return
+        if (end := at + 4 + size) > len(data):
+            return
+        yield at + 4, end
+        at = end
+
+
+def _mend(path: Path, encoding: Encoding) -> None:
+    """Cut off what a killed receiver left half written."""
+    data = path.read_bytes()
+    ends = [end for _, end in bounds(data, encoding)]
+    whole = (ends[-1] + (encoding is Encoding.JSON)) if ends else 0
+    if whole < len(data):
+        stamp = path.stat()
+        os.truncate(path, whole)
+        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    if not whole:
+        path.unlink()
+
+
+def _number(path: Path) -> int:
+    text = path.stem.removeprefix("spans-")
+    return int(text) if text.isdecimal() else 0
+
+
+def _hold(folder: Path) -> int:
+    """A lock that ends with the process."""
+    held = os.open(folder / ".receiving", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        raise CausalityError(
+            f"{folder} is being written by another receiver; end that one, or name another directory"
+        ) from None
+    return held
+
+
+def _sync_directory(folder: Path) -> None:
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,279 @@
+"""What is answered over HTTP and gRPC, judged by the messages and exporters of OpenTelemetry itself."""
+
+import gzip
+import json
+import threading
+from http.client import HTTPConnection
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.trace import SpanKind
+
+from happened.core.errors import CausalityError
+from happened.receiving import otlp_http
+from happened.receiving.export_requests import Encoding
+from happened.receiving.intake import Intake
+from happened.receiving.otlp_grpc import GrpcReceiver
+from happened.receiving.otlp_http import HttpReceiver
+from happened.receiving.span_log import SpanLog
+from happened.receiving.span_window import SpanWindow, WindowRules
+from receiving.running import until
+from receiving.services import Service
+
+PROTOBUF, JSON = (each.value for each in Encoding)
+SPAN = {
+    "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174", "name": "work", "kind": 2,
+    "startTimeUnixNano": "1544712660000000000", "endTimeUnixNano": "1544712661000000000",
+}  # fmt: skip
+
+
+def document(*spans, service="shop"):
+    named = [{"key": "service.name", "value": {"stringValue": service}}] if service else []
+    return {"resourceSpans": [{"resource": {"attributes": named}, "scopeSpans": [{"spans": [*spans]}]}]}
+
+
+def protobuf(service="shop"):
+    request = ExportTraceServiceRequest()
+    of = request.resource_spans.add()
+    if service:
+        attribute = of.resource.attributes.add()
+        attribute.key, attribute.value.string_value = "service.name", service
+    span = of.scope_spans.add().spans.add()
+    span.trace_id, span.span_id, span.name = (
+        bytes.fromhex(SPAN["traceId"]),
+        bytes.fromhex(SPAN["spanId"]),
+        "work",
+    )
+    span.start_time_unix_nano, span.end_time_unix_nano = 1544712660 * 10**9, 1544712661 * 10**9
+    span.kind = 2
+    return request
+
+
+class Running:
+    """Both receivers, and the intake behind them."""
+
+    def __init__(self, folder, **bounds):
+        self.log = SpanLog(folder)
+        self.window = SpanWindow(WindowRules())
+        self.intake = Intake(self.log, self.window, **bounds)
+        self.http = HttpReceiver(self.intake, "127.0.0.1", 0)
+        self.grpc = GrpcReceiver(self.intake, "127.0.0.1", 0)
+        self.http.start()
+        self.grpc.start()
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{self.grpc.port}")
+
+    def post(self, body, kind=JSON, *, path="/v1/traces", **headers):
+        connection = HTTPConnection("127.0.0.1", self.http.port, timeout=60)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request("POST", path, body, {"Content-Type": kind} | named)
+        answer = connection.getresponse()
+        body = answer.read()
+        connection.close()
+        return answer.status, dict(answer.getheaders()), body
+
+    def export(self, request):
+        return TraceServiceStub(self.channel).Export(request, timeout=60)
+
+    def close(self):
+        self.channel.close()
+        self.http.stop()
+        self.grpc.stop()
+        self.log.close()
+
+
+@pytest.fixture
+def running(tmp_path):
+    receivers = Running(tmp_path)
+    yield receivers
+    receivers.close()
+
+
+@pytest.fixture
+def narrow(tmp_path):
+    """With room for one request at a time."""
+    receivers = Running(tmp_path, most_requests=1)
+    yield receivers
+    receivers.close()
+
+
+def kept(running):
+    return [each.body for each in running.log.recent(0)]
+
+
+def test_one_span_is_the_same_in_both_encodings_and_over_both_transports(running):
+    assert running.post(json.dumps(document(SPAN), indent=1))[::2] == (200, b"{}")
+    assert running.post(protobuf().SerializeToString(), PROTOBUF)[::2] == (200, b"")
+    assert running.export(protobuf()) == ExportTraceServiceResponse()
+    assert (running.window.spans, running.window.counts["repeated"]) == (1, 2)
+    assert len(kept(running)) == 3
+
+
+@pytest.mark.parametrize("kind", [JSON, PROTOBUF])
+def test_a_request_may_be_compressed(running, kind):
+    body = json.dumps(document(SPAN)).encode() if kind == JSON else protobuf().SerializeToString()
+    assert running.post(gzip.compress(body), kind, Content_Encoding="gzip")[0] == 200
+    assert running.window.spans == 1
+
+
+def test_an_empty_request_is_confirmed_and_not_kept(running):
+    assert running.post("{}")[0] == running.post(b"", PROTOBUF)[0] == 200
+    running.export(ExportTraceServiceRequest())
+    assert kept(running) == []
+
+
+def test_spans_that_nothing_can_be_made_of_are_answered_as_rejected_and_set_aside(running):
+    status, _, body = running.post(json.dumps(document(SPAN, {"name": "no ids"})))
+    assert (status, json.loads(body)["partialSuccess"]["rejectedSpans"]) == (200, "1")
+    answer = running.export(protobuf(service=None)).partial_success
+    assert (answer.rejected_spans, "service.name" in answer.error_message) == (1, True)
+    parsed = ExportTraceServiceResponse.FromString(
+        running.post(protobuf(service=None).SerializeToString(), PROTOBUF)[2]
+    )
+    assert parsed.partial_success == answer
+    assert [each.field for each in running.intake.left_out] == ["spanId", "service.name", "service.name"]
+
+
+DEEP = b'{"resourceSpans":' + b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    "body, kind, headers, status",
+    [
+        (b"no json", JSON, {}, 400),
+        (b"[]", JSON, {}, 400),
+        (b'{"resourceMetrics": []}', JSON, {}, 400),
+        (DEEP, JSON, {}, 400),
+        (b"\x0a\xff", PROTOBUF, {}, 400),
+        (b"\x0a\x04\x08" * 9, PROTOBUF, {}, 400),
+        (b"\x1f\x8b cut", PROTOBUF, {"Content_Encoding": "gzip"}, 400),
+        (gzip.compress(b"{}")[:-3], JSON, {"Content_Encoding": "gzip"}, 400),
+        (b"{}", "text/plain", {}, 415),
+        (b"{}", JSON, {"Content_Encoding": "br"}, 415),
+        (b"{}", JSON, {"path": "/v1/metrics"}, 404),
+        (gzip.compress(bytes(otlp_http.MOST_BYTES + 1)), PROTOBUF, {"Content_Encoding": "gzip"}, 413),
+        (b"{}", JSON, {"Content_Length": str(otlp_http.MOST_BYTES + 1)}, 413),
+        (b"{}", JSON, {"Content_Length": "-1"}, 411),
+    ],
+)  # fmt: skip
+def test_what_is_no_request_is_refused_for_good_and_the_next_one_is_taken(
+    running, body, kind, headers, status
+):
+    code, answered, told = running.post(body, kind, **headers)
+    assert (code, "Retry-After" in answered) == (status, False)
+    if kind == PROTOBUF:
+        assert Status.FromString(told).message
+    else:
+        assert json.loads(told)["message"]
+    assert kept(running) == []
+    assert running.post(json.dumps(document(SPAN)))[0] == 200
+
+
+def test_bytes_that_are_no_request_are_an_invalid_argument_over_grpc(running):
+    export = running.channel.unary_unary(
+        "/opentelemetry.proto.collector.trace.v1.TraceService/Export", lambda body: body, lambda body: body
+    )
+    with pytest.raises(grpc.RpcError) as refused:
+        export(b"\x0a\xff", timeout=60)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert running.intake.malformed == 1
+
+
+def test_a_full_receiver_says_when_to_send_again_over_http(narrow):
+    with narrow.intake.room(1):
+        for kind, body in ((JSON, json.dumps(document(SPAN))), (PROTOBUF, protobuf().SerializeToString())):
+            status, headers, told = narrow.post(body, kind)
+            assert (status, headers["Retry-After"]) == (429, "1")
+            message = Status.FromString(told).message if kind == PROTOBUF else json.loads(told)["message"]
+            assert "send it again after 1 s" in message
+    assert (narrow.intake.refused, kept(narrow), narrow.window.spans) == (2, [], 0)
+    assert narrow.post(json.dumps(document(SPAN)))[0] == 200
+
+
+def test_a_full_receiver_says_when_to_send_again_over_grpc(narrow):
+    with narrow.intake.room(1), pytest.raises(grpc.RpcError) as refused:
+        narrow.export(protobuf())
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    trailers = dict(refused.value.trailing_metadata())
+    status = Status.FromString(trailers["grpc-status-details-bin"])
+    (detail,) = status.details
+    assert status.code == 8 and detail.Is(RetryInfo.DESCRIPTOR)
+    assert RetryInfo.FromString(detail.value).retry_delay.seconds == 1
+    assert RetryInfo.FromString(trailers["google.rpc.retryinfo-bin"]).retry_delay.seconds == 1
+    assert narrow.window.spans == 0
+
+
+@pytest.mark.parametrize("transport", ["grpc", "http"])
+def test_the_sdk_sends_again_what_was_refused_and_nothing_is_lost(narrow, transport):
+    if transport == "grpc":
+        exporter = GrpcExporter(endpoint=f"127.0.0.1:{narrow.grpc.port}", insecure=True)
+    else:
+        exporter = HttpExporter(endpoint=f"http://127.0.0.1:{narrow.http.port}/v1/traces")
+    results = []
+    service = Service("shop", _Noting(exporter, results))
+    with narrow.intake.room(1):
+        service.span("work", SpanKind.INTERNAL, 1, 2)
+        sending = threading.Thread(target=service.send)
+        sending.start()
+        until(lambda: narrow.intake.refused)
+    sending.join(60)
+    assert results == [SpanExportResult.SUCCESS]
+    assert narrow.window.spans == 1
+    service.close()
+
+
+class _Noting:
+    """An exporter that notes what became of each export."""
+
+    def __init__(self, exporter, results):
+        self._exporter, self._results = exporter, results
+
+    def export(self, spans):
+        self._results.append(self._exporter.export(spans))
+        return self._results[-1]
+
+    def shutdown(self):
+        self._exporter.shutdown()
+
+
+def test_a_disk_that_takes_nothing_is_no_confirmation(running, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(running.log, "append", full)
+    status, headers, _ = running.post(json.dumps(document(SPAN)))
+    assert (status, headers["Retry-After"], running.window.spans) == (429, "10", 0)
+    with pytest.raises(grpc.RpcError) as refused:
+        running.export(protobuf())
+    assert "No space left" in refused.value.details()
+
+
+def test_more_connections_than_there_may_be_are_told_so(running):
+    busy = [
+        HTTPConnection("127.0.0.1", running.http.port, timeout=60) for _ in range(otlp_http.MOST_CONNECTIONS)
+    ]
+    for connection in busy:
+        connection.connect()
+    last = HTTPConnection("127.0.0.1", running.http.port, timeout=60)
+    last.connect()
+    answer = last.sock.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 503") and b"Retry-After: 1" in answer
+    for connection in (*busy, last):
+        connection.close()
+    until(lambda: running.post("{}")[0] == 200)
+
+
+def test_a_port_that_is_taken_is_said_by_name(running):
+    with pytest.raises(CausalityError, match=f"127.0.0.1:{running.grpc.port}"):
+        GrpcReceiver(running.intake, "127.0.0.1", running.grpc.port)
+    with pytest.raises(OSError):
+        HttpReceiver(running.intake, "127.0.0.1", running.http.port)
