@@ -106,7 +106,7 @@ class Engine:
         self.replays = False
         self._journaled = journaled  # otherwise nobody reads the entries
         self._entries: list[bytes] = []
-        self.staged = 0  # bytes of entries since the last cut
+        self._staged = 0  # bytes of entries since the last cut
         self.is_dirty = False  # whether there were inputs since the last cut
         self._fresh: list[Delivery] = []  # deliveries since the last cut
         self.shares = False  # whether a medium carries what is the same on several links
@@ -143,6 +143,11 @@ class Engine:
 
     def pending(self) -> list[Held]:
         return self.machine.pending()
+
+    @property
+    def staged(self) -> int:
+        """Bytes that the next batch takes to the journal: entries, and frames that are parked."""
+        return self._staged + self.links.parking_bytes
 
     def held_count(self) -> int:
         """How many messages `pending` lists."""
@@ -418,13 +423,17 @@ class Engine:
     def cut(self) -> Batch:
         """End the current batch and return it: everything since the last cut."""
         released, received = self.links.cut()
-        batch = Batch(b"".join(self._entries), self.time, released, received, self._fresh, self._shared)
-        self._entries, self._fresh, self.staged, self.is_dirty = [], [], 0, False
+        entries, parking = b"".join(self._entries), self.links.cut_parking()
+        batch = Batch(entries, self.time, released, received, self._fresh, self._shared, parking)
+        self._entries, self._fresh, self._staged, self.is_dirty = [], [], 0, False
         self._shared = []
         return batch
 
     def release(self, batch: Batch) -> None:
         """Note that a batch is durable: its frames may leave, and those it received may be acknowledged."""
+        if batch.parking is not None:
+            for link, frames in batch.parking.frames.items():
+                self.outboxes[link].written = frames[-1][0]
         if self.sites is not None and self._facts.witnesses:
             self.sites.witnessing.hold_back(batch.released_through, self.outboxes, self.absent())
         else:
@@ -449,7 +458,7 @@ class Engine:
             length = sum(map(len, data))
             self._entries.append(HEAD.pack(kind, number, length))
             self._entries += data
-            self.staged += HEAD.size + length
+            self._staged += HEAD.size + length
 
     def note_arrival(self, message: Any) -> None:
         self.events += 1
@@ -529,15 +538,17 @@ class Engine:
 
     # Surviving.
 
-    def replay(self, entries: bytes, time: int) -> None:
-        """Give the inputs of these entries again; they are durable already."""
+    def replay(self, entries: bytes, time: int) -> Batch:
+        """Give the inputs of these entries again; they are durable already, but for what they park."""
         self.time, self.replays = time, True
         try:
             for kind, number, data in read_entries(entries):
                 self._redo(kind, number, data)
         finally:
             self.replays = False
-        self.release(self.cut())
+        batch = self.cut()
+        self.release(batch)
+        return batch
 
     def _redo(self, kind: int, number: int, data: bytes) -> None:
         match kind:

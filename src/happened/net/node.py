@@ -64,6 +64,7 @@ from .tracked import check_tracker
 from .transport import Guard, Shared, Sharing, Transport
 from .turns import Turns
 from .udp_multicast import UdpMulticast
+from .when_full import Policies, WhenFull
 
 if TYPE_CHECKING:
     from .trace_recorder import TraceRecorder
@@ -94,6 +95,8 @@ class Node:
     trace       a directory for the events of this node
     guard       how peers are authenticated: there is no default
     transport   instead of TCP, which `listen` and `guard` are for
+    full        what a multicast does while a peer's outbox is full: "wait", "refuse" or "park" for every
+                peer, or by name (when_full.py); names may be those of peers that join later
     medium      beside TCP, carries a multicast once for all its destinations (docs/runtime.md)
     """
 
@@ -122,6 +125,7 @@ class Node:
         limits: Limits | None = None,
         medium: UdpMulticast | None = None,
         cluster: str = "",
+        full: str | Mapping[str, str] = WhenFull.WAIT,
     ) -> None:
         self._cluster = check_cluster(cluster)
         self._limits = limits or Limits()
@@ -139,6 +143,7 @@ class Node:
         self._initial = InitialMembers(name, peers, members, groups, self._limits)
         self._journal_path = Path(journal) if journal is not None else None
         self._flush = flush
+        self._policies = Policies(full, journaled=journal is not None)
         self._trace_directory = Path(trace) if trace is not None else None
         self._computation = computation
         self._guard = guard
@@ -200,6 +205,9 @@ class Node:
             if_it_fails.pop_all()
         self._running.regulate()
         self._running.measure_room()
+        self._running.unpark()
+        if strangers := self._policies.strangers(self._running.members.names):
+            log.warning("%s: `full` names %s, who are no members yet", self.name, ", ".join(strangers))
         if (seconds := self._seconds_to_expiry) is not None:
             self._expiry = Expiry(
                 self._engine, self._loop, seconds, self._commits.stamp, self._commits.schedule
@@ -233,7 +241,7 @@ class Node:
         )
         if_it_fails.callback(self._commits.close)
         self._engine.shares = self._medium is not None
-        self._engine.links.bound(self._limits.outbox)
+        self._engine.links.bound(self._limits.outbox, self._limits.parked, self._may_park)
         await self._commits.recover()
         self._put_together(incarnation, self._terms(options))
 
@@ -257,6 +265,7 @@ class Node:
             flow=Flow(self._limits, relays=facts.relays is Relays.COORDINATOR),
             connections=self._connections,
             quarantine=Quarantine(),
+            policies=self._policies,
             turns=turns,
             fail=self._fail,
             room=room,
@@ -267,6 +276,9 @@ class Node:
             self._running, self.payloads, self._requests, stamps=self._stamps, confirms=self.is_journaled
         )
         self._operations = Operations(self._running, self._initial.peers)
+
+    def _may_park(self, link: int) -> bool:
+        return self._policies.of(self._engine.roster.name(link)) is WhenFull.PARK
 
     def _after_a_turn(self) -> None:
         self._commits.schedule()
@@ -392,12 +404,13 @@ class Node:
         ordered=False   it is delivered as soon as it arrives, once at each destination: it waits for nothing,
                         nothing waits for it, and no order leads through it (docs/runtime.md)
         label, priority, after   what an incomplete order takes (docs/large-systems.md)
-        timeout         NodeFull, and nothing is sent, if there is no room for it within so many seconds
+        timeout         NodeFull, and nothing is sent, if there is no room for it within so many seconds; at
+                        once if a peer is full that `full` says to refuse
         """
         self._life.check_running()
         check_headers(headers or {})
         to = listed(to)
-        await self._sending.room(to, timeout)
+        await self._sending.room(to, timeout, refuses=True)
         body = self.payloads.encode(value)
         how = {"label": label, "priority": priority, "after": after}
         name = self._sending.now(to, body, headers, ordered, **how)

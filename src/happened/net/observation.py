@@ -51,6 +51,7 @@ def _of_peer(running: Running, link: int) -> dict[str, Any]:
     return {
         "outbox_frames": len(outbox),
         "outbox_bytes": outbox.bytes,
+        "parked_bytes": outbox.parked.bytes,
         "sent": outbox.released,
         "acknowledged": outbox.acknowledged,
         "received": engine.inboxes[link].durable,
