@@ -8,7 +8,7 @@ import pytest
 from happened.net.errors import JournalError
 from happened.net.journal import FORMAT, PLAIN_FORMAT, Identity, Journal
 from happened.net.link import Outbox
-from happened.net.links import Links
+from happened.net.links import EVERYTHING, Links
 from happened.net.parked import SEGMENT, Parked, Parking
 from happened.net.spool import ROW_BYTES
 
@@ -18,7 +18,8 @@ IDENTITY = Identity("a", "ks", "{}", ("a", "b", "c", "d"))
 
 
 class Parkers:
-    """Links that park beyond MOST bytes, for all peers but the last, with a journal of what was done to them.
+    """Links that park beyond MOST bytes, with a journal of what was done to them: always for the first peer,
+    never for the last, and for the other one as it was started with.
 
     `plain` are links without a bound that are given the same, and never killed. `had` is, per link, the last
     frame that can have left.
@@ -36,7 +37,8 @@ class Parkers:
         self.journal = Journal(self.path, flush=False)
         self.journal.open(IDENTITY)
         self.links = Links(PEERS)
-        self.links.bound(MOST, 1000, lambda link: link != PEERS[-1])
+        self.parks = PEERS[: self.dice.randint(1, 2)]
+        self.links.bound(MOST, 1000, self.parks.__contains__)
         state = self.journal.snapshot()
         if state is not None:
             size = int.from_bytes(state[:4], "big")
@@ -118,9 +120,11 @@ class Parkers:
             self.commit(snapshot=False)
         elif act < 0.84:
             self.commit(snapshot=True)
+            if dice.random() < 0.5:
+                self.kill()
         elif act < 0.94:
             self.load()
-        elif act < 0.955 and not self.inputs:
+        elif act < 0.96:
             self.give(dice.choice(("open", "empty")), link)
         elif act > 0.97:
             self.kill()
@@ -133,10 +137,10 @@ class Parkers:
             expected = [frame for _, frame in plain.after(0, 1 << 30)]
             assert inside == expected[: len(inside)]
             assert ours.parked.bytes >= sum(map(len, expected[ours.loaded - ours.acknowledged :]))
-            if link != PEERS[-1]:
+            if link == PEERS[0]:
                 assert ours.bytes <= MOST + 25
             total = ours.bytes + ours.parked.bytes
-            assert (link in self.links.full) == (total > MOST + (0 if link == PEERS[-1] else 1000))
+            assert (link in self.links.full) == (total > MOST + (1000 if link in self.parks else 0))
             self.most_in_memory = max(self.most_in_memory, ours.bytes)
 
     def drain(self):
@@ -253,3 +257,14 @@ def test_frames_that_come_back_late_are_passed_over():
     outbox.acknowledge(3)
     outbox.unpark(2, [b"two", b"three", b"four"])
     assert outbox.after(0, 100) == [(4, b"four")] and outbox.bytes == 4 and not outbox.parked
+
+
+def test_frames_for_somebody_whose_index_is_given_again_are_not_written():
+    links = Links([1])
+    links.bound(0, 1000, lambda link: True)
+    links.put(1, b"one")
+    links.put(1, b"two")
+    assert links.parking_bytes == 3
+    links.open(1)
+    links.put(1, b"other")
+    assert links.cut_parking() == Parking({1: EVERYTHING}, {}) and links.parking_bytes == 0
