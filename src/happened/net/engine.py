@@ -14,6 +14,7 @@ Parts      links.py: what is to be sent and how far each link has come; member_c
            link_routes.py and site_changes.py: where a topology says who takes part, and changes as a whole;
            engine_snapshots.py: all of it as bytes.
 Token      Where sends must be serialized, a process multicasts in its turn: serialized.py.
+State      Who joins may begin with the application's state at another process: state_transfer.py.
 Unordered  Messages outside of all orders pass the machine by, which only counts them: unordered.py.
 """
 
@@ -47,6 +48,7 @@ from .site import Site
 from .site_changes import SiteChanges
 from .site_steps import SiteSteps, receive_resent
 from .speakers import check_timestamp
+from .state_transfer import STATE_CLOCK, Transfers, data_of
 from .tracked import MARK as TRACKED_MARK
 from .tracked import Tracking, refuse_piggybacks
 from .unordered import check_arrival, check_destinations, next_hops
@@ -88,6 +90,7 @@ class Engine:
         self.serialization: Serialization | None = None
         if facts.serialized:
             self.serialization = Serialization(cast(Any, self.machine), self.me, n, self.links.put)
+        self.transfers = Transfers(self.me, self.links.put)
         self.tracking = None if tracker is None else Tracking(tracker, self.me, n, facts)
         self.recorder = recorder
         self.history: Any = None  # of our last multicast, where the application manages histories
@@ -172,6 +175,7 @@ class Engine:
         dests = pack(to)
         head = to_bytes(dests, how)
         self._stage(Input.QUALIFIED, len(head), head, payload)
+        self.transfers.sent(unpack(dests), clock)
         self.events += 1
         self.sent += 1
         if self.recorder is not None:
@@ -190,6 +194,7 @@ class Engine:
         dests = pack(to)
         if self.sites is not None:
             self.sites.tally.sent.update(unpack(dests))
+        self.transfers.sent(unpack(dests), clock)
         size = (dests.bit_length() + 7) // 8
         self._stage(MULTICAST, size, dests.to_bytes(size, "little"), payload)
         self.unsent.append(len(payload))
@@ -234,6 +239,7 @@ class Engine:
         dests = pack(to)
         check_destinations(dests, len(self.roster), self.gone)
         clock = self.machine.tick()
+        self.transfers.sent(unpack(dests), clock)
         size = (dests.bit_length() + 7) // 8
         self._stage(Input.UNORDERED, size, dests.to_bytes(size, "little"), payload)
         self.events += 1
@@ -405,6 +411,34 @@ class Engine:
         self._stage(Input.MEMBER_EXPELLED, index)
         self.members.advance()
 
+    def owe_state(self, newcomer: int) -> None:
+        """Give the process of this index, which was admitted just now, the application's state."""
+        self.transfers.owe(newcomer, self.present_links())
+        self._stage(Input.STATE_OWED, newcomer)
+
+    def give_state(self, newcomer: int, state: bytes, most_bytes: int) -> None:
+        """Send the application's state, which has the effects of all that is acknowledged and of nothing
+        else, in messages of at most so many bytes."""
+        owed = self.transfers.owed[newcomer]
+        data = data_of(owed.contained(self.me, self.unacknowledged), state)
+        parts = [data[at : at + most_bytes] for at in range(0, len(data), most_bytes)]
+        self._state_given(newcomer, tuple(self.multicast([newcomer], part) for part in parts))
+
+    def _state_given(self, newcomer: int, clocks: tuple[int, ...]) -> None:
+        self.transfers.given(newcomer, clocks)
+        self.sent -= len(clocks)  # they are not the application's
+        self._stage(Input.STATE_GIVEN, newcomer, b"".join(clock.to_bytes(8, "big") for clock in clocks))
+
+    def await_state(self, source: int) -> None:
+        """Begin with the state that another process gives: nothing is delivered before it."""
+        self.transfers.wait_for(source)
+        self._stage(Input.STATE_AWAITED, source)
+
+    def state_given(self, link: int, newcomer: int, clocks: tuple[int, ...]) -> None:
+        """A process says which of its messages are the state that we wait for."""
+        self.transfers.hear_given(link, newcomer, clocks)
+        self._begin_if_arrived()
+
     def propose_site(self, text: str) -> None:
         """Change the topology, as soon as everything sent so far has arrived everywhere."""
         if self.sites is None:
@@ -526,15 +560,47 @@ class Engine:
         self._hand_over(sender, clock, payload, history)
 
     def _hand_over(self, sender: int, clock: int, payload: bytes, history: str = "") -> None:
-        """Give a message to the application."""
+        """Give a message to the application, or keep it back until that has the state it begins with."""
         self.events += 1
+        transfers = self.transfers
+        transfers.tally.delivered[sender] += 1
+        if self.recorder is not None:
+            self.recorder.delivered(self.events, self.time, sender, clock)
+        if transfers.awaited is not None:
+            transfers.awaited.withheld.append(Delivery(0, sender, clock, payload, history))
+            self._count_withheld(sender, payload, 1)
+            if transfers.awaited.clocks:
+                self._begin_if_arrived()
+        elif not transfers.is_contained(sender, clock):
+            self._number(sender, clock, payload, history)
+
+    def _number(self, sender: int, clock: int, payload: bytes, history: str) -> None:
         self.delivered += 1
         delivery = Delivery(self.delivered, sender, clock, payload, history)
         self.unacknowledged[self.delivered] = delivery
         self.unacknowledged_bytes += len(payload)
         self._fresh.append(delivery)
-        if self.recorder is not None:
-            self.recorder.delivered(self.events, self.time, sender, clock)
+        if self.transfers.owed:
+            self.transfers.handed_over(delivery)
+
+    def _begin_if_arrived(self) -> None:
+        awaited = self.transfers.awaited
+        begun = awaited.arrived() if awaited is not None else None
+        if awaited is None or begun is None:
+            return
+        for each in awaited.withheld:
+            self._count_withheld(each.sender, each.payload, -1)
+        self.transfers.begin(begun)
+        self._number(awaited.source, STATE_CLOCK, begun.state, "")
+        for each in begun.others:
+            if not self.transfers.is_contained(each.sender, each.clock):
+                self._number(each.sender, each.clock, each.payload, each.history)
+
+    def _count_withheld(self, sender: int, payload: bytes, times: int) -> None:
+        """What is kept back counts as held, where pausing its link makes progress."""
+        if self._counts_held and sender in self.links.held:
+            self.links.held[sender] += times
+            self.held_bytes += times * len(payload)
 
     # Surviving.
 
@@ -592,6 +658,13 @@ class Engine:
                 self.relevant(data.decode())
             case Input.SITE_PROPOSED:
                 self.propose_site(data.decode())
+            case Input.STATE_OWED:
+                self.owe_state(number)
+            case Input.STATE_GIVEN:
+                clocks = (data[at : at + 8] for at in range(0, len(data), 8))
+                self._state_given(number, tuple(int.from_bytes(clock, "big") for clock in clocks))
+            case Input.STATE_AWAITED:
+                self.await_state(number)
             case _:
                 raise ValueError(f"no input is of kind {kind}")
 
@@ -615,6 +688,8 @@ class Engine:
                 if held.message.sender != self.me:
                     self.links.held[held.message.sender] += 1
                     self.held_bytes += len(held.message.payload)
+        for each in self.transfers.awaited.withheld if self.transfers.awaited is not None else ():
+            self._count_withheld(each.sender, each.payload, 1)
 
     def restore_unsent(self, sizes: Iterable[int]) -> None:
         self.unsent = deque(sizes)

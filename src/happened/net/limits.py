@@ -29,6 +29,8 @@ class Limits:
     """Bytes of their payloads; above it, no link is read."""
     staged: int = 8 << 20
     """Bytes of inputs that wait for the journal; above it, no link is read and `multicast` waits."""
+    state: int = 64 << 20
+    """Bytes of the application's state that a newcomer is given."""
     strangers: int = 64
     """Connections that have not said who they are; one more ends the oldest of them."""
     handshake: float = 10.0

@@ -42,6 +42,7 @@ from .engine import Engine
 from .errors import NodeClosed, NodeError
 from .expiry import Expiry, check_expiry
 from .flow import Flow
+from .giving_state import StateGiving, check_state
 from .hosting import Hosting
 from .identity import MutualTls
 from .journal import Identity, Journal
@@ -97,6 +98,9 @@ class Node:
     transport   instead of TCP, which `listen` and `guard` are for
     full        what a multicast does while a peer's outbox is full: "wait", "refuse" or "park" for every
                 peer, or by name (when_full.py); names may be those of peers that join later
+    state       gives the application's state, as a value for the codec, to processes that are admitted here:
+                it has the effects of what is acknowledged, and of nothing else (docs/runtime.md)
+    state_from  for a process that joins: the name of the one that admits it, whose state comes first
     medium      beside TCP, carries a multicast once for all its destinations (docs/runtime.md)
     """
 
@@ -126,6 +130,8 @@ class Node:
         medium: UdpMulticast | None = None,
         cluster: str = "",
         full: str | Mapping[str, str] = WhenFull.WAIT,
+        state: Callable[[], Any] | None = None,
+        state_from: str | None = None,
     ) -> None:
         self._cluster = check_cluster(cluster)
         self._limits = limits or Limits()
@@ -146,6 +152,9 @@ class Node:
         self._policies = Policies(full, journaled=journal is not None)
         self._trace_directory = Path(trace) if trace is not None else None
         self._computation = computation
+        self._take_state, self._state_from = state, state_from
+        if state is not None or state_from is not None:
+            check_state(self._facts, journaled=journal is not None, topology=topology is not None)
         self._guard = guard
         self.transport = transport or _tcp(listen, guard, self._limits, medium)
         if transport is not None and medium is not None:
@@ -198,6 +207,8 @@ class Node:
             self._life.move(State.REPLAYING)
             await self._load(if_it_fails)
             self._life.move(State.RUNNING)
+            if self._state_from is not None:
+                await self._await_state(self._state_from)
             for peer in self._running.members.peers():
                 self._running.add_peer(peer)
             self._consumers.deliver(self._engine.unacknowledged.values())
@@ -206,6 +217,7 @@ class Node:
         self._running.regulate()
         self._running.measure_room()
         self._running.unpark()
+        self._states.notice()
         if strangers := self._policies.strangers(self._running.members.names):
             log.warning("%s: `full` names %s, who are no members yet", self.name, ", ".join(strangers))
         if (seconds := self._seconds_to_expiry) is not None:
@@ -214,6 +226,17 @@ class Node:
             )
         again = len(self._engine.unacknowledged)
         log.info("started", extra={"node": self.name, "events": self._engine.events, "again": again})
+
+    async def _await_state(self, source: str) -> None:
+        """Note, in a new journal, that this process begins with a state; an older one knows."""
+        engine = self._engine
+        if engine.transfers.awaited is not None or engine.transfers.has_begun:
+            return
+        if engine.events or any(inbox.received_through for inbox in engine.inboxes.values()):
+            raise LocalProtocolError(f"{self.name!r} has begun without a state: join under a new name")
+        with self._running.input():
+            engine.await_state(engine.roster.index(source))
+        await self._commits.settled()
 
     async def _load(self, if_it_fails: contextlib.ExitStack) -> None:
         options = self._facts.numbered(self._options, self._initial.index)
@@ -272,10 +295,16 @@ class Node:
             loop=self._loop,
         )
         self.host = Hosting(self._running)
+        self._states = StateGiving(self._running, self.payloads, self._take_state)
         self._sending = Sending(
-            self._running, self.payloads, self._requests, stamps=self._stamps, confirms=self.is_journaled
+            self._running,
+            self.payloads,
+            self._requests,
+            self._states,
+            stamps=self._stamps,
+            confirms=self.is_journaled,
         )
-        self._operations = Operations(self._running, self._initial.peers)
+        self._operations = Operations(self._running, self._initial.peers, self._states)
 
     def _may_park(self, link: int) -> bool:
         return self._policies.of(self._engine.roster.name(link)) is WhenFull.PARK
@@ -580,7 +609,7 @@ class Node:
             return observation.health_at_rest(life.state, problems)
         # Turns come and go.
         why = self._sending.why_wait(None) if self._engine.has_turn else None
-        return observation.health(self._running, why)
+        return observation.health(self._running, why, list(self._states.problems()))
 
     def reload_certificates(self) -> None:
         """Read certificate, key and authority again: connections from now on use them, those there are last
@@ -608,7 +637,8 @@ class Node:
         return tuple(name for name in self.members if name != self.name and name not in routers)
 
     async def join(self, name: str, address: str) -> tuple[str, ...]:
-        """Admit a process; returns the `members` it must be started with."""
+        """Admit a process; returns the `members` it must be started with. If this node has a `state`, the
+        process gets that: start it with `state_from` this one."""
         self._life.check_running()
         return await self._operations.join(name, address)
 
@@ -688,6 +718,7 @@ class Node:
             if self._timing is not None:
                 self._timing.committed(batch.deliveries)
             self._consumers.deliver(self._requests.answered(batch.deliveries))
+        self._states.notice()
         self._running.regulate()
         self._running.measure_room()
 

@@ -131,6 +131,8 @@ class Running:
         )
         if self.site is not None:
             wanted |= self.flow.routes_to_pause({link: engine.links.weight(link) for link in engine.outboxes})
+        if (awaited := engine.transfers.awaited) is not None:
+            wanted.discard(awaited.source)  # which is to give the state that deliveries wait for
         if wanted != self.paused:
             names = self.members.names
             for link in wanted - self.paused:

@@ -8,6 +8,7 @@ from typing import Any
 from ..core.errors import LocalProtocolError
 from ..ordering import Relays
 from .errors import EngineFault, NodeFull
+from .giving_state import StateGiving
 from .message import REQUEST, STAMP, Message, Sent, note_sent, tells_if_cancelled
 from .payloads import Payloads
 from .qualified import keywords
@@ -27,8 +28,16 @@ class Sending:
     the journal."""
 
     def __init__(
-        self, running: Running, payloads: Payloads, requests: Requests, *, stamps: bool, confirms: bool
+        self,
+        running: Running,
+        payloads: Payloads,
+        requests: Requests,
+        states: StateGiving,
+        *,
+        stamps: bool,
+        confirms: bool,
     ) -> None:
+        self._states = states
         self._running, self._engine = running, running.engine
         self._payloads, self._requests = payloads, requests
         self._stamps, self._confirms = stamps, confirms
@@ -62,6 +71,8 @@ class Sending:
             return "waits until the topology has changed"
         if not engine.has_turn:
             return "does not have the token"
+        if (why := self._states.why_wait(links if self._is_direct else None)) is not None:
+            return why
         if not self._running.flow.has_room(engine.staged, engine.queued_bytes):
             return "has too much that is not journaled, or that the protocol keeps back"
         if engine.links.full and (names := self._full(links)):

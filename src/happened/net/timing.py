@@ -72,6 +72,8 @@ class Timing:
         if arrival is not None:
             self.hold.observe(self._clock() - arrival)
             self._delivered[sender, clock] = arrival
+            if len(self._delivered) > ARRIVALS:  # some that a state contains are never handed over
+                del self._delivered[next(iter(self._delivered))]
         if self._recorder is not None:
             self._recorder.delivered(seq, time, sender, clock)
 

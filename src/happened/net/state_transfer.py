@@ -1,0 +1,266 @@
+"""A newcomer begins with the application's state at the process that admits it, and with what that lacks.
+
+    asked    The admitting process asks everybody present how many messages they have sent it so far. On the
+             link it asks behind the news of the newcomer: what is sent after the answer can be for that, too.
+    settled  It has delivered so many from each; those that have gone are closed with. So every message that
+             was sent without the newcomer as a destination is delivered here.
+    given    Once its application has acknowledged those, it is asked for its state. That goes to the newcomer
+             as messages of the ordering protocol, so that whatever the newcomer does then follows what the
+             state contains, and a frame says which messages these are.
+    begun    The newcomer keeps all deliveries back until it has them. It hands over the state, and then, in
+             order, those deliveries that the state does not contain.
+
+Assumes    an application whose state at a process follows from the messages that it has acknowledged there,
+           and whose messages all go to all members. What it sends to others and not to itself, it does in the
+           step in which it sends (docs/runtime.md).
+Bounds     the admitting process keeps the names of what was delivered since the admission; the newcomer keeps
+           deliveries back, for which `limits.held` and `limits.held_bytes` hold, but not on the link from the
+           admitting process, whose own multicasts wait.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ..core.errors import LocalProtocolError, RemoteProtocolError
+from ..wire import membership as wire
+from ..wire.membership import MAX_NUMBER, StateAsked, StateGiven, StateTally
+from .batch import Delivery
+from .departures import Departures
+
+UNKNOWN = MAX_NUMBER
+"""The tally of a process whose journal was begun by a version that kept none."""
+STATE_CLOCK = 0
+"""Which no message has: that of the state, as a delivery."""
+
+
+class Tally:
+    """How many messages we have sent to each process, and delivered from each."""
+
+    def __init__(self) -> None:
+        self.sent: Counter[int] = Counter()
+        self.delivered: Counter[int] = Counter()
+        self.is_complete = True  # since the beginning of the journal
+
+    def forget(self, index: int) -> None:
+        """Somebody begins under this index."""
+        del self.sent[index], self.delivered[index]
+
+
+class Owed:
+    """A state that we owe to a newcomer."""
+
+    def __init__(self, asked: Iterable[int], due: Mapping[int, int]) -> None:
+        self.asked = set(asked)  # who has not answered yet
+        self.due = dict(due)  # per process, how many of its messages the state must contain
+        self.delivered: dict[int, tuple[int, int]] = {}  # since the admission: message by delivery number
+        self.sent: list[int] = []  # clocks of our own since then that are not for ourselves
+
+    def contained(self, me: int, unacknowledged: Container[int]) -> dict[int, list[int]]:
+        """Per sender, the clocks of what was delivered since the admission and is acknowledged."""
+        names: dict[int, list[int]] = {me: list(self.sent)} if self.sent else {}
+        for number, (sender, clock) in self.delivered.items():
+            if number not in unacknowledged:
+                names.setdefault(sender, []).append(clock)
+        return names
+
+
+class Awaited:
+    """The state that we wait for: from whom, in which of its messages, and what comes meanwhile."""
+
+    def __init__(self, source: int) -> None:
+        self.source = source
+        self.clocks: tuple[int, ...] = ()  # empty: not told yet
+        self.withheld: list[Delivery] = []  # in order; their numbers are not given yet
+
+    def arrived(self) -> "Begun | None":
+        """The state, once all of it is here."""
+        parts = {each.clock: each.payload for each in self.withheld if self._is_part(each)}
+        if not self.clocks or len(parts) < len(self.clocks):
+            return None
+        data = b"".join(parts[clock] for clock in self.clocks)
+        end = 4 + int.from_bytes(data[:4], "big")
+        try:
+            contained = {int(key): set(clocks) for key, clocks in json.loads(data[4:end]).items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise RemoteProtocolError(f"process {self.source} gave no state that can be read") from error
+        return Begun(data[end:], contained, [each for each in self.withheld if not self._is_part(each)])
+
+    def _is_part(self, delivery: Delivery) -> bool:
+        return delivery.sender == self.source and delivery.clock in self.clocks
+
+
+class Begun(NamedTuple):
+    """What a newcomer begins with."""
+
+    state: bytes
+    contained: dict[int, set[int]]  # per sender, the clocks of messages whose effects the state has
+    others: list[Delivery]
+
+
+def data_of(contained: Mapping[int, list[int]], state: bytes) -> bytes:
+    """What the messages of a state have, together."""
+    head = json.dumps(contained, separators=(",", ":")).encode()
+    return len(head).to_bytes(4, "big") + head + state
+
+
+class Transfers:
+    """The part of process `me`; `put` puts a frame into the outbox of a link."""
+
+    def __init__(self, me: int, put: Callable[[int, bytes], object]) -> None:
+        self._me, self._put = me, put
+        self.tally = Tally()
+        self.owed: dict[int, Owed] = {}  # by the newcomer
+        self._given: set[int] = set()  # the newcomers that have had theirs
+        self.awaited: Awaited | None = None
+        self.has_begun = False  # with a state
+        self._contained: dict[int, set[int]] = {}  # in the state we began with, and not come here so far
+
+    # Where the newcomer is admitted.
+
+    def check_can_owe(self) -> None:
+        if not self.tally.is_complete:
+            raise LocalProtocolError(
+                "this journal was begun by a version that did not count messages, so it cannot tell when its "
+                "state is complete: join without a state, or let a process with a newer journal admit others"
+            )
+
+    def owe(self, newcomer: int, present: Iterable[int]) -> None:
+        """Give the process of this index, which has just joined, the application's state."""
+        frame = wire.encode(StateAsked(newcomer))
+        asked = [link for link in present if link != newcomer]
+        self.owed[newcomer] = Owed(asked, {self._me: self.tally.sent[self._me]})
+        for link in (*asked, newcomer):
+            self._put(link, frame)
+
+    def waits_for(self, newcomer: int, departures: Departures) -> list[int]:
+        """Whose messages the state lacks that it must contain; nobody's: it can be taken."""
+        owed = self.owed[newcomer]
+        missing = {
+            process
+            for process in owed.asked | owed.due.keys()
+            if process not in departures and self.tally.delivered[process] < owed.due.get(process, UNKNOWN)
+        }
+        return sorted(missing | {process for process, each in departures.items() if each.stage < 1})
+
+    def given(self, newcomer: int, clocks: tuple[int, ...]) -> None:
+        """The messages of these clocks are the state."""
+        self._put(newcomer, wire.encode(StateGiven(newcomer, clocks)))
+        del self.owed[newcomer]
+        self._given.add(newcomer)
+
+    def sent(self, dests: Iterable[int], clock: int) -> None:
+        """We have multicast a message."""
+        to = tuple(dests)
+        self.tally.sent.update(to)
+        if self.owed and self._me not in to:
+            for owed in self.owed.values():
+                owed.sent.append(clock)
+
+    def handed_over(self, delivery: Delivery) -> None:
+        for owed in self.owed.values():
+            owed.delivered[delivery.number] = (delivery.sender, delivery.clock)
+
+    # What others say.
+
+    def hear_asked(self, link: int, newcomer: int) -> None:
+        if newcomer == self._me:
+            if self.awaited is None and not self.has_begun:
+                raise RemoteProtocolError(
+                    f"process {link} is to send the application's state, and we do not wait for it: start "
+                    "this node anew, with state_from"
+                )
+        elif newcomer == link:
+            if link not in self.owed and link not in self._given:
+                raise RemoteProtocolError(
+                    f"process {link} waits for our application's state, and we owe it none: admit it at a "
+                    "node with Node(state=…)"
+                )
+        else:
+            sent = self.tally.sent[link] if self.tally.is_complete else UNKNOWN
+            self._put(link, wire.encode(StateTally(newcomer, sent)))
+
+    def hear_tally(self, link: int, newcomer: int, sent: int) -> None:
+        owed = self.owed.get(newcomer)
+        if owed is not None and link in owed.asked:
+            owed.asked.discard(link)
+            owed.due[link] = sent
+
+    def joined(self, index: int) -> None:
+        """Somebody begins under this index: what we know is of whoever had it before."""
+        self.tally.forget(index)
+        self._contained.pop(index, None)
+        self._given.discard(index)
+
+    def left(self, index: int) -> None:
+        self.owed.pop(index, None)
+
+    # Where it begins.
+
+    def wait_for(self, source: int) -> None:
+        """Begin with the state that this process gives."""
+        self.awaited = Awaited(source)
+        self._put(source, wire.encode(StateAsked(self._me)))
+
+    def hear_given(self, link: int, newcomer: int, clocks: tuple[int, ...]) -> None:
+        if newcomer != self._me or self.awaited is None or link != self.awaited.source or self.awaited.clocks:
+            raise RemoteProtocolError(f"process {link} gives a state that nobody waits for")
+        self.awaited.clocks = clocks
+
+    def begin(self, begun: Begun) -> None:
+        self.awaited, self.has_begun, self._contained = None, True, begun.contained
+
+    def is_contained(self, sender: int, clock: int) -> bool:
+        """Whether the state that we began with has the effects of this message, which comes now, once."""
+        clocks = self._contained.get(sender)
+        if clocks is None or clock not in clocks:
+            return False
+        clocks.discard(clock)
+        if not clocks:
+            del self._contained[sender]
+        return True
+
+    # Surviving.
+
+    def state(self) -> tuple[dict[str, Any], list[bytes]]:
+        """Words of a snapshot's header, and the payloads that are kept back."""
+        head: dict[str, Any] = {}
+        if self.tally.is_complete:
+            head["tally"] = [sorted(self.tally.sent.items()), sorted(self.tally.delivered.items())]
+        if self.owed:
+            head["owed"] = {
+                index: [sorted(each.asked), sorted(each.due.items()), list(each.delivered.items()), each.sent]
+                for index, each in self.owed.items()
+            }
+        if self._given:
+            head["given"] = sorted(self._given)
+        if self.has_begun:
+            head["begun"] = {sender: sorted(clocks) for sender, clocks in self._contained.items()}
+        if self.awaited is None:
+            return head, []
+        withheld = self.awaited.withheld
+        kept = [[each.sender, each.clock, len(each.payload), each.history] for each in withheld]
+        head["awaited_state"] = [self.awaited.source, self.awaited.clocks, kept]
+        return head, [each.payload for each in withheld]
+
+    def restore(self, head: Mapping[str, Any], take: Callable[[int], bytes]) -> None:
+        self.tally.is_complete = "tally" in head  # which older versions did not write
+        sent, delivered = head.get("tally", ([], []))
+        self.tally.sent, self.tally.delivered = Counter(dict(sent)), Counter(dict(delivered))
+        self.owed = {}
+        for index, (asked, due, names, clocks) in head.get("owed", {}).items():
+            self.owed[int(index)] = owed = Owed(asked, dict(due))
+            owed.delivered = {number: (sender, clock) for number, (sender, clock) in names}
+            owed.sent = clocks
+        self._given = set(head.get("given", ()))
+        self.has_begun = "begun" in head
+        self._contained = {int(key): set(clocks) for key, clocks in head.get("begun", {}).items()}
+        self.awaited = None
+        if "awaited_state" in head:
+            source, clocks, kept = head["awaited_state"]
+            self.awaited = Awaited(source)
+            self.awaited.clocks = tuple(clocks)
+            self.awaited.withheld = [
+                Delivery(0, sender, clock, take(length), history) for sender, clock, length, history in kept
+            ]
