@@ -242,3 +242,32 @@ def test_five_processes_that_park_are_killed_and_cut(tmp_path, seed):
         for path in tmp_path.glob("*.journal")
     ]
     assert formats.count(PARKING) >= 3, "hardly anything was parked"
+
+
+def test_what_was_parked_for_somebody_who_was_expelled_is_dropped(tmp_path):
+    """It is refused when it comes back, and told what to do."""
+
+    async def scenario():
+        where = addresses("a", "b", "c")
+        a, c = parker(where, tmp_path), make("c", where, tmp_path, flush=False)
+        b = make("b", where, tmp_path, flush=False)
+        await asyncio.gather(a.start(), b.start(), c.start())
+        await send(a, 1)
+        await take(b, 1)
+        await crash(b)
+        await send(a, 40)
+        assert parked(a) > 20 * SIZE
+        await a.expel("b")
+        await until(lambda: not a.stats()["peers"]["b"]["outbox_frames"])
+        await a.flush()
+        assert rows(a) == 0
+        await a.close()
+        a = parker(where, tmp_path)
+        b = make("b", where, tmp_path, flush=False)
+        await asyncio.gather(a.start(), b.start())
+        a.transport.add_peer("b", where["b"])
+        wanted = "it refused us: 'b' was expelled, and 'a' goes on without it: let it join under a new name"
+        await until(lambda: wanted in b._connections.troubles_with("a"))
+        await asyncio.gather(a.close(), b.close(), c.close())
+
+    run(scenario())

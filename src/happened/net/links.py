@@ -49,6 +49,10 @@ class Links:
         self.outboxes[link] = Outbox(self.outboxes[link].last)
         self.full.discard(link)
 
+    def has_much(self, link: int) -> bool:
+        """Whether what is to be sent there fills an outbox."""
+        return link in self.parked or self.outboxes[link].bytes > self.full_above
+
     def _drop_parked(self, link: int) -> None:
         self.parked.discard(link)
         self.parking_bytes -= sum(len(frame) for _, frame in self._parking.pop(link, ()))

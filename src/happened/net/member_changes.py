@@ -407,6 +407,9 @@ class MemberChanges:
         self.departures[index].stage = stage
         if stage <= LAST_STAGE:
             self._tell(self.present_links(), DepartureStage(index, stage))
+        elif self.departures[index].expelled and self._concerned.links.has_much(index):
+            # With its farewell: should it live, it is refused when it calls.
+            self._concerned.links.empty(index)
 
     def _holds(self, index: int) -> bool:
         """Whether a message of this process waits for others here."""

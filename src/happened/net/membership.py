@@ -200,13 +200,18 @@ class Membership:
         tracker = tracking.facts.name if tracking is not None else ""
         sites = self._engine.sites
         topology = sites.site.digest if sites is not None else ""
-        has = self._engine.outboxes[self.index[peer]].acknowledged
+        # What waited for a process that was expelled may have been dropped: that says nothing of it.
+        has = 0 if self._was_expelled(peer) else self._engine.outboxes[self.index[peer]].acknowledged
         # Somebody who joined later was started with more members than those who were there before.
         is_founder = peer in self._initial.members
         terms = self._terms if is_founder else self._terms._replace(founders="")
         return Hello(
             self._incarnation, knows, self._protocol, tuple(self.names), tracker, topology, has, terms
         )
+
+    def _was_expelled(self, peer: str) -> bool:
+        departure = self._engine.members.departures.get(self.index[peer])
+        return departure is not None and departure.expelled
 
     def check_hello(self, peer: str, theirs: Hello) -> bool:
         """Raise PeerRefused if we cannot work with a peer that says this, OldJournal if we must stop.
@@ -280,6 +285,10 @@ class Membership:
         me, link = self._initial.name, self.index[peer]
         # It never says less than on an earlier connection, unless it has forgotten.
         if number < (before := self._engine.outboxes[link].acknowledged):
+            if self._was_expelled(peer):  # and what waited for it was dropped
+                raise PeerRefused(
+                    f"{peer!r} was expelled, and {me!r} goes on without it: let it join under a new name"
+                )
             raise PeerRefused(
                 f"{peer!r} had {before} frames of {me!r} and now has {number}: its journal is an old "
                 "copy, or has lost its end. Restore the newest, or let it join under a new name"
