@@ -6,7 +6,7 @@ import json
 from random import Random
 
 import pytest
-from test_node import addresses, crash, make, run, until
+from test_node import addresses, crash, make, run, take, until
 
 from happened.core.errors import LocalProtocolError
 from happened.net import JSON, NodeClosed, NodeError, NodeFull
@@ -72,8 +72,7 @@ def test_who_was_away_too_long_comes_back_by_state_transfer(tmp_path, dice: Rand
             nonlocal sent
             for _ in range(count):
                 sent += 1
-                node = group[name].node
-                await node.multicast(node.members, f"{name} {sent}")
+                await group[name].node.multicast("*", f"{name} {sent}")
 
         await group["a"].node.expel("c")
         for name in "abab":
@@ -112,7 +111,7 @@ def test_a_newcomer_sends_nothing_before_its_state_and_health_says_what_that_wai
         with pytest.raises(LocalProtocolError, match="'a' is to give a state to d, and leaves when it has"):
             await a.node.leave()
         c = await Replica("c", where, tmp_path).start()
-        await d.node.multicast(d.node.members, "first", timeout=10)
+        await d.node.multicast("*", "first", timeout=10)
         await equal([a, b, c, d], 1)
         assert not d.node.health().problems and a.node.sent == 0
         await asyncio.gather(*(each.close() for each in (a, b, c, d)))
@@ -185,5 +184,29 @@ def test_a_process_that_has_begun_cannot_begin_with_a_state(tmp_path):
         await a.close()
         with pytest.raises(LocalProtocolError, match="has begun without a state"):
             await make("a", where, tmp_path, state_from="b").start()
+
+    run(scenario())
+
+
+def test_everybody_are_those_who_are_members_when_it_is_sent(tmp_path):
+    """A multicast waits for room, and somebody joins meanwhile."""
+
+    async def scenario():
+        where = addresses("a", "b", "c")
+        limits = {"outbox": 1000, "linger": 0.1}
+        a = make("a", {"a": where["a"], "b": where["b"]}, tmp_path, limits)
+        await a.start()
+        await a.multicast("b", b"x" * 2000)
+        waiting = asyncio.create_task(a.multicast("*", b"to all"))
+        members = await a.join("c", where["c"])
+        b = make("b", {"a": where["a"], "b": where["b"]}, tmp_path)
+        c = make("c", where, tmp_path, members=members)
+        await asyncio.gather(b.start(), c.start())
+        name = await waiting
+        assert await take(c, 1) == [name] == await take(a, 1) and (await take(b, 2))[1] == name
+        await a.expel("b")
+        assert await a.multicast("*", b"to the others") == "a:3"
+        assert await take(c, 1) == ["a:3"]
+        await asyncio.gather(a.close(), b.close(), c.close())
 
     run(scenario())

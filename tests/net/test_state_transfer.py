@@ -6,6 +6,7 @@ judge has the logs, and what the sender of each message had in its own when it s
 """
 
 import json
+from collections import Counter
 from random import Random
 
 import pytest
@@ -13,9 +14,10 @@ import pytest
 import effort
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.core.orders import Order
+from happened.net.batch import Delivery
 from happened.net.engine import Engine
 from happened.net.engine_snapshots import snapshot_head
-from happened.net.state_transfer import STATE_CLOCK, Begun, Transfers
+from happened.net.state_transfer import MOST_NAMES, STATE_CLOCK, Begun, Owed, Transfers
 from happened.ordering import protocols
 from happened.wire.membership import StateGiven, encode
 
@@ -261,15 +263,42 @@ def test_what_a_state_contains_is_passed_over_once_also_after_a_restart():
         raise AssertionError("nothing is sent")
 
     transfers = Transfers(0, nothing)
-    transfers.begin(Begun(b"", {1: {7, 9}, 2: {3}}, []))
-    assert transfers.is_contained(1, 7) and not transfers.is_contained(1, 7)
+    transfers.begin(Begun(b"", {1: [[2, 4], [7, 7], [9, 12]], 2: [[3, 3]]}, []))
     head, _ = transfers.state()
     restored = Transfers(0, nothing)
     restored.restore(json.loads(json.dumps(head)), lambda length: b"")
-    assert restored.has_begun and not restored.is_contained(1, 7) and not restored.is_contained(1, 8)
-    assert restored.is_contained(1, 9) and restored.is_contained(2, 3)
+    assert restored.has_begun
+    for each in (transfers, restored):
+        assert [clock for clock in range(15) if each.is_contained(1, clock)] == [2, 3, 4, 7, 9, 10, 11, 12]
+        assert each.is_contained(2, 3) and not each.is_contained(3, 3)
     restored.joined(2)  # somebody else has that index now
     assert not restored.is_contained(2, 3)
+
+
+def test_names_of_acknowledged_messages_are_put_together(dice: Random):
+    """However many are delivered between admission and state, a few stretches are kept."""
+    owed, open_ones = Owed([], {}), set()
+    clocks = Counter()
+    for number in range(1, 30_000):
+        sender = dice.randrange(3)
+        clocks[sender] += 2 if dice.random() < 0.001 else 1  # now and then one that is not for us
+        open_ones.add(number)
+        owed.hand_over(Delivery(number, sender, clocks[sender], b""), open_ones)
+        if dice.random() < 0.9 and number > 50:
+            open_ones = {each for each in open_ones if each > number - 50}
+    assert len(owed.delivered) <= MOST_NAMES + 200
+    owed.fold(open_ones)
+    assert len(owed.delivered) == len(open_ones) and sum(map(len, owed.contained.values())) < 100
+    named = sum(last - first + 1 for each in owed.contained.values() for first, last in each)
+    assert named == 29_999 - len(open_ones)
+
+
+def test_a_state_of_too_many_messages_is_refused_before_anything_is_sent():
+    engine = Engine("a", ("a", "b"), "ks")
+    engine.owe_state(1)
+    with pytest.raises(LocalProtocolError, match="more than 3000"):
+        engine.give_state(1, b"x" * 10_000, 3)
+    assert engine.sent == 0 and engine.transfers.owed
 
 
 def test_who_does_not_count_on_a_state_refuses_it_and_who_owes_none_says_so():

@@ -48,7 +48,7 @@ from .site import Site
 from .site_changes import SiteChanges
 from .site_steps import SiteSteps, receive_resent
 from .speakers import check_timestamp
-from .state_transfer import STATE_CLOCK, Transfers, data_of
+from .state_transfer import MOST_PARTS, STATE_CLOCK, Transfers, data_of
 from .tracked import MARK as TRACKED_MARK
 from .tracked import Tracking, refuse_piggybacks
 from .unordered import check_arrival, check_destinations, next_hops
@@ -420,8 +420,13 @@ class Engine:
         """Send the application's state, which has the effects of all that is acknowledged and of nothing
         else, in messages of at most so many bytes."""
         owed = self.transfers.owed[newcomer]
-        data = data_of(owed.contained(self.me, self.unacknowledged), state)
+        owed.fold(self.unacknowledged)
+        data = data_of(owed.contained, state)
         parts = [data[at : at + most_bytes] for at in range(0, len(data), most_bytes)]
+        if len(parts) > MOST_PARTS:
+            raise LocalProtocolError(
+                f"it takes {len(parts)} messages of {most_bytes} bytes, more than {MOST_PARTS}"
+            )
         self._state_given(newcomer, tuple(self.multicast([newcomer], part) for part in parts))
 
     def _state_given(self, newcomer: int, clocks: tuple[int, ...]) -> None:
@@ -581,7 +586,7 @@ class Engine:
         self.unacknowledged_bytes += len(payload)
         self._fresh.append(delivery)
         if self.transfers.owed:
-            self.transfers.handed_over(delivery)
+            self.transfers.handed_over(delivery, self.unacknowledged)
 
     def _begin_if_arrived(self) -> None:
         awaited = self.transfers.awaited

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..ordering import Facts
-from .errors import NodeError
+from .errors import EngineFault, NodeError
 from .payloads import Payloads
 from .running import Running
 
@@ -73,17 +73,18 @@ class StateGiving:
         running = self._running
         if newcomer in self._troubles:
             return
+        most = min(PART_BYTES, running.limits.payload, running.transport.max_payload)
         try:
             state = self._payloads.seal(self._payloads.encode(take()), None)
             if len(state) > running.limits.state:
                 raise LocalProtocolError(f"it has {len(state)} bytes, more than limits.state")
+            with running.input():
+                self._engine.give_state(newcomer, state, most)
+        except EngineFault as error:
+            running.fail(error)
         except Exception as error:  # the application's, which must not end the node
             self._troubles[newcomer] = f"{type(error).__name__}: {error}"
             log.exception("%s has no state to give", running.name, extra={"node": running.name})
-            return
-        most = min(PART_BYTES, running.limits.payload, running.transport.max_payload)
-        with running.input():
-            self._engine.give_state(newcomer, state, most)
         self._through.pop(newcomer)
 
     def why_wait(self, links: Sequence[int] | None) -> str | None:

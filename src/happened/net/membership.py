@@ -17,6 +17,8 @@ from .limits import Limits
 from .terms import Terms
 from .transport import Hello, Transport
 
+EVERYBODY = "*"
+
 NO_TERMS = Terms()
 
 
@@ -153,7 +155,8 @@ class Membership:
         return link in engine.gone and link not in engine.members.awaited and not engine.outboxes[link]
 
     def destinations(self, to: str | Iterable[str]) -> tuple[int, ...]:
-        """The indices of members and of the present members of groups, each once."""
+        """The indices of members and of the present members of groups, each once; EVERYBODY is the group of
+        all who are present now."""
         roster, groups = self._engine.roster, self._initial.groups
         found: dict[int, None] = {}
         for name in (to,) if isinstance(to, str) else to:
@@ -161,6 +164,9 @@ class Membership:
                 for member in groups[name]:
                     if member in roster:
                         found[roster.index(member)] = None
+            elif name == EVERYBODY and name not in roster:
+                gone = self._engine.gone
+                found |= dict.fromkeys(each for each in range(len(roster)) if each not in gone)
             else:
                 found[roster.index(name)] = None
         return tuple(found)

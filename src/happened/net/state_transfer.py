@@ -13,14 +13,17 @@
 Assumes    an application whose state at a process follows from the messages that it has acknowledged there,
            and whose messages all go to all members. What it sends to others and not to itself, it does in the
            step in which it sends (docs/runtime.md).
-Bounds     the admitting process keeps the names of what was delivered since the admission; the newcomer keeps
-           deliveries back, for which `limits.held` and `limits.held_bytes` hold, but not on the link from the
-           admitting process, whose own multicasts wait.
+Bounds     the admitting process keeps the clocks of what was delivered since the admission, as stretches of
+           consecutive ones; so does the newcomer, of what the state contains. The newcomer keeps deliveries
+           back, for which `limits.held` and `limits.held_bytes` hold, but not on the link from the admitting
+           process, whose own multicasts wait.
 """
 
 import json
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
@@ -31,6 +34,10 @@ from .departures import Departures
 
 UNKNOWN = MAX_NUMBER
 """The tally of a process whose journal was begun by a version that kept none."""
+MOST_NAMES = 4096
+"""Messages that are named one by one before those which are acknowledged are put together."""
+MOST_PARTS = 3000
+"""Messages of one state, whose clocks must fit a frame."""
 STATE_CLOCK = 0
 """Which no message has: that of the state, as a delivery."""
 
@@ -48,22 +55,39 @@ class Tally:
         del self.sent[index], self.delivered[index]
 
 
+Ranges = dict[int, list[list[int]]]
+"""Per sender, clocks of its messages: first and last of each stretch."""
+
+
+def add_clock(names: Ranges, sender: int, clock: int) -> None:
+    stretches = names.setdefault(sender, [])
+    if stretches and stretches[-1][1] == clock - 1:
+        stretches[-1][1] = clock
+    else:
+        stretches.append([clock, clock])
+
+
 class Owed:
     """A state that we owe to a newcomer."""
 
     def __init__(self, asked: Iterable[int], due: Mapping[int, int]) -> None:
         self.asked = set(asked)  # who has not answered yet
         self.due = dict(due)  # per process, how many of its messages the state must contain
-        self.delivered: dict[int, tuple[int, int]] = {}  # since the admission: message by delivery number
-        self.sent: list[int] = []  # clocks of our own since then that are not for ourselves
+        self.contained: Ranges = {}  # of what was delivered since the admission, what is acknowledged
+        self.delivered: dict[int, tuple[int, int]] = {}  # by number, messages that may not be
+        self._fold_at = MOST_NAMES
 
-    def contained(self, me: int, unacknowledged: Container[int]) -> dict[int, list[int]]:
-        """Per sender, the clocks of what was delivered since the admission and is acknowledged."""
-        names: dict[int, list[int]] = {me: list(self.sent)} if self.sent else {}
-        for number, (sender, clock) in self.delivered.items():
-            if number not in unacknowledged:
-                names.setdefault(sender, []).append(clock)
-        return names
+    def hand_over(self, delivery: Delivery, unacknowledged: Container[int]) -> None:
+        """The application gets another message."""
+        self.delivered[delivery.number] = (delivery.sender, delivery.clock)
+        if len(self.delivered) > self._fold_at:
+            self.fold(unacknowledged)
+            self._fold_at = MOST_NAMES + 2 * len(self.delivered)
+
+    def fold(self, unacknowledged: Container[int]) -> None:
+        """Note what the application has acknowledged meanwhile."""
+        for number in [each for each in self.delivered if each not in unacknowledged]:
+            add_clock(self.contained, *self.delivered.pop(number))
 
 
 class Awaited:
@@ -82,7 +106,10 @@ class Awaited:
         data = b"".join(parts[clock] for clock in self.clocks)
         end = 4 + int.from_bytes(data[:4], "big")
         try:
-            contained = {int(key): set(clocks) for key, clocks in json.loads(data[4:end]).items()}
+            contained = {
+                int(key): [[int(first), int(last)] for first, last in sorted(stretches)]
+                for key, stretches in json.loads(data[4:end]).items()
+            }
         except (ValueError, TypeError, AttributeError) as error:
             raise RemoteProtocolError(f"process {self.source} gave no state that can be read") from error
         return Begun(data[end:], contained, [each for each in self.withheld if not self._is_part(each)])
@@ -95,11 +122,11 @@ class Begun(NamedTuple):
     """What a newcomer begins with."""
 
     state: bytes
-    contained: dict[int, set[int]]  # per sender, the clocks of messages whose effects the state has
+    contained: Ranges  # messages whose effects the state has, stretches in order
     others: list[Delivery]
 
 
-def data_of(contained: Mapping[int, list[int]], state: bytes) -> bytes:
+def data_of(contained: Ranges, state: bytes) -> bytes:
     """What the messages of a state have, together."""
     head = json.dumps(contained, separators=(",", ":")).encode()
     return len(head).to_bytes(4, "big") + head + state
@@ -115,7 +142,7 @@ class Transfers:
         self._given: set[int] = set()  # the newcomers that have had theirs
         self.awaited: Awaited | None = None
         self.has_begun = False  # with a state
-        self._contained: dict[int, set[int]] = {}  # in the state we began with, and not come here so far
+        self._contained: Ranges = {}  # in the state we began with
 
     # Where the newcomer is admitted.
 
@@ -156,11 +183,11 @@ class Transfers:
         self.tally.sent.update(to)
         if self.owed and self._me not in to:
             for owed in self.owed.values():
-                owed.sent.append(clock)
+                add_clock(owed.contained, self._me, clock)
 
-    def handed_over(self, delivery: Delivery) -> None:
+    def handed_over(self, delivery: Delivery, unacknowledged: Container[int]) -> None:
         for owed in self.owed.values():
-            owed.delivered[delivery.number] = (delivery.sender, delivery.clock)
+            owed.hand_over(delivery, unacknowledged)
 
     # What others say.
 
@@ -212,14 +239,12 @@ class Transfers:
         self.awaited, self.has_begun, self._contained = None, True, begun.contained
 
     def is_contained(self, sender: int, clock: int) -> bool:
-        """Whether the state that we began with has the effects of this message, which comes now, once."""
-        clocks = self._contained.get(sender)
-        if clocks is None or clock not in clocks:
+        """Whether the state that we began with has the effects of this message."""
+        stretches = self._contained.get(sender)
+        if stretches is None:
             return False
-        clocks.discard(clock)
-        if not clocks:
-            del self._contained[sender]
-        return True
+        at = bisect_right(stretches, clock, key=itemgetter(0)) - 1
+        return at >= 0 and clock <= stretches[at][1]
 
     # Surviving.
 
@@ -230,13 +255,18 @@ class Transfers:
             head["tally"] = [sorted(self.tally.sent.items()), sorted(self.tally.delivered.items())]
         if self.owed:
             head["owed"] = {
-                index: [sorted(each.asked), sorted(each.due.items()), list(each.delivered.items()), each.sent]
+                index: [
+                    sorted(each.asked),
+                    sorted(each.due.items()),
+                    list(each.delivered.items()),
+                    each.contained,
+                ]
                 for index, each in self.owed.items()
             }
         if self._given:
             head["given"] = sorted(self._given)
         if self.has_begun:
-            head["begun"] = {sender: sorted(clocks) for sender, clocks in self._contained.items()}
+            head["begun"] = self._contained
         if self.awaited is None:
             return head, []
         withheld = self.awaited.withheld
@@ -249,13 +279,13 @@ class Transfers:
         sent, delivered = head.get("tally", ([], []))
         self.tally.sent, self.tally.delivered = Counter(dict(sent)), Counter(dict(delivered))
         self.owed = {}
-        for index, (asked, due, names, clocks) in head.get("owed", {}).items():
+        for index, (asked, due, names, contained) in head.get("owed", {}).items():
             self.owed[int(index)] = owed = Owed(asked, dict(due))
             owed.delivered = {number: (sender, clock) for number, (sender, clock) in names}
-            owed.sent = clocks
+            owed.contained = {int(key): stretches for key, stretches in contained.items()}
         self._given = set(head.get("given", ()))
         self.has_begun = "begun" in head
-        self._contained = {int(key): set(clocks) for key, clocks in head.get("begun", {}).items()}
+        self._contained = {int(key): stretches for key, stretches in head.get("begun", {}).items()}
         self.awaited = None
         if "awaited_state" in head:
             source, clocks, kept = head["awaited_state"]
