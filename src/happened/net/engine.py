@@ -34,7 +34,7 @@ from ..wire import membership as changes
 from ..wire import unordered_message as unordered_wire
 from ..wire.membership import MemberLeft
 from ..wire.unordered_message import UnorderedMessage
-from . import engine_snapshots
+from . import engine_snapshots, state_steps
 from .batch import Batch, Delivery, Recorder
 from .errors import EngineFault
 from .inputs import HEAD, Input, read_entries
@@ -48,7 +48,7 @@ from .site import Site
 from .site_changes import SiteChanges
 from .site_steps import SiteSteps, receive_resent
 from .speakers import check_timestamp
-from .state_transfer import MOST_PARTS, STATE_CLOCK, Transfers, data_of
+from .state_transfer import Transfers
 from .tracked import MARK as TRACKED_MARK
 from .tracked import Tracking, refuse_piggybacks
 from .unordered import check_arrival, check_destinations, next_hops
@@ -101,7 +101,7 @@ class Engine:
         self.unacknowledged: dict[int, Delivery] = {}
         self.unacknowledged_bytes = 0
         # Held messages are counted by link only where pausing that link makes progress.
-        self._counts_held = facts.waits_only_for_past
+        self.counts_held = facts.waits_only_for_past
         self.held_bytes = 0  # of their payloads
         # Sizes of our newest multicasts: of those that the protocol keeps back.
         self.unsent: deque[int] = deque()
@@ -337,7 +337,7 @@ class Engine:
             if self.sites is not None:
                 number = self.inboxes[link].received_through + 1
                 self.sites.witnessing.arrived(link, message, frame, number)
-            if self._counts_held:
+            if self.counts_held:
                 self.links.held[link] += 1
                 self.held_bytes += len(message.payload)
             if self.unsent:
@@ -417,22 +417,12 @@ class Engine:
         self._stage(Input.STATE_OWED, newcomer)
 
     def give_state(self, newcomer: int, state: bytes, most_bytes: int) -> None:
-        """Send the application's state, which has the effects of all that is acknowledged and of nothing
-        else, in messages of at most so many bytes."""
-        owed = self.transfers.owed[newcomer]
-        owed.fold(self.unacknowledged)
-        data = data_of(owed.contained, state)
-        parts = [data[at : at + most_bytes] for at in range(0, len(data), most_bytes)]
-        if len(parts) > MOST_PARTS:
-            raise LocalProtocolError(
-                f"it takes {len(parts)} messages of {most_bytes} bytes, more than {MOST_PARTS}"
-            )
-        self._state_given(newcomer, tuple(self.multicast([newcomer], part) for part in parts))
+        """Send the application's state to a newcomer that it is owed to (state_steps.py)."""
+        self._note_state_given(newcomer, state_steps.send(self, newcomer, state, most_bytes))
 
-    def _state_given(self, newcomer: int, clocks: tuple[int, ...]) -> None:
-        self.transfers.given(newcomer, clocks)
-        self.sent -= len(clocks)  # they are not the application's
-        self._stage(Input.STATE_GIVEN, newcomer, b"".join(clock.to_bytes(8, "big") for clock in clocks))
+    def _note_state_given(self, newcomer: int, clocks: bytes) -> None:
+        state_steps.note_given(self, newcomer, clocks)
+        self._stage(Input.STATE_GIVEN, newcomer, clocks)
 
     def await_state(self, source: int) -> None:
         """Begin with the state that another process gives: nothing is delivered before it."""
@@ -442,7 +432,7 @@ class Engine:
     def state_given(self, link: int, newcomer: int, clocks: tuple[int, ...]) -> None:
         """A process says which of its messages are the state that we wait for."""
         self.transfers.hear_given(link, newcomer, clocks)
-        self._begin_if_arrived()
+        state_steps.begin_if_arrived(self)
 
     def propose_site(self, text: str) -> None:
         """Change the topology, as soon as everything sent so far has arrived everywhere."""
@@ -552,7 +542,7 @@ class Engine:
 
     def _deliver(self, effect: Deliver) -> None:
         sender, clock, payload = effect
-        if self._counts_held and sender != self.me:
+        if self.counts_held and sender != self.me:
             self.links.held[sender] -= 1
             self.held_bytes -= len(payload)
         if self.tracking is not None:
@@ -572,14 +562,12 @@ class Engine:
         if self.recorder is not None:
             self.recorder.delivered(self.events, self.time, sender, clock)
         if transfers.awaited is not None:
-            transfers.awaited.withheld.append(Delivery(0, sender, clock, payload, history))
-            self._count_withheld(sender, payload, 1)
-            if transfers.awaited.clocks:
-                self._begin_if_arrived()
+            state_steps.withhold(self, Delivery(0, sender, clock, payload, history))
         elif not transfers.is_contained(sender, clock):
-            self._number(sender, clock, payload, history)
+            self.number(sender, clock, payload, history)
 
-    def _number(self, sender: int, clock: int, payload: bytes, history: str) -> None:
+    def number(self, sender: int, clock: int, payload: bytes, history: str) -> None:
+        """Give what the application gets next its number."""
         self.delivered += 1
         delivery = Delivery(self.delivered, sender, clock, payload, history)
         self.unacknowledged[self.delivered] = delivery
@@ -587,25 +575,6 @@ class Engine:
         self._fresh.append(delivery)
         if self.transfers.owed:
             self.transfers.handed_over(delivery, self.unacknowledged)
-
-    def _begin_if_arrived(self) -> None:
-        awaited = self.transfers.awaited
-        begun = awaited.arrived() if awaited is not None else None
-        if awaited is None or begun is None:
-            return
-        for each in awaited.withheld:
-            self._count_withheld(each.sender, each.payload, -1)
-        self.transfers.begin(begun)
-        self._number(awaited.source, STATE_CLOCK, begun.state, "")
-        for each in begun.others:
-            if not self.transfers.is_contained(each.sender, each.clock):
-                self._number(each.sender, each.clock, each.payload, each.history)
-
-    def _count_withheld(self, sender: int, payload: bytes, times: int) -> None:
-        """What is kept back counts as held, where pausing its link makes progress."""
-        if self._counts_held and sender in self.links.held:
-            self.links.held[sender] += times
-            self.held_bytes += times * len(payload)
 
     # Surviving.
 
@@ -666,8 +635,7 @@ class Engine:
             case Input.STATE_OWED:
                 self.owe_state(number)
             case Input.STATE_GIVEN:
-                clocks = (data[at : at + 8] for at in range(0, len(data), 8))
-                self._state_given(number, tuple(int.from_bytes(clock, "big") for clock in clocks))
+                self._note_state_given(number, data)
             case Input.STATE_AWAITED:
                 self.await_state(number)
             case _:
@@ -688,13 +656,13 @@ class Engine:
     def count_held(self) -> None:
         """Count anew what is held, after the machine was restored."""
         self.held_bytes = 0
-        if self._counts_held:
+        if self.counts_held:
             for held in self.machine.pending():
                 if held.message.sender != self.me:
                     self.links.held[held.message.sender] += 1
                     self.held_bytes += len(held.message.payload)
         for each in self.transfers.awaited.withheld if self.transfers.awaited is not None else ():
-            self._count_withheld(each.sender, each.payload, 1)
+            state_steps.count_withheld(self, each, 1)
 
     def restore_unsent(self, sizes: Iterable[int]) -> None:
         self.unsent = deque(sizes)

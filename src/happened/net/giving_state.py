@@ -47,6 +47,17 @@ class StateGiving:
     def gives(self) -> bool:
         return self._take is not None
 
+    async def await_from(self, source: str) -> None:
+        """Note, in a new journal, that this process begins with a state; an older one knows."""
+        engine, running = self._engine, self._running
+        if engine.transfers.awaited is not None or engine.transfers.has_begun:
+            return
+        if engine.events or any(inbox.received_through for inbox in engine.inboxes.values()):
+            raise LocalProtocolError(f"{running.name!r} has begun without a state: join under a new name")
+        with running.input():
+            engine.await_state(engine.roster.index(source))
+        await running.commits.settled()
+
     def notice(self) -> None:
         """Something was delivered or acknowledged, or somebody has come or gone."""
         engine = self._engine

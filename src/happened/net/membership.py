@@ -156,7 +156,7 @@ class Membership:
 
     def destinations(self, to: str | Iterable[str]) -> tuple[int, ...]:
         """The indices of members and of the present members of groups, each once; EVERYBODY is the group of
-        all who are present now."""
+        all who are present now and have an application."""
         roster, groups = self._engine.roster, self._initial.groups
         found: dict[int, None] = {}
         for name in (to,) if isinstance(to, str) else to:
@@ -165,11 +165,16 @@ class Membership:
                     if member in roster:
                         found[roster.index(member)] = None
             elif name == EVERYBODY and name not in roster:
-                gone = self._engine.gone
-                found |= dict.fromkeys(each for each in range(len(roster)) if each not in gone)
+                found |= dict.fromkeys(self._everybody())
             else:
                 found[roster.index(name)] = None
         return tuple(found)
+
+    def _everybody(self) -> list[int]:
+        """Who is present and has an application."""
+        sites, roster = self._engine.sites, self._engine.roster
+        routers = () if sites is None else sites.site.forwarders
+        return [roster.index(name) for name in roster if name not in routers]
 
     # Changes.
 

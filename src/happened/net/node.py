@@ -208,7 +208,7 @@ class Node:
             await self._load(if_it_fails)
             self._life.move(State.RUNNING)
             if self._state_from is not None:
-                await self._await_state(self._state_from)
+                await self._states.await_from(self._state_from)
             for peer in self._running.members.peers():
                 self._running.add_peer(peer)
             self._consumers.deliver(self._engine.unacknowledged.values())
@@ -226,17 +226,6 @@ class Node:
             )
         again = len(self._engine.unacknowledged)
         log.info("started", extra={"node": self.name, "events": self._engine.events, "again": again})
-
-    async def _await_state(self, source: str) -> None:
-        """Note, in a new journal, that this process begins with a state; an older one knows."""
-        engine = self._engine
-        if engine.transfers.awaited is not None or engine.transfers.has_begun:
-            return
-        if engine.events or any(inbox.received_through for inbox in engine.inboxes.values()):
-            raise LocalProtocolError(f"{self.name!r} has begun without a state: join under a new name")
-        with self._running.input():
-            engine.await_state(engine.roster.index(source))
-        await self._commits.settled()
 
     async def _load(self, if_it_fails: contextlib.ExitStack) -> None:
         options = self._facts.numbered(self._options, self._initial.index)
