@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from happened.net.engine import Engine
 from happened.net.errors import JournalError
 from happened.net.journal import FORMAT, PLAIN_FORMAT, Identity, Journal
 from happened.net.link import Outbox
@@ -268,3 +269,15 @@ def test_frames_for_somebody_whose_index_is_given_again_are_not_written():
     links.open(1)
     links.put(1, b"other")
     assert links.cut_parking() == Parking({1: EVERYTHING}, {}) and links.parking_bytes == 0
+
+
+def test_a_medium_is_not_given_what_is_parked():
+    """It would keep the frames in memory for as long as it cannot send."""
+    engine = Engine("a", ("a", "b", "c"), "rst")
+    engine.shares = True
+    engine.links.bound(100, 10_000, lambda link: link == 1)
+    for _ in range(5):
+        engine.multicast([1, 2], b"x" * 60)
+    batch = engine.cut()
+    links = [sorted(numbers) for _, numbers in batch.shared]
+    assert links[0] == [1, 2] and links[-1] == [2] and engine.outboxes[1].parked

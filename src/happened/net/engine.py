@@ -521,7 +521,7 @@ class Engine:
                 alike: dict[bytes, dict[int, int]] = {}
                 for (to, _), frame in zip(sends, self._frames(sends), strict=True):
                     number = self.links.put(to, frame)
-                    if self.shares:
+                    if self.shares and to not in self.links.parked:  # what is on disk, the link carries
                         alike.setdefault(frame, {})[to] = number
                 self._shared += alike.items()
             if not looped:
