@@ -329,3 +329,17 @@ def test_an_older_journal_cannot_tell_when_its_state_is_complete():
     older.restore(len(text).to_bytes(4, "big") + text + data[end:])
     with pytest.raises(LocalProtocolError, match="did not count messages"):
         older.transfers.check_can_owe()
+
+
+def test_messages_that_are_no_state_are_refused_and_nothing_changes():
+    a, b = Engine("a", ("a", "b"), "ks"), Engine("b", ("a", "b"), "ks")
+    b.await_state(0)
+    a.multicast([1], b"no state")
+    a.release(a.cut())
+    ((_, frame),) = a.outboxes[1].after(0, 1000)
+    b.receive(0, frame)
+    b.release(b.cut())
+    before = b.snapshot()
+    with pytest.raises(RemoteProtocolError, match="gave no state that can be read"):
+        b.receive(0, encode(StateGiven(1, (1,))))
+    assert not b.is_dirty and b.snapshot() == before and b.delivered == 0

@@ -432,7 +432,11 @@ class Engine:
     def state_given(self, link: int, newcomer: int, clocks: tuple[int, ...]) -> None:
         """A process says which of its messages are the state that we wait for."""
         self.transfers.hear_given(link, newcomer, clocks)
-        state_steps.begin_if_arrived(self)
+        try:
+            state_steps.begin_if_arrived(self)
+        except RemoteProtocolError:
+            self.transfers.take_back_given()
+            raise
 
     def propose_site(self, text: str) -> None:
         """Change the topology, as soon as everything sent so far has arrived everywhere."""

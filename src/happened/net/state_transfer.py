@@ -235,6 +235,11 @@ class Transfers:
             raise RemoteProtocolError(f"process {link} gives a state that nobody waits for")
         self.awaited.clocks = clocks
 
+    def take_back_given(self) -> None:
+        """What we heard last is refused: those messages are no state."""
+        assert self.awaited is not None
+        self.awaited.clocks = ()
+
     def begin(self, begun: Begun) -> None:
         self.awaited, self.has_begun, self._contained = None, True, begun.contained
 
