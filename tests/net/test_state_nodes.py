@@ -80,6 +80,7 @@ def test_who_was_away_too_long_comes_back_by_state_transfer(tmp_path, dice: Rand
                 await group[name].node.multicast("*", f"{name} {sent}")
 
         await group["a"].node.expel("c")
+        await until(lambda: "c" not in group["b"].node.members)
         for name in "abab":
             await load(name, 10)
         await until(lambda: group["a"].node._engine.members.departures[2].stage >= 1)

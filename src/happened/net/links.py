@@ -107,25 +107,27 @@ class Links:
         if number <= outbox.acknowledged:
             return False
         outbox.acknowledge(number)
-        self._relieve(link, outbox)
+        self._measure(link, outbox)
         if outbox.stored:
             self._freed[link] = max(number, self._freed.get(link, 0))
             if number >= outbox.stored:
                 outbox.stored = 0
         return True
 
-    def _relieve(self, link: int, outbox: Outbox) -> None:
-        """It has less in memory, or on disk, than before."""
+    def _measure(self, link: int, outbox: Outbox) -> None:
+        """Frames have gone, or are back from disk: a segment that is partly back counts in both places."""
         if not outbox.parked:
             self.parked.discard(link)
-        if link in self.full and self.weight(link) <= self.full_above:
+        if self.weight(link) > self.full_above:
+            self.full.add(link)
+        else:
             self.full.discard(link)
 
     def unpark(self, link: int, first: int, frames: list[bytes]) -> None:
         """Frames from this number on are back from disk."""
         outbox = self.outboxes[link]
         outbox.unpark(first, frames)
-        self._relieve(link, outbox)
+        self._measure(link, outbox)
 
     def on_disk(self) -> dict[int, tuple[int, int]]:
         """Per link, the numbers after which and up to which frames are on disk alone."""
