@@ -183,6 +183,7 @@ async def main(plan):
         guard=Plaintext(anywhere=plan.get("anywhere", False)),
         transport=over_nats(**plan["nats"]) if "nats" in plan else None,
         limits=Limits(**plan["limits"]),
+        full=plan.get("full", "wait"),
         medium=UdpMulticast(**plan["medium"]) if "medium" in plan else None,
     )
     if plan.get("loss"):

@@ -157,12 +157,12 @@ def test_a_crash_does_both_the_acknowledgement_and_the_multicast_or_neither(tmp_
             await a.multicast("b", b"order")
             (message,) = await take(b)
 
-            def crash(self, time, entries, snapshot=None):
+            def crash(self, *batch):
                 if self.path == tmp_path / "b":
                     if written:
-                        append(self, time, entries, snapshot)
+                        append(self, *batch)
                     raise NodeError("unplugged")
-                return append(self, time, entries, snapshot)
+                return append(self, *batch)
 
             monkeypatch.setattr(Journal, "append", crash)
             with pytest.raises(NodeClosed):

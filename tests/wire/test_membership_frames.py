@@ -9,11 +9,30 @@ from hypothesis import strategies as st
 from happened import wire
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.ordering.facts import MANY_PROCESSES
-from happened.wire.membership import MARK, MAX_CHANGE, MAX_INDEX, MemberJoined, MemberLeft, decode, encode
+from happened.wire.membership import (
+    MARK,
+    MAX_CHANGE,
+    MAX_INDEX,
+    MAX_NUMBER,
+    MemberJoined,
+    MemberLeft,
+    StateAsked,
+    StateGiven,
+    StateTally,
+    decode,
+    encode,
+)
 
 names = st.text(max_size=100)
 indices = st.integers(0, MAX_INDEX - 1)
-changes = st.builds(MemberJoined, indices, names, names) | st.builds(MemberLeft, indices)
+numbers = st.integers(0, MAX_NUMBER)
+changes = (
+    st.builds(MemberJoined, indices, names, names)
+    | st.builds(MemberLeft, indices)
+    | st.builds(StateAsked, indices)
+    | st.builds(StateTally, indices, numbers)
+    | st.builds(StateGiven, indices, st.lists(numbers, min_size=1, max_size=9).map(tuple))
+)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +41,9 @@ changes = st.builds(MemberJoined, indices, names, names) | st.builds(MemberLeft,
         (MemberJoined(3, "dave", "127.0.0.1:7004"), b'\xff[1, 3, "dave", "127.0.0.1:7004"]'),
         (MemberJoined(1023, "Zoë ☃", "[::1]:1"), b'\xff[1, 1023, "Zo\\u00eb \\u2603", "[::1]:1"]'),
         (MemberLeft(0), b'\xff[2, 0, "", ""]'),
+        (StateAsked(3), b'\xff[8, 3, "", ""]'),
+        (StateTally(3, 17), b'\xff[9, 3, "17", ""]'),
+        (StateGiven(3, (4, 5)), b'\xff[10, 3, "", "4,5"]'),
     ],
 )
 def test_the_bytes_of_form_1_are_fixed(change, frame):
@@ -57,7 +79,10 @@ def test_a_newer_version_is_refused_by_its_number(version):
         (b'[1, -1, "dave", ""]', "no process has index -1"),
         (b'[2, 65536, "", ""]', "no process has index 65536"),
         (b"[1, " + b"9" * 5000 + b', "dave", ""]', "not a change of members"),
-        (b'[9, 1, "", ""]', "there is no kind 9"),
+        (b'[99, 1, "", ""]', "there is no kind 99"),
+        (b'[9, 1, "", ""]', "'' is no number"),
+        (b'[9, 1, "9223372036854775808", ""]', "is no number"),
+        (b'[10, 1, "", "1,-2"]', "'-2' is no number"),
         (b'[2, 0, "' + b"x" * MAX_CHANGE + b'", ""]', "at most 65536"),
     ],
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..tracking import Stamp
+from .parked import Parking
 
 
 class Delivery(NamedTuple):
@@ -27,6 +28,7 @@ class Batch(NamedTuple):
     shared: Sequence[tuple[bytes, dict[int, int]]] = ()
     """Frames sent, in order, each with its link number on every link that has it; only if the engine
     `shares`. A replay has none: what it makes again is left to the links."""
+    parking: Parking | None = None
 
 
 class Recorder(Protocol):

@@ -21,6 +21,7 @@ from .batch import Batch
 from .engine import Engine
 from .errors import JournalError, NodeError
 from .journal import MAX_SNAPSHOT, Journal
+from .parked import Parking
 
 if TYPE_CHECKING:
     from .trace_recorder import TraceRecorder
@@ -98,10 +99,13 @@ class Commits:
             self._snapshot_bytes = len(state)
         if recorder is not None:
             recorder.continues(engine.events)
-        for when, entries in journal.batches():
-            engine.replay(entries, when)
-            if recorder is not None:
-                recorder.keep(recorder.cut())
+        with journal.parking_again(engine.links.on_disk()) as park:
+            for when, entries in journal.batches():
+                batch = engine.replay(entries, when)
+                if batch.parking is not None:
+                    park(batch.parking)
+                if recorder is not None:
+                    recorder.keep(recorder.cut())
 
     # What a node asks for.
 
@@ -124,6 +128,11 @@ class Commits:
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append((self._cut + self._engine.is_dirty, waiter))
         await waiter
+
+    def read_parked(self, link: int, after: int, most_bytes: int) -> "asyncio.Future[list[bytes]]":
+        """Read frames that are on disk alone (`Journal.parked`), in the journal's thread."""
+        assert self._journal is not None
+        return self._loop.run_in_executor(self._pool, self._journal.parked, link, after, most_bytes)
 
     async def save(self) -> None:
         """Write a last snapshot, so that the next start has nothing to replay. Call when `settled`."""
@@ -176,7 +185,9 @@ class Commits:
             return
         self.is_under_way = True
         parts = self._snapshot_if_due(journal)
-        future = self._loop.run_in_executor(self._pool, _append, journal, batch.time, batch.entries, parts)
+        future = self._loop.run_in_executor(
+            self._pool, _append, journal, batch.time, batch.entries, parts, batch.parking
+        )
         future.add_done_callback(
             lambda done: self._appended(done, batch, rows, journal, is_snapshot=parts is not None)
         )
@@ -251,6 +262,8 @@ class Commits:
             self._commit()
 
 
-def _append(journal: Journal, time: int, entries: bytes, parts: list[bytes] | None) -> int:
+def _append(
+    journal: Journal, time: int, entries: bytes, parts: list[bytes] | None, parking: Parking | None = None
+) -> int:
     """In the journal's thread: put a snapshot together, and append the batch."""
-    return journal.append(time, entries, b"".join(parts) if parts is not None else None)
+    return journal.append(time, entries, b"".join(parts) if parts is not None else None, parking)

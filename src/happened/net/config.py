@@ -13,6 +13,8 @@
     metrics = "127.0.0.1:9101"           # Prometheus text at /metrics
     members = ["alice", "bob", "carol"]  # the same everywhere; default: all names, sorted
 
+    full = "wait"                        # while a peer's outbox is full; or a table, [full] bob = "park"
+
     [peers]
     bob = "127.0.0.1:7002"
     carol = "127.0.0.1:7003"
@@ -60,6 +62,7 @@ from .nats_security import CONFIG_FILES, CONFIG_TLS, connect_options
 from .node import Node
 from .transport import Guard, Plaintext, Transport
 from .udp_multicast import UdpMulticast
+from .when_full import WhenFull
 
 
 class ConfigError(NodeError):
@@ -71,7 +74,7 @@ STRINGS = (
     "tracker",
 )  # fmt: skip
 TABLES = ("peers", "groups", "security", "options", "limits", "nats", "medium")
-KEYS = (*STRINGS, "members", "flush", "expiry", *TABLES)
+KEYS = (*STRINGS, "members", "flush", "expiry", "full", *TABLES)
 MEDIUM = {
     "group": str, "interface": str, "key": str, "ttl": int, "datagram": int, "repair": float, "beat": float
 }  # fmt: skip
@@ -109,6 +112,7 @@ def _check(path: Path, config: dict[str, Any]) -> None:
         _typed(path, key, config.get(key, ""), str, "a string")
     _typed(path, "flush", config.get("flush", True), bool, "true or false")
     _typed(path, "expiry", config.get("expiry", 0), int | float, "a number of seconds")
+    _check_full(path, config.get("full", {}))
     for key in TABLES:
         _typed(path, key, config.get(key, {}), dict, f"a table, [{key}]")
     for peer, address in config.get("peers", {}).items():
@@ -136,6 +140,17 @@ def _check(path: Path, config: dict[str, Any]) -> None:
     _typed(path, "nats.broadcast", nats.get("broadcast", False), bool, "true or false")
     _check_medium(path, config.get("medium"))
     _known(path, "limits.", config.get("limits", {}), [field.name for field in fields(Limits)])
+
+
+def _check_full(path: Path, full: Any) -> None:
+    policies = [each.value for each in WhenFull]
+    expected = f"{', '.join(policies)}, or a table of these, [full]"
+    _typed(path, "full", full, str | dict, expected)
+    for where, policy in (
+        [("full", full)] if isinstance(full, str) else [(f"full.{k}", v) for k, v in full.items()]
+    ):
+        if policy not in policies:
+            raise ConfigError(f"{path}: {where} is {policy!r}, not one of {', '.join(policies)}")
 
 
 def _check_medium(path: Path, medium: dict[str, Any] | None) -> None:
@@ -194,6 +209,7 @@ def make_node(config: dict[str, Any]) -> Node:
         transport=transport,
         limits=Limits(**config.get("limits", {})),
         medium=UdpMulticast(**config["medium"]) if "medium" in config else None,
+        full=config.get("full", WhenFull.WAIT),
     )
 
 

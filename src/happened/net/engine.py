@@ -14,6 +14,7 @@ Parts      links.py: what is to be sent and how far each link has come; member_c
            link_routes.py and site_changes.py: where a topology says who takes part, and changes as a whole;
            engine_snapshots.py: all of it as bytes.
 Token      Where sends must be serialized, a process multicasts in its turn: serialized.py.
+State      Who joins may begin with the application's state at another process: state_transfer.py.
 Unordered  Messages outside of all orders pass the machine by, which only counts them: unordered.py.
 """
 
@@ -33,7 +34,7 @@ from ..wire import membership as changes
 from ..wire import unordered_message as unordered_wire
 from ..wire.membership import MemberLeft
 from ..wire.unordered_message import UnorderedMessage
-from . import engine_snapshots
+from . import engine_snapshots, state_steps
 from .batch import Batch, Delivery, Recorder
 from .errors import EngineFault
 from .inputs import HEAD, Input, read_entries
@@ -47,6 +48,7 @@ from .site import Site
 from .site_changes import SiteChanges
 from .site_steps import SiteSteps, receive_resent
 from .speakers import check_timestamp
+from .state_transfer import Transfers
 from .tracked import MARK as TRACKED_MARK
 from .tracked import Tracking, refuse_piggybacks
 from .unordered import check_arrival, check_destinations, next_hops
@@ -91,6 +93,7 @@ class Engine:
         self.serialization: Serialization | None = None
         if facts.serialized:
             self.serialization = Serialization(cast(Any, self.machine), self.me, n, self.links.put)
+        self.transfers = Transfers(self.me, self.links.put)
         self.tracking = None if tracker is None else Tracking(tracker, self.me, n, facts)
         self._is_total = facts.order.is_total
         # Whether a delivery brings nothing but a payload: see _opened.
@@ -104,7 +107,7 @@ class Engine:
         self.unacknowledged: dict[int, Delivery] = {}
         self.unacknowledged_bytes = 0
         # Held messages are counted by link only where pausing that link makes progress.
-        self._counts_held = facts.waits_only_for_past
+        self.counts_held = facts.waits_only_for_past
         self.held_bytes = 0  # of their payloads
         # Sizes of our newest multicasts: of those that the protocol keeps back.
         self.unsent: deque[int] = deque()
@@ -112,7 +115,7 @@ class Engine:
         self.replays = False
         self._journaled = journaled  # otherwise nobody reads the entries
         self._entries: list[bytes] = []
-        self.staged = 0  # bytes of entries since the last cut
+        self._staged = 0  # bytes of entries since the last cut
         self.is_dirty = False  # whether there were inputs since the last cut
         self._fresh: list[Delivery] = []  # deliveries since the last cut
         self.shares = False  # whether a medium carries what is the same on several links
@@ -150,6 +153,11 @@ class Engine:
     def pending(self) -> list[Held]:
         return self.machine.pending()
 
+    @property
+    def staged(self) -> int:
+        """Bytes that the next batch takes to the journal: entries, and frames that are parked."""
+        return self._staged + self.links.parking_bytes
+
     def held_count(self) -> int:
         """How many messages `pending` lists."""
         return self.machine.pending_count
@@ -173,6 +181,7 @@ class Engine:
         dests = pack(to)
         head = to_bytes(dests, how)
         self._stage(Input.QUALIFIED, len(head), head, payload)
+        self.transfers.sent(unpack(dests), clock)
         self.events += 1
         self.sent += 1
         if self.recorder is not None:
@@ -191,6 +200,7 @@ class Engine:
         dests = pack(to)
         if self.sites is not None:
             self.sites.tally.sent.update(unpack(dests))
+        self.transfers.sent(unpack(dests), clock)
         size = (dests.bit_length() + 7) // 8
         self._stage(MULTICAST, size, dests.to_bytes(size, "little"), payload)
         if self.machine.queued:
@@ -236,6 +246,7 @@ class Engine:
         dests = pack(to)
         check_destinations(dests, len(self.roster), self.gone)
         clock = self.machine.tick()
+        self.transfers.sent(unpack(dests), clock)
         size = (dests.bit_length() + 7) // 8
         self._stage(Input.UNORDERED, size, dests.to_bytes(size, "little"), payload)
         self.events += 1
@@ -358,7 +369,7 @@ class Engine:
             if sender == link and clock == message.clock:  # delivered at once, and never counted as held
                 self._hand_over(sender, clock, payload)
                 return
-        if self._counts_held:
+        if self.counts_held:
             self.links.held[link] += 1
             self.held_bytes += len(message.payload)
         self.perform(effects)
@@ -421,6 +432,33 @@ class Engine:
         self._stage(Input.MEMBER_EXPELLED, index)
         self.members.advance()
 
+    def owe_state(self, newcomer: int) -> None:
+        """Give the process of this index, which was admitted just now, the application's state."""
+        self.transfers.owe(newcomer, self.present_links())
+        self._stage(Input.STATE_OWED, newcomer)
+
+    def give_state(self, newcomer: int, state: bytes, most_bytes: int) -> None:
+        """Send the application's state to a newcomer that it is owed to (state_steps.py)."""
+        self._note_state_given(newcomer, state_steps.send(self, newcomer, state, most_bytes))
+
+    def _note_state_given(self, newcomer: int, clocks: bytes) -> None:
+        state_steps.note_given(self, newcomer, clocks)
+        self._stage(Input.STATE_GIVEN, newcomer, clocks)
+
+    def await_state(self, source: int) -> None:
+        """Begin with the state that another process gives: nothing is delivered before it."""
+        self.transfers.wait_for(source)
+        self._stage(Input.STATE_AWAITED, source)
+
+    def state_given(self, link: int, newcomer: int, clocks: tuple[int, ...]) -> None:
+        """A process says which of its messages are the state that we wait for."""
+        self.transfers.hear_given(link, newcomer, clocks)
+        try:
+            state_steps.begin_if_arrived(self)
+        except RemoteProtocolError:
+            self.transfers.take_back_given()
+            raise
+
     def propose_site(self, text: str) -> None:
         """Change the topology, as soon as everything sent so far has arrived everywhere."""
         if self.sites is None:
@@ -439,13 +477,17 @@ class Engine:
     def cut(self) -> Batch:
         """End the current batch and return it: everything since the last cut."""
         released, received = self.links.cut()
-        batch = Batch(b"".join(self._entries), self.time, released, received, self._fresh, self._shared)
-        self._entries, self._fresh, self.staged, self.is_dirty = [], [], 0, False
+        entries, parking = b"".join(self._entries), self.links.cut_parking()
+        batch = Batch(entries, self.time, released, received, self._fresh, self._shared, parking)
+        self._entries, self._fresh, self._staged, self.is_dirty = [], [], 0, False
         self._shared = []
         return batch
 
     def release(self, batch: Batch) -> None:
         """Note that a batch is durable: its frames may leave, and those it received may be acknowledged."""
+        if batch.parking is not None:
+            for link, frames in batch.parking.frames.items():
+                self.outboxes[link].written = frames[-1][0]
         if self.sites is not None and self._facts.witnesses:
             self.sites.witnessing.hold_back(batch.released_through, self.outboxes, self.absent())
         else:
@@ -470,7 +512,7 @@ class Engine:
             length = sum(map(len, data))
             self._entries.append(HEAD.pack(kind, number, length))
             self._entries += data
-            self.staged += HEAD.size + length
+            self._staged += HEAD.size + length
 
     def note_arrival(self, message: Any) -> None:
         self.events += 1
@@ -507,7 +549,8 @@ class Engine:
                 if self.shares:
                     alike: dict[bytes, dict[int, int]] = {}
                     for (to, _), frame, number in zip(sends, frames, numbers, strict=True):
-                        alike.setdefault(frame, {})[to] = number
+                        if to not in self.links.parked:  # what is on disk, the link carries
+                            alike.setdefault(frame, {})[to] = number
                     self._shared += alike.items()
             if not looped:
                 return
@@ -527,7 +570,7 @@ class Engine:
 
     def _deliver(self, effect: Deliver) -> None:
         sender, clock, payload = effect
-        if self._counts_held and sender != self.me:
+        if self.counts_held and sender != self.me:
             self.links.held[sender] -= 1
             self.held_bytes -= len(payload)
         if self._is_plain:
@@ -547,27 +590,40 @@ class Engine:
         return payload, json.dumps(history_to_json(cast(Any, self.machine).history_of(sender, clock)))
 
     def _hand_over(self, sender: int, clock: int, payload: bytes, history: str = "") -> None:
-        """Give a message to the application."""
+        """Give a message to the application, or keep it back until that has the state it begins with."""
         self.events += 1
+        transfers = self.transfers
+        transfers.tally.delivered[sender] += 1
+        if self.recorder is not None:
+            self.recorder.delivered(self.events, self.time, sender, clock)
+        if transfers.awaited is not None:
+            state_steps.withhold(self, Delivery(0, sender, clock, payload, history))
+        elif not transfers.is_contained(sender, clock):
+            self.number(sender, clock, payload, history)
+
+    def number(self, sender: int, clock: int, payload: bytes, history: str) -> None:
+        """Give what the application gets next its number."""
         self.delivered += 1
         delivery = new(Delivery, (self.delivered, sender, clock, payload, history))
         self.unacknowledged[self.delivered] = delivery
         self.unacknowledged_bytes += len(payload)
         self._fresh.append(delivery)
-        if self.recorder is not None:
-            self.recorder.delivered(self.events, self.time, sender, clock)
+        if self.transfers.owed:
+            self.transfers.handed_over(delivery, self.unacknowledged)
 
     # Surviving.
 
-    def replay(self, entries: bytes, time: int) -> None:
-        """Give the inputs of these entries again; they are durable already."""
+    def replay(self, entries: bytes, time: int) -> Batch:
+        """Give the inputs of these entries again; they are durable already, but for what they park."""
         self.time, self.replays = time, True
         try:
             for kind, number, data in read_entries(entries):
                 self._redo(kind, number, data)
         finally:
             self.replays = False
-        self.release(self.cut())
+        batch = self.cut()
+        self.release(batch)
+        return batch
 
     def _redo(self, kind: int, number: int, data: bytes) -> None:
         match kind:
@@ -611,6 +667,12 @@ class Engine:
                 self.relevant(data.decode())
             case Input.SITE_PROPOSED:
                 self.propose_site(data.decode())
+            case Input.STATE_OWED:
+                self.owe_state(number)
+            case Input.STATE_GIVEN:
+                self._note_state_given(number, data)
+            case Input.STATE_AWAITED:
+                self.await_state(number)
             case _:
                 raise ValueError(f"no input is of kind {kind}")
 
@@ -629,11 +691,13 @@ class Engine:
     def count_held(self) -> None:
         """Count anew what is held, after the machine was restored."""
         self.held_bytes = 0
-        if self._counts_held:
+        if self.counts_held:
             for held in self.machine.pending():
                 if held.message.sender != self.me:
                     self.links.held[held.message.sender] += 1
                     self.held_bytes += len(held.message.payload)
+        for each in self.transfers.awaited.withheld if self.transfers.awaited is not None else ():
+            state_steps.count_withheld(self, each, 1)
 
     def restore_unsent(self, sizes: Iterable[int]) -> None:
         self.unsent = deque(sizes)

@@ -13,6 +13,7 @@ from .links import Links
 from .member_changes import MemberChanges
 from .serialized import Serialization
 from .site_changes import SiteChanges
+from .state_transfer import Transfers
 from .tracked import Tracking
 
 
@@ -26,6 +27,7 @@ class Durable(Protocol):
     members: MemberChanges
     routes: Routes
     sites: SiteChanges | None
+    transfers: Transfers
     unacknowledged: dict[int, Delivery]
     unacknowledged_bytes: int
     unsent: deque[int]
@@ -72,6 +74,9 @@ def snapshot_parts(engine: Durable) -> list[bytes]:
     if engine.tracking is not None:
         blobs.append(engine.tracking.snapshot())
         head["tracker"] = len(blobs[-1])
+    told, payloads = engine.transfers.state()
+    head |= told
+    blobs += payloads
     text = json.dumps(head, separators=(",", ":")).encode()
     return [len(text).to_bytes(4, "big"), text, *blobs]
 
@@ -114,6 +119,9 @@ def restore(engine: Durable, data: bytes) -> None:
         engine.sites.witnessing.hold_back_again(engine.links.outboxes, engine.absent())
     if engine.tracking is not None:
         engine.tracking = engine.tracking.restored(take(head["tracker"]), len(engine.members.roster))
+    if not head["sent"] and not head["delivered"]:
+        head.setdefault("tally", [[], []])
+    engine.transfers.restore(head, take)
     engine.count_held()
     engine.restore_unsent(head.get("unsent", ()))
 

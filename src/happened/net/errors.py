@@ -20,7 +20,9 @@ class NodeClosed(LocalProtocolError):
 
 
 class NodeFull(LocalProtocolError):
-    """`multicast_nowait` was called while an outbox or the journal is above its limit: wait for `room()`."""
+    """There is no room for a multicast: an outbox or the journal is above its limit. Raised by
+    `multicast_nowait`, after a `timeout`, and where a full outbox refuses. Nothing was sent: wait for
+    `room()`."""
 
 
 class PeerRefused(RemoteProtocolError):

@@ -69,6 +69,7 @@ class Hosting:
         if self._engine.free(link, number):
             running.quarantine.passed(peer, True, number)
             self._commits.schedule()
+            running.unpark()
             for other in self._engine.let_go():
                 running.transport.wake(self._members.names[other])
             running.measure_room()

@@ -18,6 +18,9 @@ number and the data mean:
     EXPIRED          0                  nothing: what was known the last time is delivered everywhere
     TOKEN_WANTED     0                  nothing: this process asks for its turn to send
     TOKEN_RELEASED   1 if away          nothing: its turn has ended; if it goes away, the token is passed on
+    STATE_OWED       index              nothing: a newcomer is to get the application's state
+    STATE_GIVEN      index              8 bytes each: clocks of the multicasts before, which are that state
+    STATE_AWAITED    index              nothing: this process begins with the state that another one gives
 
 Versions up to 0.2.0 knew no steps of a departure. What they wrote has the effects that it had then:
 
@@ -52,6 +55,9 @@ class Input(IntEnum):
     TOKEN_RELEASED = 22
     EXPIRED = 23
     QUALIFIED = 24
+    STATE_OWED = 25
+    STATE_GIVEN = 26
+    STATE_AWAITED = 27
 
 
 def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:

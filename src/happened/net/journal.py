@@ -3,6 +3,7 @@
     meta        key, value                               whose journal this is, and its format
     batches     number, time, entries, checksum          inputs, a row per commit, numbered without gaps
     snapshots   after, state, checksum                   the state after that batch
+    parked      frames that wait for peers that are away (spool.py); only where there were some
 
 Promises   a batch is there whole or not at all; what `append` has returned from survives kill -9 and, with
            `flush`, a power failure. What cannot be read as it was written is refused, never skipped:
@@ -13,23 +14,30 @@ Leaves out damage to the last few megabytes, which SQLite keeps in its write-ahe
            frames that a shortened journal does not know, and refuse the node (membership.py).
 Bounds     `append` with a snapshot, then `forget`, keeps the file to what came after the snapshot, and gives
            free pages back. (A journal made by a version up to 0.2.0 does not shrink: it uses them again.)
+           Parked frames are in no snapshot: they stay where they are until their peer has them.
 
 It is used from one thread at a time. commits.py runs `append` and `forget` in a thread of their own, so that
 the event loop goes on during a flush.
 """
 
+import contextlib
 import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .errors import JournalError
 from .ownership import Ownership
+from .parked import Parking
+from .spool import PARKING, Spool, SpoolDamaged
 
-FORMAT = 1
+FORMAT = PARKING
+"""The newest one that this version can read."""
+PLAIN_FORMAT = 1
+"""Of a journal that has never parked anything."""
 MAX_SNAPSHOT = 900_000_000
 """Bytes; SQLite takes a thousand million in one row."""
 
@@ -99,7 +107,7 @@ class Journal:
         if version == 0:
             if run("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise JournalError(f"{self.path}: is a database of something else; give another path")
-            self._db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
+            self._db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {PLAIN_FORMAT}; COMMIT;")
         # Pages of a journal are read once, in order: checking them costs what loading costs.
         problems = [row[0] for row in run("PRAGMA quick_check(3)")]
         if problems != ["ok"]:
@@ -107,6 +115,7 @@ class Journal:
         run("BEGIN IMMEDIATE")  # which makes the write-ahead log, if nothing else has
         run("COMMIT")
         self._ownership.guard(self._db)
+        self._spool = Spool(self._db)
 
     def open(self, identity: Identity) -> bytes:
         """Return the incarnation kept in this journal, which is drawn now if the journal is new. Raises
@@ -180,8 +189,11 @@ class Journal:
         except sqlite3.Error as error:
             raise self._explained(error) from error
 
-    def append(self, time: int, entries: bytes, snapshot: bytes | None = None) -> int:
-        """Make a batch durable, and a snapshot of the state after it if given; returns its number."""
+    def append(
+        self, time: int, entries: bytes, snapshot: bytes | None = None, parking: Parking | None = None
+    ) -> int:
+        """Make a batch durable, with the frames that it parks, and a snapshot of the state after it if given;
+        returns its number."""
         self._ownership.check()
         number = self._last + 1
         try:
@@ -189,6 +201,8 @@ class Journal:
             run("BEGIN")
             checksum = _checksum(number, time, entries)
             run("INSERT INTO batches VALUES (?, ?, ?, ?)", (number, time, entries, checksum))
+            if parking is not None:
+                self._spool.store(parking)
             if snapshot is not None:
                 checksum = _checksum(number, 0, snapshot)
                 run("INSERT INTO snapshots VALUES (?, ?, ?)", (number, snapshot, checksum))
@@ -199,6 +213,34 @@ class Journal:
         self._last = number
         self.bytes += len(entries)
         return number
+
+    @contextlib.contextmanager
+    def parking_again(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[Callable[[Parking], None]]:
+        """For the time of a replay: what it is to be told of each batch's parking.
+
+        Of the parked frames those are kept that the state which it begins with counts on: per link, those
+        after one number and up to another. The replay parks the others again, in one transaction.
+        """
+        try:
+            self._db.execute("BEGIN")
+            self._spool.keep(ranges)
+            yield self._spool.store
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def parked(self, link: int, after: int, most_bytes: int) -> list[bytes]:
+        """The parked frames of a link after this number, in order: at least one, and no more once so many
+        bytes are reached."""
+        try:
+            return self._spool.read(link, after, most_bytes)
+        except SpoolDamaged as error:
+            raise self._damaged(str(error)) from error
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
 
     def forget(self, after: int) -> None:
         """Delete the batches up to this one, and older snapshots than the one after it."""

@@ -17,6 +17,8 @@ class Limits:
     outbox: int = 64 << 20
     """Bytes not acknowledged by one peer; above it `multicast` to that peer waits, also if the peer is away,
     and with protocols that relay every multicast. The same for bytes that the protocol keeps back."""
+    parked: int = 1 << 30
+    """Bytes on disk, beyond `outbox`, for one peer whose frames may be parked; above it `multicast` waits."""
     held: int = 10_000
     """Messages that arrived and wait for others; above it, links that have some are not read."""
     held_bytes: int = 256 << 20
@@ -27,6 +29,8 @@ class Limits:
     """Bytes of their payloads; above it, no link is read."""
     staged: int = 8 << 20
     """Bytes of inputs that wait for the journal; above it, no link is read and `multicast` waits."""
+    state: int = 64 << 20
+    """Bytes of the application's state that a newcomer is given."""
     strangers: int = 64
     """Connections that have not said who they are; one more ends the oldest of them."""
     handshake: float = 10.0

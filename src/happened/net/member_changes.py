@@ -26,12 +26,16 @@ from ..wire.membership import (
     MemberJoined,
     MemberLeft,
     MemberRanked,
+    StateAsked,
+    StateGiven,
+    StateTally,
 )
 from .departures import FREE, Departure, Departures
 from .handshake import check_name
 from .links import Links
 from .serialized import Serialization
 from .speakers import check_admission
+from .state_transfer import Transfers
 from .tracked import Tracking
 
 
@@ -42,9 +46,11 @@ class Concerned(Protocol):
     tracking: Tracking | None
     serialization: Serialization | None
     links: Links
+    transfers: Transfers
     replays: bool  # whether what happens now has happened before
 
     def perform(self, effects: Iterable[Any]) -> None: ...
+    def state_given(self, link: int, newcomer: int, clocks: tuple[int, ...]) -> None: ...
 
 
 class MemberChanges:
@@ -114,8 +120,9 @@ class MemberChanges:
             raise LocalProtocolError(
                 "somebody was expelled who may have admitted others; try again when everybody has heard of it"
             )
-        # A tracker's timestamps name everybody for ever.
+        # A tracker's timestamps name everybody for ever, and a state that is owed names messages by index.
         recycles = self._facts.recycles and self._concerned.tracking is None
+        recycles = recycles and not self._concerned.transfers.owed
         free = self.departures.free(self.present_links()) if recycles else None
         most = self._facts.most_processes
         if len(self.roster) >= most and free is None:
@@ -192,6 +199,13 @@ class MemberChanges:
             case DepartureStage(index, stage):
                 if index in self.gone:
                     self.departures[index].said[link] = stage
+            case StateAsked(index):
+                self._check_known(link, index)
+                self._concerned.transfers.hear_asked(link, index)
+            case StateTally(index, sent):
+                self._concerned.transfers.hear_tally(link, index, sent)
+            case StateGiven(index, clocks):
+                self._concerned.state_given(link, index, clocks)
 
     def _check_known(self, link: int, index: int) -> None:
         if index >= len(self.roster):
@@ -291,6 +305,7 @@ class MemberChanges:
         self.addresses[name] = address
         self.joined += 1
         self._concerned.links.open(index)
+        self._concerned.transfers.joined(index)
         self.incarnations.pop(index, None)
         self._rank_last(index)
         self._introduce(index, admits=admits)
@@ -335,6 +350,7 @@ class MemberChanges:
             effects = machine.leave(index)
             self.roster.leave(self.roster.name(index))
             self.gone.add(index)
+            self._concerned.transfers.left(index)
             self.departures[index] = departure = Departure()
         elif departure.is_old:
             effects = machine.go_on_without(index)
@@ -391,6 +407,9 @@ class MemberChanges:
         self.departures[index].stage = stage
         if stage <= LAST_STAGE:
             self._tell(self.present_links(), DepartureStage(index, stage))
+        elif self.departures[index].expelled and self._concerned.links.has_much(index):
+            # With its farewell: should it live, it is refused when it calls.
+            self._concerned.links.empty(index)
 
     def _holds(self, index: int) -> bool:
         """Whether a message of this process waits for others here."""

@@ -17,6 +17,8 @@ from .limits import Limits
 from .terms import Terms
 from .transport import Hello, Transport
 
+EVERYBODY = "*"
+
 NO_TERMS = Terms()
 
 
@@ -153,7 +155,8 @@ class Membership:
         return link in engine.gone and link not in engine.members.awaited and not engine.outboxes[link]
 
     def destinations(self, to: str | Iterable[str]) -> tuple[int, ...]:
-        """The indices of members and of the present members of groups, each once."""
+        """The indices of members and of the present members of groups, each once; EVERYBODY is the group of
+        all who are present now and have an application."""
         roster, groups = self._engine.roster, self._initial.groups
         found: dict[int, None] = {}
         for name in (to,) if isinstance(to, str) else to:
@@ -161,9 +164,17 @@ class Membership:
                 for member in groups[name]:
                     if member in roster:
                         found[roster.index(member)] = None
+            elif name == EVERYBODY and name not in roster:
+                found |= dict.fromkeys(self._everybody())
             else:
                 found[roster.index(name)] = None
         return tuple(found)
+
+    def _everybody(self) -> list[int]:
+        """Who is present and has an application."""
+        sites, roster = self._engine.sites, self._engine.roster
+        routers = () if sites is None else sites.site.forwarders
+        return [roster.index(name) for name in roster if name not in routers]
 
     # Changes.
 
@@ -200,13 +211,18 @@ class Membership:
         tracker = tracking.facts.name if tracking is not None else ""
         sites = self._engine.sites
         topology = sites.site.digest if sites is not None else ""
-        has = self._engine.outboxes[self.index[peer]].acknowledged
+        # What waited for a process that was expelled may have been dropped: that says nothing of it.
+        has = 0 if self._was_expelled(peer) else self._engine.outboxes[self.index[peer]].acknowledged
         # Somebody who joined later was started with more members than those who were there before.
         is_founder = peer in self._initial.members
         terms = self._terms if is_founder else self._terms._replace(founders="")
         return Hello(
             self._incarnation, knows, self._protocol, tuple(self.names), tracker, topology, has, terms
         )
+
+    def _was_expelled(self, peer: str) -> bool:
+        departure = self._engine.members.departures.get(self.index[peer])
+        return departure is not None and departure.expelled
 
     def check_hello(self, peer: str, theirs: Hello) -> bool:
         """Raise PeerRefused if we cannot work with a peer that says this, OldJournal if we must stop.
@@ -280,6 +296,10 @@ class Membership:
         me, link = self._initial.name, self.index[peer]
         # It never says less than on an earlier connection, unless it has forgotten.
         if number < (before := self._engine.outboxes[link].acknowledged):
+            if self._was_expelled(peer):  # and what waited for it was dropped
+                raise PeerRefused(
+                    f"{peer!r} was expelled, and {me!r} goes on without it: let it join under a new name"
+                )
             raise PeerRefused(
                 f"{peer!r} had {before} frames of {me!r} and now has {number}: its journal is an old "
                 "copy, or has lost its end. Restore the newest, or let it join under a new name"

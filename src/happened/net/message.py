@@ -15,6 +15,7 @@ from .batch import Delivery
 from .payloads import OWN, Opened, Payloads, check_headers
 from .qualified import history_from_json
 from .send_stamps import stamp_from_text
+from .state_transfer import STATE_CLOCK
 
 Raised = TypeVar("Raised", bound=BaseException)
 REQUEST = OWN + "request"
@@ -164,6 +165,11 @@ class Message:
     @property
     def name(self) -> str:
         return f"{self.sender}:{self.clock}"
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it is the state that a newcomer begins with, and its sender the process that gave it."""
+        return self.clock == STATE_CLOCK
 
     @property
     def number(self) -> int:

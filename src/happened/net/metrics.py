@@ -28,7 +28,7 @@ COUNTERS = {
 """Numbers of a node that only grow, but for a restart."""
 GAUGES = {
     *("undelivered", "unacknowledged", "held", "held_bytes", "queued", "queued_bytes", "staged_bytes"),
-    *("quarantined", "journal_bytes", "peer_outbox_frames", "peer_outbox_bytes"),
+    *("quarantined", "journal_bytes", "peer_outbox_frames", "peer_outbox_bytes", "peer_parked_bytes"),
     *("peer_paused", "peer_calling", "peer_called", "peer_gone"),
 }
 

@@ -42,6 +42,7 @@ from .engine import Engine
 from .errors import NodeClosed, NodeError
 from .expiry import Expiry, check_expiry
 from .flow import Flow
+from .giving_state import StateGiving, check_state
 from .hosting import Hosting
 from .identity import MutualTls
 from .journal import Identity, Journal
@@ -65,6 +66,7 @@ from .tracked import check_tracker
 from .transport import Guard, Shared, Sharing, Transport
 from .turns import Turns
 from .udp_multicast import UdpMulticast
+from .when_full import Policies, WhenFull
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -100,6 +102,11 @@ class Node:
     trace       a directory for the events of this node
     guard       how peers are authenticated: there is no default
     transport   instead of TCP, which `listen` and `guard` are for
+    full        what a multicast does while a peer's outbox is full: "wait", "refuse" or "park" for every
+                peer, or by name (when_full.py); names may be those of peers that join later
+    state       gives the application's state, as a value for the codec, to processes that are admitted here:
+                it has the effects of what is acknowledged, and of nothing else (docs/runtime.md)
+    state_from  for a process that joins: the name of the one that admits it, whose state comes first
     medium      beside TCP, carries a multicast once for all its destinations (docs/runtime.md)
     """
 
@@ -129,6 +136,9 @@ class Node:
         limits: Limits | None = None,
         medium: UdpMulticast | None = None,
         cluster: str = "",
+        full: str | Mapping[str, str] = WhenFull.WAIT,
+        state: Callable[[], Any] | None = None,
+        state_from: str | None = None,
     ) -> None:
         self._cluster = check_cluster(cluster)
         self._limits = limits or Limits()
@@ -146,8 +156,12 @@ class Node:
         self._initial = InitialMembers(name, peers, members, groups, self._limits)
         self._journal_path = Path(journal) if journal is not None else None
         self._flush = flush
+        self._policies = Policies(full, journaled=journal is not None)
         self._trace_directory = Path(trace) if trace is not None else None
         self._computation = computation
+        self._take_state, self._state_from = state, state_from
+        if state is not None or state_from is not None:
+            check_state(self._facts, journaled=journal is not None, topology=topology is not None)
         self._guard = guard
         self.transport = transport or _tcp(listen, guard, self._limits, medium)
         if transport is not None and medium is not None:
@@ -203,6 +217,8 @@ class Node:
             self._life.move(State.REPLAYING)
             await self._load(if_it_fails)
             self._life.move(State.RUNNING)
+            if self._state_from is not None:
+                await self._states.await_from(self._state_from)
             for peer in self._running.members.peers():
                 self._running.add_peer(peer)
             if self._spans is not None:
@@ -212,6 +228,10 @@ class Node:
             if_it_fails.pop_all()
         self._running.regulate()
         self._running.measure_room()
+        self._running.unpark()
+        self._states.notice()
+        if strangers := self._policies.strangers(self._running.members.names):
+            log.warning("%s: `full` names %s, who are no members yet", self.name, ", ".join(strangers))
         if (seconds := self._seconds_to_expiry) is not None:
             self._expiry = Expiry(
                 self._engine, self._loop, seconds, self._commits.stamp, self._commits.schedule
@@ -245,7 +265,7 @@ class Node:
         )
         if_it_fails.callback(self._commits.close)
         self._engine.shares = self._medium is not None
-        self._engine.links.bound(self._limits.outbox)
+        self._engine.links.bound(self._limits.outbox, self._limits.parked, self._may_park)
         await self._commits.recover()
         self._put_together(incarnation, self._terms(options))
 
@@ -269,26 +289,33 @@ class Node:
             flow=Flow(self._limits, relays=facts.relays is Relays.COORDINATOR),
             connections=self._connections,
             quarantine=Quarantine(),
+            policies=self._policies,
             turns=turns,
             fail=self._fail,
             room=room,
             loop=self._loop,
         )
         self.host = Hosting(self._running)
+        self._states = StateGiving(self._running, self.payloads, self._take_state)
         self._sending = self._make_sending()
-        self._operations = Operations(self._running, self._initial.peers)
+        self._operations = Operations(self._running, self._initial.peers, self._states)
+
+    def _may_park(self, link: int) -> bool:
+        return self._policies.of(self._engine.roster.name(link)) is WhenFull.PARK
 
     def _make_sending(self) -> Sending:
         """With telemetry, one that makes spans; what a started engine records makes the others."""
         how = {"stamps": self._stamps, "confirms": self.is_journaled}
         if self._telemetry is None:
-            return Sending(self._running, self.payloads, self._requests, **how)
+            return Sending(self._running, self.payloads, self._requests, self._states, **how)
         from .telemetry import SpanListener, TracedSending  # which need opentelemetry-api
 
         engine = self._engine
         self._spans = SpanListener(self._telemetry, engine.recorder, engine.me, engine.pending, self.name_of)
         engine.recorder = self._spans
-        return TracedSending(self._telemetry, self._running, self.payloads, self._requests, **how)
+        return TracedSending(
+            self._telemetry, self._running, self.payloads, self._requests, self._states, **how
+        )
 
     def _after_a_turn(self) -> None:
         self._commits.schedule()
@@ -417,12 +444,13 @@ class Node:
         ordered=False   it is delivered as soon as it arrives, once at each destination: it waits for nothing,
                         nothing waits for it, and no order leads through it (docs/runtime.md)
         label, priority, after   what an incomplete order takes (docs/large-systems.md)
-        timeout         NodeFull, and nothing is sent, if there is no room for it within so many seconds
+        timeout         NodeFull, and nothing is sent, if there is no room for it within so many seconds; at
+                        once if a peer is full that `full` says to refuse
         """
         self._life.check_running()
         check_headers(headers or {})
         to = listed(to)
-        await self._sending.room(to, timeout)
+        await self._sending.room(to, timeout, refuses=True)
         body = self.payloads.encode(value)
         name = self._sending.now(to, body, headers, ordered, self._how(label, priority, after))
         await self._sending.until_journaled(name)
@@ -597,7 +625,7 @@ class Node:
             return observation.health_at_rest(life.state, problems)
         # Turns come and go.
         why = self._sending.why_wait(None) if self._engine.has_turn else None
-        return observation.health(self._running, why)
+        return observation.health(self._running, why, list(self._states.problems()))
 
     def reload_certificates(self) -> None:
         """Read certificate, key and authority again: connections from now on use them, those there are last
@@ -625,7 +653,8 @@ class Node:
         return tuple(name for name in self.members if name != self.name and name not in routers)
 
     async def join(self, name: str, address: str) -> tuple[str, ...]:
-        """Admit a process; returns the `members` it must be started with."""
+        """Admit a process; returns the `members` it must be started with. If this node has a `state`, the
+        process gets that: start it with `state_from` this one."""
         self._life.check_running()
         return await self._operations.join(name, address)
 
@@ -707,6 +736,7 @@ class Node:
             if self._spans is not None:
                 self._spans.committed(batch.deliveries)
             self._consumers.deliver(self._requests.answered(batch.deliveries))
+        self._states.notice()
         self._running.regulate()
         self._running.measure_room()
 

@@ -51,6 +51,7 @@ def _of_peer(running: Running, link: int) -> dict[str, Any]:
     return {
         "outbox_frames": len(outbox),
         "outbox_bytes": outbox.bytes,
+        "parked_bytes": outbox.parked.bytes,
         "sent": outbox.released,
         "acknowledged": outbox.acknowledged,
         "received": engine.inboxes[link].durable,
@@ -61,9 +62,9 @@ def _of_peer(running: Running, link: int) -> dict[str, Any]:
     }
 
 
-def health(running: Running, why_wait: str | None) -> Health:
-    """`why_wait`: why multicasts wait, if they do."""
-    problems = [] if why_wait is None else [f"{why_wait}: multicasts wait"]
+def health(running: Running, why_wait: str | None, transfers: Sequence[str]) -> Health:
+    """`why_wait`: why multicasts wait, if they do; `transfers`: what is amiss with those of states."""
+    problems = [*transfers] if why_wait is None else [f"{why_wait}: multicasts wait", *transfers]
     engine, members = running.engine, running.members
     linked = [link for link in engine.present_links() if members.is_linked(link)]
     away = [link for link in linked if members.names[link] not in running.connections.calling]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..core.errors import LocalProtocolError
 from .errors import NodeError
+from .giving_state import StateGiving
 from .running import Running
 from .site import proposal
 from .site_changes import SiteChanges
@@ -14,7 +15,8 @@ from .site_failures import How, check_witnesses, succession_proposal
 
 
 class Operations:
-    def __init__(self, running: Running, addresses: Mapping[str, str]) -> None:
+    def __init__(self, running: Running, addresses: Mapping[str, str], states: StateGiving) -> None:
+        self._states = states
         self._running, self._engine, self._members = running, running.engine, running.members
         self._addresses = addresses  # of the peers at the start
 
@@ -31,9 +33,13 @@ class Operations:
         running = self._running
         self._check_may_change()
         running.transport.check_address(name, address)  # before everybody hears of it, for ever
+        if self._states.gives:
+            self._engine.transfers.check_can_owe()
         with running.input():
             before = self._members.names
             members = self._members.join(name, address)
+            if self._states.gives:
+                self._engine.owe_state(self._members.index[name])
             running.joined = self._engine.members.joined
             for former in self._members.replaced(before):
                 running.transport.remove_peer(former)
@@ -44,6 +50,9 @@ class Operations:
     async def leave(self, timeout: float) -> None:
         running, name = self._running, self._running.name
         self._check_may_change()
+        if self._engine.transfers.owed:
+            owed = ", ".join(map(self._engine.roster.name, self._engine.transfers.owed))
+            raise LocalProtocolError(f"{name!r} is to give a state to {owed}, and leaves when it has")
         deadline = running.loop.time() + timeout
         while self._engine.machine.queued:
             await self._pause_until(deadline, f"{name!r} could not send all its messages")

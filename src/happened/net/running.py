@@ -25,6 +25,8 @@ from .refused_frames import Quarantine
 from .site import Site
 from .transport import Transport
 from .turns import Turns
+from .unparking import Unparking
+from .when_full import Policies
 
 log = logging.getLogger("happened.node")
 
@@ -51,6 +53,7 @@ class Running:
     flow: Flow
     connections: Connections
     quarantine: Quarantine
+    policies: Policies
     turns: Turns | None
     fail: Callable[[BaseException], None]
     room: asyncio.Event
@@ -59,6 +62,7 @@ class Running:
 
     def __post_init__(self) -> None:
         self.joined = self.engine.members.joined  # as far as the transport knows of them
+        self._unparking = Unparking(self.engine, self.commits, self._unparked, self.fail)
         self.know_routes()
 
     @property
@@ -91,6 +95,17 @@ class Running:
         for link, number in batch.received_through.items():
             self.transport.durable(self.members.names[link], number)
             self.part_if_done(link)
+        self.unpark()
+
+    def unpark(self) -> None:
+        """Bring back from disk what there is room for in outboxes."""
+        if self.engine.links.parked:
+            self._unparking.notice()
+
+    def _unparked(self, link: int) -> None:
+        if self.life.takes_input:
+            self.transport.wake(self.members.names[link])
+            self.measure_room()
 
     def measure_room(self) -> None:
         """Let whoever waits for room look again."""
@@ -108,14 +123,16 @@ class Running:
             undelivered=len(engine.unacknowledged),
             undelivered_bytes=engine.unacknowledged_bytes,
             staged=engine.staged,
-            outbox_bytes=[outbox.bytes for link, outbox in engine.outboxes.items() if link not in engine.gone]
+            outbox_bytes=[engine.links.weight(link) for link in engine.outboxes if link not in engine.gone]
             if self.flow.relays
             else (),
             held_on_link=engine.links.held,
             held_bytes=engine.held_bytes,
         )
         if self.site is not None:
-            wanted |= self.flow.routes_to_pause({p: outbox.bytes for p, outbox in engine.outboxes.items()})
+            wanted |= self.flow.routes_to_pause({link: engine.links.weight(link) for link in engine.outboxes})
+        if (awaited := engine.transfers.awaited) is not None:
+            wanted.discard(awaited.source)  # which is to give the state that deliveries wait for
         if wanted != self.paused:
             names = self.members.names
             for link in wanted - self.paused:

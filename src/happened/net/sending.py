@@ -8,12 +8,14 @@ from typing import Any
 from ..core.errors import LocalProtocolError
 from ..ordering import Relays
 from .errors import EngineFault, NodeFull
+from .giving_state import StateGiving
 from .message import REQUEST, STAMP, Message, Sent, note_sent, tells_if_cancelled
 from .payloads import Payloads
 from .qualified import PLAIN, How
 from .requests import Requests
 from .running import Running
 from .send_stamps import stamp_to_text
+from .when_full import WhenFull
 
 
 def listed(to: str | Iterable[str]) -> str | tuple[str, ...]:
@@ -26,8 +28,16 @@ class Sending:
     the journal."""
 
     def __init__(
-        self, running: Running, payloads: Payloads, requests: Requests, *, stamps: bool, confirms: bool
+        self,
+        running: Running,
+        payloads: Payloads,
+        requests: Requests,
+        states: StateGiving,
+        *,
+        stamps: bool,
+        confirms: bool,
     ) -> None:
+        self._states = states
         self._running, self._engine = running, running.engine
         self._payloads, self._requests = payloads, requests
         self._stamps, self._confirms = stamps, confirms
@@ -35,7 +45,10 @@ class Sending:
         # Otherwise others pass messages on, or hold what follows a message that somebody else has not got.
         self._is_alone = facts.relays is Relays.NOBODY and running.site is None and facts.waits_only_for_past
 
-    async def room(self, to: str | Iterable[str] | None, timeout: float | None) -> None:
+    async def room(
+        self, to: str | Iterable[str] | None, timeout: float | None, *, refuses: bool = False
+    ) -> None:
+        """`refuses`: do not wait for a peer whose policy is to refuse."""
         running = self._running
         running.life.check_running()
         links = None if to is None else running.members.destinations(to)
@@ -43,6 +56,8 @@ class Sending:
             try:
                 async with asyncio.timeout(timeout):
                     while self.why_wait(links) is not None:
+                        if refuses:
+                            self._refuse(links)
                         running.room.clear()
                         await running.room.wait()
                         running.life.check_running()
@@ -58,16 +73,30 @@ class Sending:
             return "waits until the topology has changed"
         if not engine.has_turn:
             return "does not have the token"
+        if (why := self._states.why_wait(links if self._is_alone else None)) is not None:
+            return why
         if not self._running.flow.has_room(engine.staged, engine.queued_bytes):
             return "has too much that is not journaled, or that the protocol keeps back"
-        if engine.links.full:
-            full = engine.links.full - engine.gone
-            if links is not None and self._is_alone:
-                full &= set(links)
-            if full:
-                names = ", ".join(sorted(self._running.members.names[link] for link in full))
-                return f"has too much that is not acknowledged by {names}"
+        if engine.links.full and (names := self._full(links)):
+            return f"has too much that is not acknowledged by {', '.join(names)}"
         return None
+
+    def _full(self, links: Sequence[int] | None) -> list[str]:
+        """Of those that a multicast to these members concerns, the ones whose outboxes are full."""
+        full = self._engine.links.full - self._engine.gone
+        if links is not None and self._is_alone:
+            full &= set(links)
+        return sorted(self._running.members.names[link] for link in full)
+
+    def _refuse(self, links: Sequence[int] | None) -> None:
+        """Raise NodeFull if a peer is full that one does not wait for."""
+        policies = self._running.policies
+        names = [name for name in self._full(links) if policies.of(name) is WhenFull.REFUSE]
+        if names:
+            raise NodeFull(
+                f"{self._running.name!r} has too much that is not acknowledged by {', '.join(names)}, and "
+                "does not wait for that; nothing was sent"
+            )
 
     def now(
         self,
@@ -148,7 +177,7 @@ class Sending:
             raise LocalProtocolError("requests need Node(headers=True), on every node")
         body = self._payloads.encode(value)
         deadline = None if timeout is None else self._running.loop.time() + timeout
-        await self.room(to, timeout)
+        await self.room(to, timeout, refuses=True)
         name = self.now(to, body, {REQUEST: "1"})
         with tells_if_cancelled(name):
             try:
@@ -169,7 +198,7 @@ class Sending:
     ) -> Sent:
         """Multicast, and do `then` in the same commit."""
         body, to = self._payloads.encode(value), listed(to)
-        await self.room(to, None)
+        await self.room(to, None, refuses=True)
         # Nothing is committed between these two, for nothing is awaited.
         name = self.now(to, body, headers)
         then()

@@ -34,6 +34,7 @@ from .. import __version__
 from ..ordering import Held
 from .batch import Delivery, Recorder
 from .event_listener import Listener
+from .giving_state import StateGiving
 from .message import Message, Sent
 from .payloads import OWN, Payloads
 from .qualified import PLAIN, How
@@ -259,11 +260,12 @@ class TracedSending(Sending):
         running: Running,
         payloads: Payloads,
         requests: Requests,
+        states: StateGiving,
         *,
         stamps: bool,
         confirms: bool,
     ) -> None:
-        super().__init__(running, payloads, requests, stamps=stamps, confirms=confirms)
+        super().__init__(running, payloads, requests, states, stamps=stamps, confirms=confirms)
         self._telemetry = telemetry
 
     def now(

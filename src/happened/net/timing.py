@@ -71,4 +71,6 @@ class Timing(Listener):
         if arrival is not None:
             self.hold.observe(self._clock() - arrival)
             self._delivered[sender, clock] = arrival
+            if len(self._delivered) > ARRIVALS:  # some that a state contains are never handed over
+                del self._delivered[next(iter(self._delivered))]
         super().delivered(seq, time, sender, clock)

@@ -3,8 +3,9 @@
     0xff  version  body          the first byte is no version of a message's frame (wire/__init__.py)
 
 Form 1 has no version byte of its own: its body is the JSON list [kind, index, name, address], and the "["
-that begins it stands where later forms have their version. All but a JOINED have an empty address; the name
-of a STAGE is its number, that of the others is empty.
+that begins it stands where later forms have their version. All but a JOINED and a STATE_GIVEN have an empty
+address; the name of a STAGE and of a STATE_TALLY is a number, the address of a STATE_GIVEN is numbers with
+commas between them; that of the others is empty.
 
 Bounds     a frame has at most MAX_CHANGE bytes, an index is below MAX_INDEX. Decoding hostile bytes raises
            RemoteProtocolError and nothing else.
@@ -39,6 +40,9 @@ class Kind(IntEnum):
     STAGE = 5
     RANKED = 6
     DEPARTED = 7
+    STATE_ASKED = 8
+    STATE_TALLY = 9
+    STATE_GIVEN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +99,42 @@ class DepartureStage:
     stage: int
 
 
-LAST_STAGE = 3
+@dataclass(frozen=True, slots=True)
+class StateAsked:
+    """We owe the process of this index, which has joined, the application's state (net/state_transfer.py):
+    how many messages have you sent us so far? To that process: expect it. From that process: we expect it."""
 
-_Plain = MemberLeft | MemberDeparted | MemberExpelled | MemberAbsent | MemberRanked
-Change = MemberJoined | DepartureStage | _Plain
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateTally:
+    """The answer: so many, when we heard that question."""
+
+    index: int
+    sent: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateGiven:
+    """To the process of this index: our messages of these clocks are the state."""
+
+    index: int
+    clocks: tuple[int, ...]
+
+
+LAST_STAGE = 3
+MAX_NUMBER = (1 << 63) - 1
+
+_Plain = MemberLeft | MemberDeparted | MemberExpelled | MemberAbsent | MemberRanked | StateAsked
+Change = MemberJoined | DepartureStage | StateTally | StateGiven | _Plain
 _PLAIN: dict[Kind, type[_Plain]] = {
     Kind.RANKED: MemberRanked,
     Kind.LEFT: MemberLeft,
     Kind.DEPARTED: MemberDeparted,
     Kind.EXPELLED: MemberExpelled,
     Kind.ABSENT: MemberAbsent,
+    Kind.STATE_ASKED: StateAsked,
 }
 
 
@@ -114,6 +144,10 @@ def encode(change: Change) -> bytes:
             said = [Kind.JOINED, index, name, address]
         case DepartureStage(index, stage):
             said = [Kind.STAGE, index, str(stage), ""]
+        case StateTally(index, sent):
+            said = [Kind.STATE_TALLY, index, str(sent), ""]
+        case StateGiven(index, clocks):
+            said = [Kind.STATE_GIVEN, index, "", ",".join(map(str, clocks))]
         case _:
             kind = next(kind for kind, made in _PLAIN.items() if type(change) is made)
             said = [kind, change.index, "", ""]
@@ -148,6 +182,16 @@ def decode(frame: bytes) -> Change:
         return MemberJoined(index, name, address)
     if kind == Kind.STAGE and name in map(str, range(1, LAST_STAGE + 1)):
         return DepartureStage(index, int(name))
+    if kind == Kind.STATE_TALLY:
+        return StateTally(index, _number(name))
+    if kind == Kind.STATE_GIVEN:
+        return StateGiven(index, tuple(map(_number, address.split(","))))
     if kind in _PLAIN:
         return _PLAIN[Kind(kind)](index)
     raise RemoteProtocolError(f"not a change of members: there is no kind {kind}")
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_NUMBER):
+        raise RemoteProtocolError(f"not a change of members: {text[:30]!r} is no number")
+    return int(text)

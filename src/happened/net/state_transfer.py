@@ -1,0 +1,301 @@
+"""A newcomer begins with the application's state at the process that admits it, and with what that lacks.
+
+    asked    The admitting process asks everybody present how many messages they have sent it so far. On the
+             link it asks behind the news of the newcomer: what is sent after the answer can be for that, too.
+    settled  It has delivered so many from each; those that have gone are closed with. So every message that
+             was sent without the newcomer as a destination is delivered here.
+    given    Once its application has acknowledged those, it is asked for its state. That goes to the newcomer
+             as messages of the ordering protocol, so that whatever the newcomer does then follows what the
+             state contains, and a frame says which messages these are.
+    begun    The newcomer keeps all deliveries back until it has them. It hands over the state, and then, in
+             order, those deliveries that the state does not contain.
+
+Assumes    an application whose state at a process follows from the messages that it has acknowledged there,
+           and whose messages all go to all members. What it sends to others and not to itself, it does in the
+           step in which it sends (docs/runtime.md).
+Bounds     the admitting process keeps the clocks of what was delivered since the admission, as stretches of
+           consecutive ones; so does the newcomer, of what the state contains. The newcomer keeps deliveries
+           back, for which `limits.held` and `limits.held_bytes` hold, but not on the link from the admitting
+           process, whose own multicasts wait.
+"""
+
+import json
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from ..core.errors import LocalProtocolError, RemoteProtocolError
+from ..wire import membership as wire
+from ..wire.membership import MAX_NUMBER, StateAsked, StateGiven, StateTally
+from .batch import Delivery
+from .departures import Departures
+
+UNKNOWN = MAX_NUMBER
+"""The tally of a process whose journal was begun by a version that kept none."""
+MOST_NAMES = 4096
+"""Messages that are named one by one before those which are acknowledged are put together."""
+MOST_PARTS = 3000
+"""Messages of one state, whose clocks must fit a frame."""
+STATE_CLOCK = 0
+"""Which no message has: that of the state, as a delivery."""
+
+
+class Tally:
+    """How many messages we have sent to each process, and delivered from each."""
+
+    def __init__(self) -> None:
+        self.sent: Counter[int] = Counter()
+        self.delivered: Counter[int] = Counter()
+        self.is_complete = True  # since the beginning of the journal
+
+    def forget(self, index: int) -> None:
+        """Somebody begins under this index."""
+        del self.sent[index], self.delivered[index]
+
+
+Ranges = dict[int, list[list[int]]]
+"""Per sender, clocks of its messages: first and last of each stretch."""
+
+
+def add_clock(names: Ranges, sender: int, clock: int) -> None:
+    stretches = names.setdefault(sender, [])
+    if stretches and stretches[-1][1] == clock - 1:
+        stretches[-1][1] = clock
+    else:
+        stretches.append([clock, clock])
+
+
+class Owed:
+    """A state that we owe to a newcomer."""
+
+    def __init__(self, asked: Iterable[int], due: Mapping[int, int]) -> None:
+        self.asked = set(asked)  # who has not answered yet
+        self.due = dict(due)  # per process, how many of its messages the state must contain
+        self.contained: Ranges = {}  # of what was delivered since the admission, what is acknowledged
+        self.delivered: dict[int, tuple[int, int]] = {}  # by number, messages that may not be
+        self._fold_at = MOST_NAMES
+
+    def hand_over(self, delivery: Delivery, unacknowledged: Container[int]) -> None:
+        """The application gets another message."""
+        self.delivered[delivery.number] = (delivery.sender, delivery.clock)
+        if len(self.delivered) > self._fold_at:
+            self.fold(unacknowledged)
+            self._fold_at = MOST_NAMES + 2 * len(self.delivered)
+
+    def fold(self, unacknowledged: Container[int]) -> None:
+        """Note what the application has acknowledged meanwhile."""
+        for number in [each for each in self.delivered if each not in unacknowledged]:
+            add_clock(self.contained, *self.delivered.pop(number))
+
+
+class Awaited:
+    """The state that we wait for: from whom, in which of its messages, and what comes meanwhile."""
+
+    def __init__(self, source: int) -> None:
+        self.source = source
+        self.clocks: tuple[int, ...] = ()  # empty: not told yet
+        self.withheld: list[Delivery] = []  # in order; their numbers are not given yet
+
+    def arrived(self) -> "Begun | None":
+        """The state, once all of it is here."""
+        parts = {each.clock: each.payload for each in self.withheld if self._is_part(each)}
+        if not self.clocks or len(parts) < len(self.clocks):
+            return None
+        data = b"".join(parts[clock] for clock in self.clocks)
+        end = 4 + int.from_bytes(data[:4], "big")
+        try:
+            contained = {
+                int(key): [[int(first), int(last)] for first, last in sorted(stretches)]
+                for key, stretches in json.loads(data[4:end]).items()
+            }
+        except (ValueError, TypeError, AttributeError) as error:
+            raise RemoteProtocolError(f"process {self.source} gave no state that can be read") from error
+        return Begun(data[end:], contained, [each for each in self.withheld if not self._is_part(each)])
+
+    def _is_part(self, delivery: Delivery) -> bool:
+        return delivery.sender == self.source and delivery.clock in self.clocks
+
+
+class Begun(NamedTuple):
+    """What a newcomer begins with."""
+
+    state: bytes
+    contained: Ranges  # messages whose effects the state has, stretches in order
+    others: list[Delivery]
+
+
+def data_of(contained: Ranges, state: bytes) -> bytes:
+    """What the messages of a state have, together."""
+    head = json.dumps(contained, separators=(",", ":")).encode()
+    return len(head).to_bytes(4, "big") + head + state
+
+
+class Transfers:
+    """The part of process `me`; `put` puts a frame into the outbox of a link."""
+
+    def __init__(self, me: int, put: Callable[[int, bytes], object]) -> None:
+        self._me, self._put = me, put
+        self.tally = Tally()
+        self.owed: dict[int, Owed] = {}  # by the newcomer
+        self._given: set[int] = set()  # the newcomers that have had theirs
+        self.awaited: Awaited | None = None
+        self.has_begun = False  # with a state
+        self._contained: Ranges = {}  # in the state we began with
+
+    # Where the newcomer is admitted.
+
+    def check_can_owe(self) -> None:
+        if not self.tally.is_complete:
+            raise LocalProtocolError(
+                "this journal was begun by a version that did not count messages, so it cannot tell when its "
+                "state is complete: join without a state, or let a process with a newer journal admit others"
+            )
+
+    def owe(self, newcomer: int, present: Iterable[int]) -> None:
+        """Give the process of this index, which has just joined, the application's state."""
+        frame = wire.encode(StateAsked(newcomer))
+        asked = [link for link in present if link != newcomer]
+        self.owed[newcomer] = Owed(asked, {self._me: self.tally.sent[self._me]})
+        for link in (*asked, newcomer):
+            self._put(link, frame)
+
+    def waits_for(self, newcomer: int, departures: Departures) -> list[int]:
+        """Whose messages the state lacks that it must contain; nobody's: it can be taken."""
+        owed = self.owed[newcomer]
+        missing = {
+            process
+            for process in owed.asked | owed.due.keys()
+            if process not in departures and self.tally.delivered[process] < owed.due.get(process, UNKNOWN)
+        }
+        return sorted(missing | {process for process, each in departures.items() if each.stage < 1})
+
+    def given(self, newcomer: int, clocks: tuple[int, ...]) -> None:
+        """The messages of these clocks are the state."""
+        self._put(newcomer, wire.encode(StateGiven(newcomer, clocks)))
+        del self.owed[newcomer]
+        self._given.add(newcomer)
+
+    def sent(self, dests: Iterable[int], clock: int) -> None:
+        """We have multicast a message."""
+        to = tuple(dests)
+        self.tally.sent.update(to)
+        if self.owed and self._me not in to:
+            for owed in self.owed.values():
+                add_clock(owed.contained, self._me, clock)
+
+    def handed_over(self, delivery: Delivery, unacknowledged: Container[int]) -> None:
+        for owed in self.owed.values():
+            owed.hand_over(delivery, unacknowledged)
+
+    # What others say.
+
+    def hear_asked(self, link: int, newcomer: int) -> None:
+        if newcomer == self._me:
+            if self.awaited is None and not self.has_begun:
+                raise RemoteProtocolError(
+                    f"process {link} is to send the application's state, and we do not wait for it: start "
+                    "this node anew, with state_from"
+                )
+        elif newcomer == link:
+            if link not in self.owed and link not in self._given:
+                raise RemoteProtocolError(
+                    f"process {link} waits for our application's state, and we owe it none: admit it at a "
+                    "node with Node(state=…)"
+                )
+        else:
+            sent = self.tally.sent[link] if self.tally.is_complete else UNKNOWN
+            self._put(link, wire.encode(StateTally(newcomer, sent)))
+
+    def hear_tally(self, link: int, newcomer: int, sent: int) -> None:
+        owed = self.owed.get(newcomer)
+        if owed is not None and link in owed.asked:
+            owed.asked.discard(link)
+            owed.due[link] = sent
+
+    def joined(self, index: int) -> None:
+        """Somebody begins under this index: what we know is of whoever had it before."""
+        self.tally.forget(index)
+        self._contained.pop(index, None)
+        self._given.discard(index)
+
+    def left(self, index: int) -> None:
+        self.owed.pop(index, None)
+
+    # Where it begins.
+
+    def wait_for(self, source: int) -> None:
+        """Begin with the state that this process gives."""
+        self.awaited = Awaited(source)
+        self._put(source, wire.encode(StateAsked(self._me)))
+
+    def hear_given(self, link: int, newcomer: int, clocks: tuple[int, ...]) -> None:
+        if newcomer != self._me or self.awaited is None or link != self.awaited.source or self.awaited.clocks:
+            raise RemoteProtocolError(f"process {link} gives a state that nobody waits for")
+        self.awaited.clocks = clocks
+
+    def take_back_given(self) -> None:
+        """What we heard last is refused: those messages are no state."""
+        assert self.awaited is not None
+        self.awaited.clocks = ()
+
+    def begin(self, begun: Begun) -> None:
+        self.awaited, self.has_begun, self._contained = None, True, begun.contained
+
+    def is_contained(self, sender: int, clock: int) -> bool:
+        """Whether the state that we began with has the effects of this message."""
+        stretches = self._contained.get(sender)
+        if stretches is None:
+            return False
+        at = bisect_right(stretches, clock, key=itemgetter(0)) - 1
+        return at >= 0 and clock <= stretches[at][1]
+
+    # Surviving.
+
+    def state(self) -> tuple[dict[str, Any], list[bytes]]:
+        """Words of a snapshot's header, and the payloads that are kept back."""
+        head: dict[str, Any] = {}
+        if self.tally.is_complete:
+            head["tally"] = [sorted(self.tally.sent.items()), sorted(self.tally.delivered.items())]
+        if self.owed:
+            head["owed"] = {
+                index: [
+                    sorted(each.asked),
+                    sorted(each.due.items()),
+                    list(each.delivered.items()),
+                    each.contained,
+                ]
+                for index, each in self.owed.items()
+            }
+        if self._given:
+            head["given"] = sorted(self._given)
+        if self.has_begun:
+            head["begun"] = self._contained
+        if self.awaited is None:
+            return head, []
+        withheld = self.awaited.withheld
+        kept = [[each.sender, each.clock, len(each.payload), each.history] for each in withheld]
+        head["awaited_state"] = [self.awaited.source, self.awaited.clocks, kept]
+        return head, [each.payload for each in withheld]
+
+    def restore(self, head: Mapping[str, Any], take: Callable[[int], bytes]) -> None:
+        self.tally.is_complete = "tally" in head  # which older versions did not write
+        sent, delivered = head.get("tally", ([], []))
+        self.tally.sent, self.tally.delivered = Counter(dict(sent)), Counter(dict(delivered))
+        self.owed = {}
+        for index, (asked, due, names, contained) in head.get("owed", {}).items():
+            self.owed[int(index)] = owed = Owed(asked, dict(due))
+            owed.delivered = {number: (sender, clock) for number, (sender, clock) in names}
+            owed.contained = {int(key): stretches for key, stretches in contained.items()}
+        self._given = set(head.get("given", ()))
+        self.has_begun = "begun" in head
+        self._contained = {int(key): stretches for key, stretches in head.get("begun", {}).items()}
+        self.awaited = None
+        if "awaited_state" in head:
+            source, clocks, kept = head["awaited_state"]
+            self.awaited = Awaited(source)
+            self.awaited.clocks = tuple(clocks)
+            self.awaited.withheld = [
+                Delivery(0, sender, clock, take(length), history) for sender, clock, length, history in kept
+            ]
