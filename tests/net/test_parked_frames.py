@@ -179,7 +179,7 @@ def release(links, parking):
 
 def test_parked_frames_are_those_of_an_unbounded_outbox_whatever_is_killed(tmp_path, dice: Random):
     kills = loads = 0
-    for round_ in range(6):
+    for round_ in range(24):
         parkers = Parkers(tmp_path / f"{round_}.journal", dice)
         for _ in range(250):
             parkers.step()
