@@ -15,7 +15,8 @@ PROGRAM = Path(__file__).with_name("user_program.py")
 # What the parts of a node ask of each other, and what `with` and `async for` stand for.
 INTERNAL = {"multicast_with", "name_of", "is_open", "finish", "revive", "is_journaled"}
 INHERITED = {"payloads", "acknowledge", "acknowledge_and_multicast", "hand", "take", "take_nowait"}
-ELSEWHERE = {"history"}  # of protocols whose application manages histories
+# Of protocols whose application manages histories, and of nodes that begin with the state of another.
+ELSEWHERE = {"history", "is_state"}
 
 
 def public(kind):
