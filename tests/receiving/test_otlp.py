@@ -164,6 +164,7 @@ DEEP = b'{"resourceSpans":' + b"[" * 100_000
         (b"{}", JSON, {"Content_Length": str(otlp_http.MOST_BYTES + 1)}, 413),
         (b"{}", JSON, {"Content_Length": "-1"}, 411),
     ],
+    ids=range(14),  # bodies of 100,000 bytes, and some with the time in them, are no names
 )  # fmt: skip
 def test_what_is_no_request_is_refused_for_good_and_the_next_one_is_taken(
     running, body, kind, headers, status
