@@ -598,7 +598,7 @@ class Engine:
             self.recorder.delivered(self.events, self.time, sender, clock)
         if transfers.awaited is not None:
             state_steps.withhold(self, Delivery(0, sender, clock, payload, history))
-        elif not transfers.is_contained(sender, clock):
+        elif not transfers.contained or not transfers.is_contained(sender, clock):
             self.number(sender, clock, payload, history)
 
     def number(self, sender: int, clock: int, payload: bytes, history: str) -> None:

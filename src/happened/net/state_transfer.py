@@ -142,7 +142,7 @@ class Transfers:
         self._given: set[int] = set()  # the newcomers that have had theirs
         self.awaited: Awaited | None = None
         self.has_begun = False  # with a state
-        self._contained: Ranges = {}  # in the state we began with
+        self.contained: Ranges = {}  # in the state we began with
 
     # Where the newcomer is admitted.
 
@@ -217,7 +217,7 @@ class Transfers:
     def joined(self, index: int) -> None:
         """Somebody begins under this index: what we know is of whoever had it before."""
         self.tally.forget(index)
-        self._contained.pop(index, None)
+        self.contained.pop(index, None)
         self._given.discard(index)
 
     def left(self, index: int) -> None:
@@ -241,11 +241,11 @@ class Transfers:
         self.awaited.clocks = ()
 
     def begin(self, begun: Begun) -> None:
-        self.awaited, self.has_begun, self._contained = None, True, begun.contained
+        self.awaited, self.has_begun, self.contained = None, True, begun.contained
 
     def is_contained(self, sender: int, clock: int) -> bool:
         """Whether the state that we began with has the effects of this message."""
-        stretches = self._contained.get(sender)
+        stretches = self.contained.get(sender)
         if stretches is None:
             return False
         at = bisect_right(stretches, clock, key=itemgetter(0)) - 1
@@ -271,7 +271,7 @@ class Transfers:
         if self._given:
             head["given"] = sorted(self._given)
         if self.has_begun:
-            head["begun"] = self._contained
+            head["begun"] = self.contained
         if self.awaited is None:
             return head, []
         withheld = self.awaited.withheld
@@ -290,7 +290,7 @@ class Transfers:
             owed.contained = {int(key): stretches for key, stretches in contained.items()}
         self._given = set(head.get("given", ()))
         self.has_begun = "begun" in head
-        self._contained = {int(key): stretches for key, stretches in head.get("begun", {}).items()}
+        self.contained = {int(key): stretches for key, stretches in head.get("begun", {}).items()}
         self.awaited = None
         if "awaited_state" in head:
             source, clocks, kept = head["awaited_state"]
