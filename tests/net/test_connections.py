@@ -2,7 +2,7 @@
 
 import logging
 
-from test_node import nodes, run, take
+from test_node import nodes, run, take, until
 
 from happened.net.connections import CLOSED_IN_ORDER, LOGGED_REASONS, Connections
 
@@ -60,6 +60,12 @@ def test_nodes_that_close_do_not_warn_of_their_links(caplog):
             await alice.multicast(["bob", "carol"], b"x")
             await take(bob, 1)
             await take(carol, 1)
+            for node in (alice, bob, carol):  # a link that is closed before it was up is a trouble
+                await until(
+                    lambda node=node: all(
+                        peer["calling"] and peer["called"] for peer in node.stats()["peers"].values()
+                    )
+                )
             caplog.clear()
 
     with caplog.at_level(logging.INFO, "happened.node"):

@@ -214,6 +214,7 @@ def test_a_message_that_is_given_back_comes_again_after_the_delay(journals):
         async with a, b:
             await a.multicast("b", b"1")
             await a.multicast("b", b"2")
+            await until(lambda: b.delivered == 2)
             (first,) = await take(b)
             loop = asyncio.get_running_loop()
             since = loop.time()
