@@ -5,6 +5,10 @@ number of processes; only these two conversions look at single members.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+SMALL = 1 << 16
+"""Sets below this are few, and their members are remembered: most systems have no others."""
 
 
 def pack(members: Iterable[int]) -> int:
@@ -16,6 +20,15 @@ def pack(members: Iterable[int]) -> int:
 
 def unpack(bits: int) -> Iterator[int]:
     """The members in increasing order."""
+    return iter(_members(bits)) if bits < SMALL else _each(bits)
+
+
+@lru_cache(maxsize=1024)
+def _members(bits: int) -> tuple[int, ...]:
+    return tuple(_each(bits))
+
+
+def _each(bits: int) -> Iterator[int]:
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1

@@ -127,14 +127,15 @@ class Consumer:
     def hand(self, delivery: Delivery) -> Message:
         """Hand out a delivery that is in no queue."""
         consumers = self._consumers
+        desk = consumers.desk
         attempt = self._attempts.pop(delivery.number, 1) if self._attempts else 1
         processing = None if consumers.spans is None else consumers.spans.processing(delivery.number)
         if not consumers.repeats:
             if consumers.copies:
                 consumers.finish(self, delivery.number)
             else:
-                consumers.desk.finish(delivery.number)
-        return Message(self, delivery, consumers.desk.name_of(delivery.sender), attempt, processing)
+                desk.finish(delivery.number)
+        return Message(self, delivery, desk.name_of(delivery.sender), attempt, processing)
 
     async def take(self) -> Message:
         life = self._consumers.life

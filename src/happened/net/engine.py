@@ -29,7 +29,7 @@ from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolErro
 from ..core.roster import Roster
 from ..ordering import Held, Machine, Multicast, create, facts_of
 from ..tracking import Stamp
-from ..wire import decode, encode_multicast, resent, site_news, token_frames
+from ..wire import decode, encode_multicast, load, resent, site_news, token_frames
 from ..wire import membership as changes
 from ..wire import unordered_message as unordered_wire
 from ..wire.membership import MemberLeft
@@ -66,6 +66,15 @@ class Engine:
     """The durable state of the process `name`; `journaled=False` keeps no entries. `tracker` is a tracking
     protocol's name, None for none; `site` is where the process stands, if a topology says so."""
 
+    # Slots: CPython keeps more than 30 attributes of an object in a dict of its own, which is slower.
+    __slots__ = (
+        *("name", "protocol", "_facts", "members", "me", "links", "sites", "routes", "machine"),
+        *("serialization", "transfers", "tracking", "_is_total", "_is_plain", "recorder", "history"),
+        *("events", "time", "sent", "delivered", "unacknowledged", "unacknowledged_bytes"),
+        *("counts_held", "held_bytes", "unsent", "queued_bytes", "replays"),
+        *("_journaled", "_entries", "_staged", "is_dirty", "_fresh", "shares", "_shared"),
+    )
+
     def __init__(
         self,
         name: str,
@@ -83,6 +92,7 @@ class Engine:
         n = len(members)
         if n > facts.most_processes:
             raise LocalProtocolError(f"{n} members; messages of {protocol} can name {facts.most_processes}")
+        load(facts)
         self.members = MemberChanges(name, members, facts, self)
         self.me = self.members.me
         self.links = Links(p for p in range(n) if p != self.me)
@@ -181,7 +191,7 @@ class Engine:
         dests = pack(to)
         head = to_bytes(dests, how)
         self._stage(Input.QUALIFIED, len(head), head, payload)
-        self.transfers.sent(unpack(dests), clock)
+        self.transfers.sent(dests, clock)
         self.events += 1
         self.sent += 1
         if self.recorder is not None:
@@ -200,7 +210,7 @@ class Engine:
         dests = pack(to)
         if self.sites is not None:
             self.sites.tally.sent.update(unpack(dests))
-        self.transfers.sent(unpack(dests), clock)
+        self.transfers.sent(dests, clock)
         size = (dests.bit_length() + 7) // 8
         self._stage(MULTICAST, size, dests.to_bytes(size, "little"), payload)
         if self.machine.queued:
@@ -246,7 +256,7 @@ class Engine:
         dests = pack(to)
         check_destinations(dests, len(self.roster), self.gone)
         clock = self.machine.tick()
-        self.transfers.sent(unpack(dests), clock)
+        self.transfers.sent(dests, clock)
         size = (dests.bit_length() + 7) // 8
         self._stage(Input.UNORDERED, size, dests.to_bytes(size, "little"), payload)
         self.events += 1
@@ -316,9 +326,12 @@ class Engine:
             self.members.advance()
         if self.sites is not None and self.sites.change is not None:
             self.sites.advance()
-        self._stage(FRAME_RECEIVED, link, frame)
-        self.links.inboxes[link].received_through += 1
-        self.links.came.add(link)
+        self.is_dirty = True
+        if self._journaled:
+            self._stage(FRAME_RECEIVED, link, frame)
+        links = self.links
+        links.inboxes[link].received_through += 1
+        links.came.add(link)
 
     def _receive_any(self, link: int, frame: bytes) -> None:
         if self.sites is not None and link in self.sites.failed:
@@ -358,7 +371,9 @@ class Engine:
         if self._is_total and not self.replays:
             check_timestamp(getattr(message, "timestamp", 0), self.time)
         effects = self.machine.receive(message)
-        self.note_arrival(message)
+        self.events += 1
+        if self.recorder is not None:
+            self.recorder.received(self.events, self.time, message)
         if self.sites is not None:
             number = self.inboxes[link].received_through + 1
             self.sites.witnessing.arrived(link, message, frame, number)
@@ -531,21 +546,24 @@ class Engine:
     def _carry_out(self, effects: Iterable[Any]) -> None:
         # What this process sends to itself arrives at once, after all the other effects.
         looped: deque[Any] = deque()
-        gone = self.members.gone
+        gone, me = self.members.gone, self.me
         while True:
-            sends = []
+            sends, links = [], []
             for effect in effects:
                 if type(effect) is Deliver:
                     self._deliver(effect)
-                elif effect.to == self.me:
-                    looped.append(effect.message)
-                elif self.sites is not None and effect.to in self.sites.failed:
                     continue
-                elif effect.to not in gone or self.members.takes_messages(effect.to):
+                to = effect.to
+                if to == me:
+                    looped.append(effect.message)
+                elif self.sites is not None and to in self.sites.failed:
+                    continue
+                elif to not in gone or self.members.takes_messages(to):
                     sends.append(effect)
+                    links.append(to)
             if sends:
                 frames = self._frames(sends)
-                numbers = self.links.put_each(zip([to for to, _ in sends], frames, strict=True))
+                numbers = self.links.put_each(links, frames)
                 if self.shares:
                     alike: dict[bytes, dict[int, int]] = {}
                     for (to, _), frame, number in zip(sends, frames, numbers, strict=True):

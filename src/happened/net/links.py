@@ -7,7 +7,7 @@ Parked     Frames beyond `full_above` bytes go to disk where `may_park` says so.
 """
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -96,16 +96,16 @@ class Links:
         self._out.add(link)
         return number
 
-    def put_each(self, frames: Iterable[tuple[int, bytes]]) -> list[int]:
+    def put_each(self, links: Sequence[int], frames: Sequence[bytes]) -> list[int]:
         """The same for frames on several links; returns their link numbers."""
-        numbers, outboxes, out = [], self.outboxes, self._out
-        for link, frame in frames:
+        numbers, outboxes = [], self.outboxes
+        for link, frame in zip(links, frames, strict=True):
             outbox = outboxes[link]
             if self.parked or outbox.bytes + len(frame) > self.full_above:
                 numbers.append(self.put(link, frame))
             else:  # nearly always: what `put` does then
                 numbers.append(outbox.put(frame))
-                out.add(link)
+        self._out.update(links)
         return numbers
 
     def free(self, link: int, number: int) -> bool:

@@ -119,11 +119,11 @@ class Message:
         self.sender = sender
         self.clock = delivery.clock
         self.payload = delivery.payload
+        self.attempt = attempt
         self._sealed: Opened | None = None
         if giver.payloads.has_headers:
             self._sealed = giver.payloads.open(delivery.payload)
             self.payload = self._sealed.body
-        self.attempt = attempt
 
     @property
     def _opened(self) -> Opened:

@@ -448,7 +448,8 @@ class Node:
                         once if a peer is full that `full` says to refuse
         """
         self._life.check_running()
-        check_headers(headers or {})
+        if headers:
+            check_headers(headers)
         to = listed(to)
         await self._sending.room(to, timeout, refuses=True)
         body = self.payloads.encode(value)
@@ -469,8 +470,8 @@ class Node:
     ) -> Sent:
         """The same without waiting: the message is certain to be delivered after the next commit. Raises
         NodeFull above the limits."""
-        self._life.check_running()
-        check_headers(headers or {})
+        if headers:
+            check_headers(headers)
         body = self.payloads.encode(value)
         return self._sending.now(to, body, headers, ordered, self._how(label, priority, after))
 

@@ -22,6 +22,8 @@ LENGTH = struct.Struct(">I")
 FRAME = struct.Struct(">IQ")
 RECORD_BYTES = 256 << 10
 """About how much goes into one record; more only if one frame is longer."""
+RECORD_BODIES = RECORD_BYTES - RECORD_BYTES // 8
+"""About how much of that is for the bodies of frames: the rest is for their heads."""
 MAX_CONTROL = 1 << 20
 """Bytes of one control frame."""
 MAX_HELLO_MEMBERS = 4096

@@ -71,10 +71,13 @@ class Sending:
         engine = self._engine
         if engine.sites is not None and engine.sites.change is not None:
             return "waits until the topology has changed"
-        if not engine.has_turn:
+        if engine.serialization is not None and not engine.has_turn:
             return "does not have the token"
-        if (why := self._states.why_wait(links if self._is_alone else None)) is not None:
-            return why
+        transfers = engine.transfers
+        if transfers.awaited is not None or transfers.owed:
+            why = self._states.why_wait(links if self._is_alone else None)
+            if why is not None:
+                return why
         if not self._running.flow.has_room(engine.staged, engine.queued_bytes):
             return "has too much that is not journaled, or that the protocol keeps back"
         if engine.links.full and (names := self._full(links)):
@@ -113,17 +116,23 @@ class Sending:
         if (why := self.why_wait(destinations)) is not None:
             raise NodeFull(f"{running.name!r} {why}; wait for room()")
         payload = self._sealed(body, headers)
-        self._check_frame(destinations, len(payload))
+        smallest = running.members.smallest_limit
+        if smallest is not None and len(payload) > smallest * 15 // 16:
+            self._check_frame(destinations, len(payload))
         if (site := running.site) is not None:
             site.check_traffic(destinations)
         try:
             running.commits.stamp()
-            clock = self._give(destinations, body, headers, payload, ordered, how)
+            if ordered and not self._stamps:
+                clock = self._engine.multicast(destinations, payload, how)
+            else:
+                clock = self._give(destinations, body, headers, payload, ordered)
             running.commits.schedule()
         except EngineFault as error:
             running.fail(error)
             raise
-        running.measure_room()
+        if running.turns is not None:
+            running.measure_room()
         sent = Sent(f"{running.name}:{clock}")
         if ordered and self._engine.history is not None:
             sent.history = self._engine.history
@@ -136,21 +145,16 @@ class Sending:
         headers: Mapping[str, str] | None,
         payload: bytes,
         ordered: bool,
-        how: How,
     ) -> int:
         if not ordered:
             return self._engine.multicast_unordered(destinations, payload)
-        if self._stamps:
-            stamp = self._engine.relevant("send")
-            payload = self._sealed(body, {**(headers or {}), STAMP: stamp_to_text(stamp)})
-        return self._engine.multicast(destinations, payload, how)
+        stamp = self._engine.relevant("send")
+        stamped = self._sealed(body, {**(headers or {}), STAMP: stamp_to_text(stamp)})
+        return self._engine.multicast(destinations, stamped)
 
     def _check_frame(self, destinations: Iterable[int], size: int) -> None:
         """Refuse a payload whose frame somebody on its way would not take, as far as they have told."""
         members = self._running.members
-        smallest = members.smallest_limit
-        if smallest is None or size <= smallest * 15 // 16:  # nearly always, and without a look at everybody
-            return
         relayed = bool(self._running.facts.relays) or self._running.site is not None
         links = self._engine.present_links() if relayed else destinations
         longest = members.longest_frame(links)
@@ -162,8 +166,9 @@ class Sending:
 
     def _sealed(self, body: bytes, headers: Mapping[str, str] | None) -> bytes:
         payload = self._payloads.seal(body, headers)
-        most = min(self._running.limits.payload, self._running.transport.max_payload)
-        if len(payload) > most:
+        running = self._running
+        if len(payload) > running.limits.payload or len(payload) > running.transport.max_payload:
+            most = min(running.limits.payload, running.transport.max_payload)
             raise LocalProtocolError(f"a payload of {len(payload)} bytes exceeds the limit of {most}")
         return payload
 

@@ -26,6 +26,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from ..core.destinations import unpack
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..wire import membership as wire
 from ..wire.membership import MAX_NUMBER, StateAsked, StateGiven, StateTally
@@ -38,21 +39,45 @@ MOST_NAMES = 4096
 """Messages that are named one by one before those which are acknowledged are put together."""
 MOST_PARTS = 3000
 """Messages of one state, whose clocks must fit a frame."""
+MOST_SETS = 64
+"""Sets of destinations that are told apart before they are counted by process."""
 STATE_CLOCK = 0
 """Which no message has: that of the state, as a delivery."""
 
 
 class Tally:
-    """How many messages we have sent to each process, and delivered from each."""
+    """How many messages we have sent to each process, and delivered from each. Those sent are counted by
+    their set of destinations, of which there are few, and by process when somebody asks."""
 
     def __init__(self) -> None:
-        self.sent: Counter[int] = Counter()
+        self._sent: Counter[int] = Counter()
+        self._sent_to: dict[int, int] = {}  # those that `_sent` lacks
         self.delivered: Counter[int] = Counter()
         self.is_complete = True  # since the beginning of the journal
+
+    def count_sent(self, dests: int) -> None:
+        self._sent_to[dests] = self._sent_to.get(dests, 0) + 1
+        if len(self._sent_to) > MOST_SETS:
+            self._count_by_process()
+
+    @property
+    def sent(self) -> Counter[int]:
+        self._count_by_process()
+        return self._sent
+
+    def _count_by_process(self) -> None:
+        for dests, count in self._sent_to.items():
+            for process in unpack(dests):
+                self._sent[process] += count
+        self._sent_to.clear()
 
     def forget(self, index: int) -> None:
         """Somebody begins under this index."""
         del self.sent[index], self.delivered[index]
+
+    def restore(self, sent: Iterable[tuple[int, int]], delivered: Iterable[tuple[int, int]]) -> None:
+        self._sent, self._sent_to = Counter(dict(sent)), {}
+        self.delivered = Counter(dict(delivered))
 
 
 Ranges = dict[int, list[list[int]]]
@@ -177,11 +202,10 @@ class Transfers:
         del self.owed[newcomer]
         self._given.add(newcomer)
 
-    def sent(self, dests: Iterable[int], clock: int) -> None:
-        """We have multicast a message."""
-        to = tuple(dests)
-        self.tally.sent.update(to)
-        if self.owed and self._me not in to:
+    def sent(self, dests: int, clock: int) -> None:
+        """We have multicast a message to this set."""
+        self.tally.count_sent(dests)
+        if self.owed and not dests >> self._me & 1:
             for owed in self.owed.values():
                 add_clock(owed.contained, self._me, clock)
 
@@ -281,8 +305,7 @@ class Transfers:
 
     def restore(self, head: Mapping[str, Any], take: Callable[[int], bytes]) -> None:
         self.tally.is_complete = "tally" in head  # which older versions did not write
-        sent, delivered = head.get("tally", ([], []))
-        self.tally.sent, self.tally.delivered = Counter(dict(sent)), Counter(dict(delivered))
+        self.tally.restore(*head.get("tally", ([], [])))
         self.owed = {}
         for index, (asked, due, names, contained) in head.get("owed", {}).items():
             self.owed[int(index)] = owed = Owed(asked, dict(due))

@@ -20,6 +20,7 @@ import random
 import socket
 from collections import OrderedDict
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 from ..core.errors import RemoteProtocolError
@@ -30,6 +31,7 @@ from .identity import certificate_lasts
 from .limits import Limits
 from .records import (
     LENGTH,
+    RECORD_BODIES,
     RECORD_BYTES,
     Records,
     checked_hello,
@@ -49,6 +51,8 @@ WRITE_AHEAD = 1 << 20
 """Bytes that may wait in a connection's write buffer."""
 SILENT_BEATS = 3
 """Heartbeats without a sign of life after which a connection ends."""
+NUMBER = itemgetter(0)
+"""Of a frame."""
 
 
 class TcpTransport:
@@ -412,7 +416,7 @@ class _Called(_Connection):
     def _take(self, frames: list[tuple[int, bytes]]) -> None:
         host = self._owner.host
         self._meet(frames)
-        if self._agreed and all(number for number, _ in frames):
+        if self._agreed and all(map(NUMBER, frames)):
             host.arrived(self.peer, frames)
             return
         for number, body in frames:
@@ -498,15 +502,18 @@ class _Outgoing(_Connection):
         while self._may_write and self._agreed and not self._ended:
             if self._probes and self._sent > self._began:
                 return
-            if not (frames := outbox.after(self._sent, 1 if self._probes else RECORD_BYTES)):
+            if not (frames := outbox.after(self._sent, 1 if self._probes else RECORD_BODIES)):
                 return
-            if not (fitting := fit_record(frames, self._longest)):
-                number, frame = frames[0]
-                why = f"it has {len(frame)} bytes, and {self.peer!r} takes {self._longest}"
-                self._owner.host.set_aside(self.peer, number, f"{why}: raise limits.frame there")
-                return
-            self._sent = fitting[-1][0]
-            self.write(frames_out(fitting))
+            record = frames_out(frames)
+            if len(record) > RECORD_BYTES or len(record) > self._longest:
+                if not (fitting := fit_record(frames, self._longest)):
+                    number, frame = frames[0]
+                    why = f"it has {len(frame)} bytes, and {self.peer!r} takes {self._longest}"
+                    self._owner.host.set_aside(self.peer, number, f"{why}: raise limits.frame there")
+                    return
+                frames, record = fitting, frames_out(fitting)
+            self._sent = frames[-1][0]
+            self.write(record)
 
     def resume_writing(self) -> None:
         super().resume_writing()

@@ -32,6 +32,7 @@ __all__ = [
     "decode",
     "encode",
     "encode_multicast",
+    "load",
 ]
 
 VERSION = 1
@@ -55,13 +56,18 @@ _number_of: dict[type, int] = {}
 def codecs() -> dict[int, Codec]:
     """Every codec by the number of its frames, of protocols that were registered since too."""
     for facts in declared():
-        if facts.wire is not None and facts.wire.number not in _codecs:
-            module = import_module(facts.wire.codec)
-            plain = getattr(module, "decode_plain", None)
-            codec = Codec(tuple(module.MESSAGES), module.encode, module.decode, plain, facts.most_processes)
-            _codecs[facts.wire.number] = codec
-            _number_of.update(dict.fromkeys(codec.messages, facts.wire.number))
+        load(facts)
     return _codecs
+
+
+def load(facts: Facts) -> None:
+    """Have a protocol's codec at hand, so that its first message does not wait for an import."""
+    if facts.wire is not None and facts.wire.number not in _codecs:
+        module = import_module(facts.wire.codec)
+        plain = getattr(module, "decode_plain", None)
+        codec = Codec(tuple(module.MESSAGES), module.encode, module.decode, plain, facts.most_processes)
+        _codecs[facts.wire.number] = codec
+        _number_of.update(dict.fromkeys(codec.messages, facts.wire.number))
 
 
 def _forget(facts: Facts) -> None:
@@ -75,8 +81,12 @@ when_unregistered(_forget)
 
 
 def _codec(number: int) -> Codec:
-    codec = _codecs.get(number) or codecs().get(number)
+    codec = _codecs.get(number)
     if codec is None:
+        for facts in declared():
+            if facts.wire is not None and facts.wire.number == number:
+                load(facts)
+                return _codecs[number]
         raise RemoteProtocolError(f"frame of an unknown protocol, number {number}")
     return codec
 
@@ -135,10 +145,9 @@ def control_sizes(messages: Sequence[Any]) -> list[int]:
 def _parts(messages: Sequence[Any]) -> list[Encoded]:
     if not messages:
         return []
-    kinds = {type(message) for message in messages}
-    numbers = {_number(kind) for kind in kinds}
-    if len(kinds) == 1:
-        return list(_codecs[numbers.pop()].encode(messages))
+    kind = type(messages[0])
+    if len(set(map(type, messages))) == 1:
+        return _codecs[_number_of.get(kind) or _number(kind)].encode(messages)
     return [parts for message in messages for parts in _parts([message])]
 
 
@@ -147,9 +156,23 @@ def decode(data: bytes, *, max_processes: int | None = None, max_frame: int = MA
 
     `max_processes` is the protocol's own unless given.
     """
-    usual = _decode_usual(data, max_processes, max_frame)
-    if usual is not None:
-        return usual
+    # A usual frame has two bytes of length and a codec with a short way. An arrival costs little more than
+    # its decoding, and a Reader, or one call more, would be a large part of that.
+    try:
+        if data[0] == VERSION and data[2] >= 0x80 and data[3] < 0x80:
+            codec = _codecs[data[1]]
+            length = data[2] & 0x7F | data[3] << 7
+            end = 4 + length
+            if codec.decode_plain is not None and end <= len(data) and length <= max_frame:
+                message = codec.decode_plain(data, 4, end, max_processes or codec.most_processes)
+                if message is not None:
+                    return message, end
+    except (IndexError, KeyError):
+        pass  # not usual, or wrong
+    return _decode_any(data, max_processes, max_frame)
+
+
+def _decode_any(data: bytes, max_processes: int | None, max_frame: int) -> tuple[Any, int]:
     reader = Reader(data)
     version, protocol = reader.byte(), reader.byte()
     if version != VERSION:
@@ -160,22 +183,3 @@ def decode(data: bytes, *, max_processes: int | None = None, max_frame: int = MA
         raise RemoteProtocolError(f"a frame of {length} bytes is announced and {reader.left} are there")
     end = reader.end_after(length)
     return codec.decode(reader, max_processes or codec.most_processes), end
-
-
-def _decode_usual(data: bytes, max_processes: int | None, max_frame: int) -> tuple[Any, int] | None:
-    """The same for a frame of two bytes' length and a codec that has a short way; None: take the long one.
-
-    An arrival costs little more than its decoding, and a Reader would be a third of that.
-    """
-    try:
-        if data[0] != VERSION or data[2] < 0x80 or data[3] >= 0x80:
-            return None
-        codec = _codecs[data[1]]
-        length = data[2] & 0x7F | data[3] << 7
-        end = 4 + length
-        if codec.decode_plain is None or end > len(data) or length > max_frame:
-            return None
-        message = codec.decode_plain(data, 4, end, max_processes or codec.most_processes)
-    except (IndexError, KeyError):
-        return None
-    return None if message is None else (message, end)

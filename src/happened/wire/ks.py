@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.destinations import unpack
 from ..core.errors import RemoteProtocolError
-from ..core.lanes import CLOCK_LIMIT, lanes
+from ..core.lanes import CLOCK_LIMIT, Lanes, lanes
 from ..ordering.causal.dependency_log import DependencyLog
 from ..ordering.causal.ks import KsMessage
 from .primitives import (
@@ -25,7 +25,6 @@ from .primitives import (
     small_sets,
     write_number,
     write_set,
-    zigzag,
 )
 from .rows import Row, check_rows, read_rows, rows_of, write_rows
 
@@ -89,9 +88,13 @@ def _write_newest(out: bytearray, log: DependencyLog, sender: int, clock: int) -
             continue
         senders |= 1 << s
         dests = sets[s]
-        head = zigzag(clock - newest) << 2 | (dests != 0)
+        behind = clock - newest
+        head = (behind << 1 if behind >= 0 else (-behind << 1) - 1) << 2 | (dests != 0)  # as `zigzag` does
         if head < 0x80:
             body.append(head)
+        elif head < 0x4000:
+            body.append(head & 0x7F | 0x80)
+            body.append(head >> 7)
         else:
             write_number(body, head)
         if dests:
@@ -147,18 +150,21 @@ def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessag
     Otherwise, or if anything is wrong with it, None or an IndexError: `decode` tells.
 
     One loop over the bytes, since decoding is most of what an arrival costs: half the time of the other.
+    Numbers of two bytes are read in place, for they are the usual ones and a call costs more.
     """
     n, sender = data[at], data[at + 1]
-    if not sender < n <= min(max_processes, 0x7F):
+    if not sender < n <= max_processes or n > 0x7F:
         return None
     clock, at = data[at + 2], at + 3
     if clock >= 0x80:
-        clock, at = _longer(data, at, clock)
-    sets_of, members_of = small_sets(n), small_set_members(n)
+        if (more := data[at]) < 0x80:
+            clock, at = clock & 0x7F | more << 7, at + 1
+        else:
+            clock, at = _longer(data, at, clock)
+    sets_of, members_of, vector = _tables(n)
     dests, receiver = sets_of[data[at]], data[at + 1] - 1
     if not 0 < clock < CLOCK_LIMIT or not dests or not 0 <= receiver < n or not dests >> receiver & 1:
         return None
-    vector = lanes(n)
     width = vector.width
     clocks, sets = [0] * n, dests << width * sender
     senders = members_of[data[at + 2]]
@@ -167,7 +173,10 @@ def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessag
         head = data[at]
         at += 1
         if head >= 0x80:
-            head, at = _longer(data, at, head)
+            if (more := data[at]) < 0x80:
+                head, at = head & 0x7F | more << 7, at + 1
+            else:
+                head, at = _longer(data, at, head)
         clocks[s] = newest = clock + (head + 4 >> 3) if head & 4 else clock - (head >> 3)
         if head & 2 or s == sender or not 0 < newest < CLOCK_LIMIT:
             return None
@@ -185,7 +194,10 @@ def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessag
         lag = data[at]
         at += 1
         if lag >= 0x80:
-            lag, at = _longer(data, at, lag)
+            if (more := data[at]) < 0x80:
+                lag, at = lag & 0x7F | more << 7, at + 1
+            else:
+                lag, at = _longer(data, at, lag)
         level = clocks[s] - lag
         wait_for |= level << width * s
         if level <= 0 or (s == sender and not lag):
@@ -194,6 +206,12 @@ def decode_plain(data: bytes, at: int, end: int, max_processes: int) -> KsMessag
         return None
     log = DependencyLog(n, vector.pack(clocks), sets, {})
     return KsMessage(sender, clock, dests, log, receiver, wait_for, data[at:end])
+
+
+@lru_cache(maxsize=16)
+def _tables(n: int) -> tuple[list[int], list[tuple[int, ...]], Lanes]:
+    """What decoding looks up: small sets by their bytes, their members, and how vectors are packed."""
+    return small_sets(n), small_set_members(n), lanes(n)
 
 
 def _longer(data: bytes, at: int, value: int) -> tuple[int, int]:
