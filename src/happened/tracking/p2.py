@@ -49,7 +49,13 @@ class BoundedDependencies(KnowingProcess):
         return Timestamp(self.me, seq, dependencies=vector, null=null)
 
     def on_send(self, to: int) -> Piggyback:
-        return self.on_multicast((to,))[0]
+        # What `on_multicast` does for one destination, without its lists.
+        refusals.peer(to, self.me, self.n)
+        knowledge = self._knowledge
+        if knowledge.due(to).bit_count() <= self._bound:
+            return knowledge.on_send(to)
+        forced = self._produce(null=True)
+        return knowledge.on_send(to)._replace(forced=forced)
 
     def on_multicast(self, to: Sequence[int]) -> list[Piggyback]:
         for each in to:
