@@ -3,13 +3,10 @@
 The seed decides who is killed and cut, when and for how long, and what everybody sends: --seed N repeats it.
 """
 
-import json
-import subprocess
-import sys
-
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from judged_on_spark import judge_on_spark
 from netcluster import NAMES, Cluster, schedule
 
 import effort
@@ -64,17 +61,7 @@ def test_a_hundred_thousand_messages_survive(tmp_path, seed, protocol):
     more = {"limits": {"first_retry": 0.02, "last_retry": 0.3, "heartbeat": 1.0, "compaction": 2_000_000}}
     more |= {"duration": 60, "every": 1.5, "pace": 0.003, "burst": 10, "timeout": 3600}
     trace = survive(tmp_path, seed, protocol, 20_000, **more)
-    command = [sys.executable, "-m", "happened", "analyze", str(tmp_path / "trace")]
-    command += ["--out", str(tmp_path / "answers"), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert done.returncode <= 1, done.stderr  # 1: some order is violated, which this protocol may not claim
-    summary = json.loads(done.stdout)
-    print(summary)
-    assert (summary["events"], summary["messages"]) == (trace.num_rows, 100_000)
-    assert summary["deliveries_judged"] >= 100_000
-    violations = [f"{order}_violations" for order in protocols()[protocol].order.split("-")]
-    for fault in (*violations, "lost", "duplicated", "misdelivered", "never_sent"):
-        assert summary[fault] == 0, fault
+    judge_on_spark(tmp_path, protocols()[protocol].order, trace.num_rows, 100_000)
 
 
 def test_the_schedule_of_faults_is_a_function_of_the_seed(seed):

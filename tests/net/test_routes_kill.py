@@ -4,6 +4,7 @@ applications without a link between them exchange messages. Their traces are jud
 from pathlib import Path
 
 import pytest
+from judged_on_spark import judge_on_spark
 from sitecluster import SiteCluster, router_kills
 
 from happened.ordering import Relays, protocols
@@ -49,3 +50,18 @@ def test_routers_killed_again_and_again(tmp_path, seed, site, protocol):
         tmp_path, seed, site, protocol, 1500, duration=25, every=0.8, pace=0.02, burst=4, timeout=600
     )
     assert cluster.kills >= 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ROUTING)
+def test_a_hundred_thousand_messages_survive_on_their_routes(tmp_path, seed, protocol):
+    """Routers are killed while they are sent, about forty times; then Spark judges."""
+    file = EXAMPLES / "departments.yaml"
+    topology = load(file)
+    applications = len(topology.graph) - len(topology.routers)
+    each = -(-100_000 // applications)
+    limits = {"first_retry": 0.02, "last_retry": 0.3, "heartbeat": 1.0, "compaction": 2_000_000}
+    more = {"duration": 60, "every": 1.5, "pace": 0.003, "burst": 10, "timeout": 3600, "limits": limits}
+    cluster, trace = survive(tmp_path, seed, "departments", protocol, each, **more)
+    assert cluster.kills >= 20
+    judge_on_spark(tmp_path, protocols()[protocol].order, trace.num_rows, each * applications)
