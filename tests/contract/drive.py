@@ -192,10 +192,12 @@ class System:
         )
 
     def check_necessary(self, units, required, what):
-        """Exactly what is required; whoever has forgotten a process does not tell others what became of its
-        messages, so that they may know too much of these until they forget it."""
-        assert required <= units, f"{what} lacks {required - units}"
-        more = {unit for unit in units - required if not any(unit[0] in each for each in self.forgotten)}
+        """Exactly what is required, but of messages whose sender somebody has forgotten: all of them have
+        arrived everywhere by then, and who has forgotten it tells others neither of these messages nor of
+        what became of them. So they may know of them or not, until they forget it too."""
+        open_to_doubt = {unit for unit in units ^ required if any(unit[0] in each for each in self.forgotten)}
+        lacks, more = required - units - open_to_doubt, units - required - open_to_doubt
+        assert not lacks, f"{what} lacks {lacks}"
         assert not more, f"{what} has {more}, which is not necessary"
 
     def check_sends(self, name, to, effects):

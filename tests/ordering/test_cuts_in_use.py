@@ -110,6 +110,11 @@ def test_a_process_that_sent_past_the_routes_would_violate_and_is_refused():
     machines[0].multicast([1], b"")
 
 
+def meeting(way, other):
+    """How far along one way to a destination another one joins it."""
+    return way.index(next(p for p in other if p in way))
+
+
 class NobodyIsFit(Exception):
     """There is no process or link for a change that was drawn."""
 
@@ -133,8 +138,8 @@ class Rerouted:
         return derive(Topology(self.graph), names=self.names)
 
     def link(self):
-        missing = list(nx.non_edges(self.graph))
-        self.graph.add_edge(*sorted(self.pick(missing)))
+        missing = sorted(map(sorted, nx.non_edges(self.graph)))
+        self.graph.add_edge(*self.pick(missing))
         self.change(lambda machines, places: succession.admit(machines, places))
 
     def unlink(self):
@@ -223,28 +228,39 @@ class Rerouted:
         self.walk.unplaced = None
 
     def moved(self, before, after, heirs):
-        """(sender, destination) of all that may be on its way and would be followed by another way."""
+        """(sender, destination) of all that may be on its way and would be followed by another way: that of
+        the sender, or of somebody who knows of it and whose way meets the sender's no earlier than before."""
         gone, n = self.walk.gone | heirs.keys(), len(before.names)
+        staying = [i for i in range(n) if i not in gone]
         moved = {(s, d) for s in range(n) for d in range(n) if s in gone}
-        for s, d in combinations([i for i in range(n) if i not in gone], 2):
-            old = [before.names.index(name) for name in before.path(before.names[s], before.names[d])]
-            new = [after.names.index(name) for name in after.path(after.names[s], after.names[d])]
-            if [heirs.get(p, p) for p in old] != new:
-                moved |= {(s, d), (d, s)}
+        for d in staying:
+            old, new = {}, {}
+            for s in staying:
+                way = [before.names.index(name) for name in before.path(before.names[s], before.names[d])]
+                old[s] = [heirs.get(p, p) for p in way]
+                new[s] = [after.names.index(name) for name in after.path(after.names[s], after.names[d])]
+            changed = [x for x in staying if old[x] != new[x]]
+            for s in staying:
+                if any(meeting(new[s], new[x]) >= meeting(old[s], old[x]) for x in changed):
+                    moved.add((s, d))
         return moved
 
     def flush_messages(self, moved):
-        """Every message of which one destination's way changes arrives at all of them.
+        """Every copy of a message of which one destination's way changes arrives, those for somebody who has
+        left too.
 
         Otherwise a router that has yet to send it to one whose way stays would send it the new way too.
         """
-        while affected := {
+        affected = {
             name
-            for name, d in self.walk.application.undelivered()
-            if d not in self.walk.gone
-            and any((name[0], other) in moved for other in self.walk.application.dests[name])
-        }:
+            for name, to in self.walk.application.dests.items()
+            if any((name[0], other) in moved for other in to)
+        }
+        while True:
             first = [i for i, (_, _, m) in self.enumerated() if (m.sender, m.clock) in affected]
+            held = [each.message for machine in self.walk.living().values() for each in machine.pending()]
+            if not first and not any((m.sender, m.clock) in affected for m in held):
+                return
             self.walk.arrive(self.dice.choice(first or range(len(self.walk.in_flight))))
 
     def enumerated(self):

@@ -24,8 +24,11 @@ longer in use: whoever leaves something out at them does so after the change, so
 sent after it too, over links in use now. What needs care are the old ones, and that is (iii).
 
 Where the way between two processes leads past others than before, a successor in a router's place aside, what
-they sent each other must have arrived: on the new way, later messages do not follow it. If it was for others
-as well, it must have arrived at all of them: a router that has yet to send it on would take the new way too.
+they sent each other must have arrived: on the new way, later messages do not follow it. So must what a third
+process has on its way to one of them, unless the new way meets that of the third earlier than the old one
+did: who knows of it may send past it otherwise. If it was for others as well, its copies for all of them
+must have arrived, also for those who have left: a router that has yet to send one takes the new way too.
+(A running system flushes everything: net/site_changes.py.)
 
 Whoever leaves may have sent what is still on its way. So in the places of those who stay it remains, as one
 more process behind the branch that it was behind (`_move`): what it sent came from there.
