@@ -37,8 +37,10 @@ test: $(STAMP) lint
 	@scripts/ensure-chromium
 	$(PYTEST) --seed $(SEED) --hypothesis-seed=$(SEED)
 
+# All of it takes some hours on two cores; make test-slow ROOM="net contract" runs these folders of tests/.
 test-slow: $(STAMP)
-	HAPPENED_TESTS=thorough $(PYTEST) -m 'slow or sampled'
+	@scripts/ensure-chromium
+	HAPPENED_TESTS=thorough $(PYTEST) -m 'slow or sampled' --durations=20 $(addprefix tests/,$(ROOM))
 
 demo: $(STAMP)
 	@$(BIN)/python scripts/demo.py
