@@ -1,5 +1,7 @@
 """The engine is a function of its inputs: replaying them, from any snapshot, gives the same node."""
 
+import subprocess
+import sys
 from random import Random
 
 import pytest
@@ -178,3 +180,21 @@ def test_a_fixed_group_admits_nobody_and_says_so():
     with pytest.raises(LocalProtocolError):
         engine.join("c", "there:1")
     assert not engine.is_dirty and len(engine.roster) == 2
+
+
+def test_the_first_message_of_a_process_waits_for_no_import():
+    """An engine has its protocol's codec at hand before anything is sent, and no others."""
+    program = """
+import sys
+from happened.net.engine import Engine
+a, b = (Engine(name, ["a", "b"], "ks") for name in "ab")
+before = set(sys.modules)
+a.multicast((1,), bytes(300))
+a.release(a.cut())
+for _, frame in a.outboxes[1].after(0, 1 << 20):
+    b.receive(0, frame)
+assert b.delivered == 1
+print(sorted(set(sys.modules) - before), "happened.wire.rst" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[] False\n"

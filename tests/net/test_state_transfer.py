@@ -12,12 +12,21 @@ from random import Random
 import pytest
 
 import effort
+from happened.core.destinations import pack
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.core.orders import Order
 from happened.net.batch import Delivery
 from happened.net.engine import Engine
 from happened.net.engine_snapshots import snapshot_head
-from happened.net.state_transfer import MOST_NAMES, STATE_CLOCK, Begun, Owed, Transfers
+from happened.net.state_transfer import (
+    MOST_NAMES,
+    MOST_SETS,
+    STATE_CLOCK,
+    Begun,
+    Owed,
+    Tally,
+    Transfers,
+)
 from happened.ordering import protocols
 from happened.wire.membership import StateGiven, encode
 
@@ -343,3 +352,20 @@ def test_messages_that_are_no_state_are_refused_and_nothing_changes():
     with pytest.raises(RemoteProtocolError, match="gave no state that can be read"):
         b.receive(0, encode(StateGiven(1, (1,))))
     assert not b.is_dirty and b.snapshot() == before and b.delivered == 0
+
+
+def test_messages_are_counted_by_destination_however_many_sets_there_are(seed):
+    """Sets of destinations are told apart for a while only."""
+    dice, tally, counted = Random(seed), Tally(), Counter()
+    for _ in range(5 * MOST_SETS):
+        to = dice.sample(range(100), dice.randint(1, 9))
+        tally.count_sent(pack(to))
+        counted.update(to)
+        if dice.random() < 0.02:
+            index = dice.choice(to)
+            tally.forget(index)
+            del counted[index]
+    assert tally.sent == counted
+    again = Tally()
+    again.restore(sorted(tally.sent.items()), [])
+    assert again.sent == counted
