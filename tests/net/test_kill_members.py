@@ -171,7 +171,7 @@ class World(System):
         for name in sorted(self.leaving & self.engines.keys()):
             engine = self.engines[name]
             links = [link for link in engine.present_links() if engine.roster.name(link) in self.engines]
-            if all(link in engine.members.farewells and not engine.outboxes[link] for link in links):
+            if all(map(engine.members.has_parted, links)):
                 del self.engines[name]
 
     def run(self, steps):

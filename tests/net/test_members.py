@@ -242,3 +242,26 @@ def test_a_peer_that_has_more_than_we_knew_at_the_start_shows_that_our_journal_i
     members.check_acknowledged("b", 5)
     with pytest.raises(PeerRefused, match="'b' has 6 frames of 'a', whose journal knows 5"):
         members.check_acknowledged("b", 6)
+
+
+def test_who_leaves_waits_for_nobody_to_take_what_it_has_passed_on_since():
+    """b's message to a and c comes to a after c has parted with a; what a relays of it, c never takes."""
+    given = {name: initial(name) for name in "abc"}
+    engines = {name: Engine(name, each.members, "flooding") for name, each in given.items()}
+    a, b, c = engines.values()
+    members = Membership(given["a"], a, "flooding", b"life of a")
+    b.multicast([0, 2], b"late")
+    members.leave()
+    tell(a, c, 2)
+    tell(c, a, 0)
+    assert a.members.farewells == {2}
+    tell(b, a, 0)
+    settle(a)
+    again = Engine("a", given["a"].members, "flooding")
+    again.restore(a.snapshot())
+    for engine in (a, again):
+        assert len(engine.outboxes[2]) == 1 and engine.members.has_parted(2)
+        assert not engine.members.has_parted(1)
+    tell(a, b, 1)
+    tell(b, a, 0)
+    assert members.everybody_said_farewell

@@ -212,3 +212,26 @@ def test_a_change_of_members_that_is_nested_too_deep_is_refused():
     with pytest.raises(RemoteProtocolError, match="not a change of members"):
         engine.receive(0, bytes((MARK,)) + b"[" * 100_000)
     assert not engine.is_dirty and engine.snapshot() == before
+
+
+def test_who_leaves_keeps_its_own_multicasts_back(tmp_path):
+    """In `causal-total` an application that never stops sending would never have sent it all."""
+
+    async def scenario():
+        async with nodes("a", "b", "c", tmp_path=tmp_path, protocol="causal-total") as (a, b, c):
+            refused = None
+
+            async def send():
+                nonlocal refused
+                with pytest.raises(LocalProtocolError, match="'c' has left the others") as refused:
+                    while True:
+                        await c.multicast(["a", "b"], b"more")
+
+            sending = [asyncio.create_task(send()) for _ in range(4)]
+            await until(lambda: c.sent > 10)
+            await c.leave(timeout=20)
+            await asyncio.gather(*sending)
+            await until(lambda: a.members == b.members == ("a", "b"))
+            assert await take(a, c.sent) == await take(b, c.sent)
+
+    run(scenario())

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from netcluster import free_ports
 
 from happened.core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
@@ -18,9 +19,9 @@ from happened.net import Limits, Node, Plaintext
 from happened.net.engine import Engine
 from happened.net.errors import JournalError, NodeError, NodeFull
 from happened.net.flow import Flow
-from happened.net.site import read_site
+from happened.net.site import proposal, read_site, site_of
 from happened.ordering import Relays, protocols
-from happened.topology import TopologyError, derive, load
+from happened.topology import TopologyError, derive, load, to_document
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "topologies"
 LINE, DEPARTMENTS = EXAMPLES / "line.yaml", EXAMPLES / "departments.yaml"
@@ -425,3 +426,60 @@ def test_a_change_that_somebody_is_away_for_names_whom_it_waits_for(tmp_path):
             await asyncio.gather(*(each.close() for each in nodes.values()))
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_who_starts_with_the_file_of_a_change_stands_where_the_others_went(file, tmp_path):
+    """Whatever the order of its zones: the digest of a topology is over what the file says, in its order."""
+    document, facts = to_document(load(file)), protocols()["topological"]
+
+    def beside(found):
+        """Add the newcomer beside the first process there is; returns that."""
+        found["zones"] = dict(reversed(found.get("zones", {}).items()))
+        if found.get("processes"):
+            found["processes"] = [*found["processes"], "newcomer"]
+            return found["processes"][0]
+        return beside(next(iter(found["zones"].values())))
+
+    present = read_site(file, next(iter(load(file).graph)), facts)
+    near = beside(document)
+    document["links"] = [*document["links"], [near, "newcomer"]]
+    following = tmp_path / "following.yaml"
+    following.write_text(yaml.safe_dump(document, sort_keys=False))
+    text = proposal(following, present, {near: "here:1", "newcomer": "here:2"}, [present.base])
+    went = site_of(text, near)
+    assert read_site(following, "newcomer", facts, went.members).digest == went.digest
+
+
+def test_a_new_process_succeeds_a_router_that_was_all_that_connected(tmp_path):
+    """a - b - c, b is lost for good; a and c are alone in their parts, and go on with d in its place."""
+    file, later = tmp_path / "line.yaml", tmp_path / "later.yaml"
+    file.write_text("processes: [a, c]\nrouters: [b]\nlinks: [[a, b], [b, c]]\n")
+    later.write_text("processes: [a, c]\nrouters: [d]\nlinks: [[a, d], [d, c]]\n")
+
+    async def main():
+        where = addresses(file)
+        (port,) = free_ports(1)
+        heir = {"d": f"127.0.0.1:{port}"}
+        a, b, c = (node(name, where, file, journal=tmp_path / name) for name in "abc")
+        for each in (a, b, c):
+            await each.start()
+        await a.multicast(["c"], b"1")
+        assert (await asyncio.wait_for(anext(c), 10)).name == "a:1"
+        await b.close()
+        ends = where | heir
+        members = await asyncio.gather(
+            *(each.succeed("b", "d", how="collection", addresses=ends) for each in (a, c))
+        )
+        assert members[0] == members[1] == (*load(file).graph, "d")
+        peers = {name: address for name, address in ends.items() if name != "b"}
+        d = Node(
+            "d", peers=peers, topology=later, members=members[0], listen=heir["d"], protocol="topological",
+            guard=Plaintext(), limits=QUICK, journal=tmp_path / "d",
+        )  # fmt: skip
+        await d.start()
+        await a.multicast(["c"], b"2")
+        assert (await asyncio.wait_for(anext(c), 10)).payload == b"2"
+        await asyncio.gather(*(each.close() for each in (a, c, d)))
+
+    asyncio.run(asyncio.wait_for(main(), 60))

@@ -71,6 +71,7 @@ class MemberChanges:
         self.under_way: list[int] = []  # of those in `gone`, the ones that others or we have not done with
         self.has_left = False  # or was expelled: nobody takes our messages any more
         self.farewells: set[int] = set()  # the links on which nothing more will come, since we have left
+        self._last_words: dict[int, int] = {}  # the number of our farewell on each link, once we have left
         # Since this object was made. Who has just joined under an old index may take itself for the registrar
         # until it hears its rank; who has admitted somebody is it, until it leaves.
         self._has_admitted = False
@@ -165,8 +166,16 @@ class MemberChanges:
 
     def say_farewell(self, news: MemberDeparted | MemberLeft) -> None:
         """Leave; the machine itself goes on."""
-        self._tell(self.present_links(), news)  # the last frame on every link
+        self._tell(self.present_links(), news)
+        outboxes = self._concerned.links.outboxes
+        self._last_words = {link: outboxes[link].last for link in self.present_links()}
         self.has_left = True
+
+    def has_parted(self, link: int) -> bool:
+        """Whether a process knows that we have left, and has all that we sent it before. What we have passed
+        on since, of others who did not know yet, it may never take."""
+        outbox = self._concerned.links.outboxes[link]
+        return link in self.farewells and outbox.acknowledged >= self._last_words.get(link, outbox.last)
 
     def leaving(self, name: str) -> int:
         """The index of a process that is present, or whose farewell does not come."""
@@ -438,12 +447,15 @@ class MemberChanges:
             head["seniority"] = self.seniority
         if self.roster.former:
             head["former"] = sorted(self.roster.former)
+        if self._last_words:
+            head["last_words"] = sorted(self._last_words.items())
         return head
 
     def restore(self, head: dict[str, Any]) -> None:
         self.roster = Roster(head["members"])
         self.gone, self.farewells = set(head["gone"]), set(head["farewells"])
         self.awaited = set(head.get("awaited", ()))
+        self._last_words = dict(head.get("last_words", ()))
         self.has_left = head.get("left", False)
         self.roster.remember(head.get("former", ()))
         self.seniority = head.get("seniority", list(range(len(self.roster))))

@@ -194,10 +194,8 @@ class Membership:
     def everybody_said_farewell(self) -> bool:
         """Whether every member that is present has confirmed that we left, so that nothing more will come
         from it, and has all our frames: it may have heard from others that we left, before those came."""
-        engine = self._engine
-        return all(
-            link in engine.members.farewells and not engine.outboxes[link] for link in engine.present_links()
-        )
+        members = self._engine.members
+        return all(map(members.has_parted, members.present_links()))
 
     def expel(self, name: str) -> None:
         self._engine.leave(name)

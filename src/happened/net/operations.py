@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ..core.errors import LocalProtocolError
@@ -54,16 +54,28 @@ class Operations:
             owed = ", ".join(map(self._engine.roster.name, self._engine.transfers.owed))
             raise LocalProtocolError(f"{name!r} is to give a state to {owed}, and leaves when it has")
         deadline = running.loop.time() + timeout
-        while self._engine.machine.queued:
-            await self._pause_until(deadline, f"{name!r} could not send all its messages")
-        with running.turns.waiting() if running.turns is not None else contextlib.nullcontext():
-            while not self._engine.has_turn:
-                await self._pause_until(deadline, f"{name!r} did not get the token")
-        with running.input():
-            self._members.leave()
+        with self._no_multicasts():
+            while self._engine.machine.queued:
+                await self._pause_until(deadline, f"{name!r} could not send all its messages")
+            with running.turns.waiting() if running.turns is not None else contextlib.nullcontext():
+                while not self._engine.has_turn:
+                    await self._pause_until(deadline, f"{name!r} did not get the token")
+            with running.input():
+                self._members.leave()
         await self._running.flush()
         while not self._members.everybody_said_farewell:
             await self._pause_until(deadline, f"not everybody has said farewell to {name!r}")
+
+    @contextlib.contextmanager
+    def _no_multicasts(self) -> Iterator[None]:
+        """Keep the application's multicasts back: otherwise a protocol that keeps some back itself may never
+        have sent them all."""
+        self._running.is_leaving = True
+        try:
+            yield
+        finally:
+            self._running.is_leaving = False
+            self._running.room.set()
 
     async def expel(self, name: str) -> None:
         self._check_may_change()
@@ -122,9 +134,9 @@ class Operations:
         running = self._running
         with running.input():
             self._engine.propose_site(text)
+            running.after_a_change()  # who is alone in its part is in the next topology at once
         running.measure_room()
         await running.flush()
-        running.after_a_change()
         deadline = running.loop.time() + timeout
         while sites.change is not None:
             await self._pause_until(deadline, f"{', '.join(sites.awaited())} did not finish the change")

@@ -39,7 +39,7 @@ class Running:
     fail    stops the node at once
     room    is set when somebody who waits should look again: there may be room for a multicast; while
             closing, somebody has acknowledged or is gone
-    paused  the links that are not read now
+    paused  the links that are not read now; `is_leaving`: multicasts wait until the farewell is said
     """
 
     name: str
@@ -59,6 +59,7 @@ class Running:
     room: asyncio.Event
     loop: asyncio.AbstractEventLoop
     paused: set[int] = field(default_factory=set)
+    is_leaving: bool = False
 
     def __post_init__(self) -> None:
         self.joined = self.engine.members.joined  # as far as the transport knows of them

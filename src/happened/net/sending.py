@@ -71,6 +71,8 @@ class Sending:
         engine = self._engine
         if engine.sites is not None and engine.sites.change is not None:
             return "waits until the topology has changed"
+        if self._running.is_leaving:
+            return "is leaving"
         if engine.serialization is not None and not engine.has_turn:
             return "does not have the token"
         transfers = engine.transfers
