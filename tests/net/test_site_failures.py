@@ -114,6 +114,13 @@ class Failing(Running):
         if sender.free(self.engines[other].me, number):
             self.cut(sender.name)
 
+    def kill(self, name):
+        """What others have had was released before: they say so when they connect again."""
+        super().kill(name)
+        engine = self.engines[name]
+        for link, outbox in engine.outboxes.items():
+            outbox.release(self.taken[name, engine.roster.name(link)])
+
     def fail(self, name):
         self.dead = name
         del self.engines[name]

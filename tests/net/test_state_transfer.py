@@ -52,7 +52,8 @@ class Replica:
         self.journal, self.snapshot, self.taken_at = [], None, 0
         self.log, self.kept = [], []
         self.fresh, self.through, self.uncommitted = [], {}, []
-        self.begins = 0
+        self.begins = self.kept_begins = 0
+        self.needs_state = state_from is not None
         self.engine = self.new_engine()
         if state_from is not None:
             self.engine.await_state(self.engine.roster.index(state_from))
@@ -63,7 +64,7 @@ class Replica:
 
     def multicast(self):
         engine = self.engine
-        if engine.transfers.awaited is not None or engine.has_left:
+        if self.needs_state > self.begins or engine.has_left:  # what it does in a step, it does to its state
             return
         self.world.names += 1
         name = f"{self.name}/{self.world.names}"
@@ -88,7 +89,7 @@ class Replica:
         self.journal.append(batch.entries)
         self.engine.release(batch)
         self.fresh += batch.deliveries
-        self.kept, self.uncommitted = list(self.log), []
+        self.kept, self.kept_begins, self.uncommitted = list(self.log), self.begins, []
         if self.world.dice.random() < 0.1:
             self.snapshot, self.taken_at = self.engine.snapshot(), len(self.journal)
             copy = self.new_engine()
@@ -102,7 +103,7 @@ class Replica:
         for entries in self.journal[self.taken_at :]:
             self.engine.replay(entries, 0)
         self.fresh = list(self.engine.unacknowledged.values())
-        self.log, self.through = list(self.kept), {}
+        self.log, self.begins, self.through = list(self.kept), self.kept_begins, {}
         for name in self.uncommitted:  # nobody has seen these
             del self.world.past[name]
         self.uncommitted = []
