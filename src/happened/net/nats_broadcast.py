@@ -234,7 +234,7 @@ class SharedLink(Link):
         before = "*." * self._host.hello(self._peer).members.index(to)
         return f"{self._common}.{token(sender)}.{before}{mark(to)}.>"
 
-    async def _last_stored(self, incarnation: bytes) -> int:
+    async def _last_stored(self, incarnation: bytes) -> tuple[int, bytes]:
         last = await super()._last_stored(incarnation)
         me, peer = self._host.name, self._peer
         message = await last_message(self._jetstream, self._common, self._common_subject(peer, me))
@@ -247,7 +247,9 @@ class SharedLink(Link):
             frames = packet.numbered(peer)
         except RemoteProtocolError:
             return last
-        return max(last, frames[-1][0]) if frames and packet.incarnation == incarnation else last
+        if not frames or packet.incarnation != incarnation:
+            return last
+        return max(last, (frames[-1][0], b""))
 
     def _outbox(self) -> Sendable:
         return Unclaimed(super()._outbox(), self.claims)
@@ -310,6 +312,6 @@ class SharedLink(Link):
                     f"a packet of {peer!r} with another journal than it has on its link"
                 )
             self._counts["received"] += len(frames)
-            self._hand_over(frames, message)
+            self._hand_over(frames, message, ())  # packets do not tell lives
         except RemoteProtocolError as error:
             self._refuse(error)
