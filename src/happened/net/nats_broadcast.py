@@ -13,6 +13,7 @@
 Assumes    what the links over JetStream assume (nats.py).
 Promises   the contract of `transport`. A publication that fails goes by the links, and so do the first frame
            to a peer, by which that comes to know our incarnation, and frames that would be too long.
+           With a key and without TLS everything goes by the links (nats_rereading.py).
            A link publishes nothing behind a frame that is on its way here (medium.py). So the frames on each
            of a receiver's two subjects come in the order of their numbers but for the links' WINDOW, and
            the next one that it needs is never behind IN_HAND others.
@@ -214,7 +215,8 @@ class SharedLink(Link):
     @property
     def is_ready(self) -> bool:
         return (
-            self._has_consumer
+            not self._seal.rereads
+            and self._has_consumer
             and self._is_current.is_set()
             and self._host.outbox(self._peer).acknowledged > 0
         )
