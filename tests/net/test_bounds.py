@@ -6,6 +6,7 @@ import pytest
 from test_node import addresses, make, run, take, until
 
 from happened.net import Limits, NodeFull
+from happened.net.withheld import SOME
 from happened.ordering import Relays, protocols
 from happened.testing import MemoryNetwork
 
@@ -38,6 +39,31 @@ def test_a_dead_peer_makes_its_senders_wait_at_the_limit(protocol):
             # Relayed or ordered elsewhere, it waits there: the bound is that of the one who passes it on.
             most = 2 * OUTBOX + 3 * SIZE if protocols()[protocol].relays is Relays.NOBODY else 10 * OUTBOX
             assert sent > 2 and kept <= most, (sent, stats)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("protocol", ["agreed", "causal-total"])
+def test_what_waits_behind_a_message_to_a_dead_peer_is_bounded_at_its_receiver(protocol):
+    """d knows nothing of what b waits for, and no outbox for the dead one is ever full."""
+
+    async def scenario():
+        limits = Limits(outbox=OUTBOX, held_bytes=OUTBOX, linger=0.0)
+        async with MemoryNetwork().nodes("a", "b", "c", "d", protocol=protocol, limits=limits) as nodes:
+            a, b, c, d = nodes
+            await c.close()
+            await a.multicast(["b", "c"], b"first")
+            await until(lambda: b.stats()["held"])
+            with pytest.raises(NodeFull):
+                for _ in range(200):
+                    await d.multicast(["b"], b"x" * SIZE, timeout=0.2)
+            held = b.stats()["held"]
+            assert OUTBOX // SIZE < held <= 2 * OUTBOX // SIZE + 2 * SOME
+            await a.expel("c")
+            await take(b, d.sent)
+            await until(lambda: not d.stats()["peers"]["b"]["outbox_frames"])
+            await d.multicast(["b"], b"there is room again", timeout=10)
+            await take(b, 1)
 
     run(scenario())
 

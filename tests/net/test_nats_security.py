@@ -15,7 +15,7 @@ from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.net import Limits, Node
 from happened.net.config import ConfigError, load, make_node
 from happened.net.errors import IdentityError, NodeError
-from happened.net.nats import FARTHEST, HELLO, NatsTransport
+from happened.net.nats import FARTHEST, HELLO, Link, NatsTransport
 from happened.net.nats_broadcast import NatsBroadcast
 from happened.net.nats_receipts import Receipt
 from happened.net.nats_security import TAG, Seal
@@ -165,6 +165,43 @@ def test_an_old_copy_of_a_journal_that_sends_stops_the_node(server, tmp_path, ki
         assert "has 5 frames of 'a', whose journal knows 3: it is an old copy" in str(a.failure)
         assert a.stats()["peers"]["b"]["sent"] == 3
         await asyncio.gather(a.close(), b.close(), c.close())
+
+    run(scenario())
+
+
+def test_an_old_copy_that_is_started_again_before_the_broker_answers_stops(server, tmp_path, monkeypatch):
+    """At its second start it knows more frames than it has forgotten: the receipt's number shows nothing."""
+
+    async def scenario():
+        async def start(name):
+            node = over(NatsTransport, server, name, "old-twice", tmp_path)
+            await node.start()
+            return node
+
+        b = await start("b")
+        for round_, count in enumerate((3, 2)):
+            a = await start("a")
+            for _ in range(count):
+                await a.multicast(["b"], b"%d" % round_)
+            await take(b, count)
+            await until(lambda: b.transport._links["a"]._receipted == b.delivered)
+            await crash(a)
+            if round_ == 0:
+                copy(tmp_path, "a", back=False)
+        for file in tmp_path.glob("a.journal*"):
+            file.unlink()
+        copy(tmp_path, "a", back=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(Link, "_compare_journal", lambda self: asyncio.Event().wait())
+            a = await start("a")
+            for _ in range(4):
+                await a.multicast(["b"], b"under numbers that were used")
+            await crash(a)
+        a = await start("a")
+        await until(lambda: a.failure is not None)
+        assert "'b' has 5 frames of 'a', the last of a life that its journal does not know" in str(a.failure)
+        assert b.failure is None and b.delivered == 5
+        await asyncio.gather(a.close(), b.close())
 
     run(scenario())
 

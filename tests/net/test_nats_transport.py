@@ -49,7 +49,7 @@ class Books:
     def confirmed(self, peer, number):
         assert number <= self.inboxes[peer].durable, "a receipt came before its journal"
 
-    def resumes(self, peer, number):
+    def resumes(self, peer, number, life):
         self.outboxes[peer].acknowledge(number)
 
     def outbox(self, peer):
@@ -64,6 +64,9 @@ class Books:
 
     def received(self, peer):
         return self.inboxes[peer].durable
+
+    def numbered_in(self, peer, lives):
+        pass
 
     def arrived(self, peer, frames):
         inbox = self.inboxes[peer]

@@ -10,6 +10,7 @@ import pytest
 from test_node import addresses, crash, make, run, take, until
 
 from happened.net import NodeClosed
+from happened.net.errors import OldJournal
 
 
 @pytest.mark.parametrize("clean", [False, True], ids=["a copy after a crash", "a copy after a clean end"])
@@ -49,6 +50,92 @@ def test_an_old_copy_that_sends_before_it_connects_stops(tmp_path, caplog, clean
 
     with caplog.at_level(logging.WARNING):
         run(scenario())
+
+
+def copy(tmp_path, name):
+    for file in tmp_path.glob("a.journal*"):
+        shutil.copy(file, tmp_path / f"{name}-{file.name}")
+
+
+def restore(tmp_path, name):
+    for file in tmp_path.glob("a.journal*"):
+        file.unlink()
+    for file in tmp_path.glob(f"{name}-*"):
+        shutil.copy(file, tmp_path / file.name.removeprefix(f"{name}-"))
+
+
+async def confirmed(sender, count, *receivers):
+    """Send, and wait until everybody has it and the sender knows."""
+    for _ in range(count):
+        await sender.multicast([each.name for each in receivers], b"confirmed")
+    for each in receivers:
+        await take(each, count)
+        await until(lambda each=each: not sender.stats()["peers"][each.name]["outbox_frames"])
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["killed", "closed"])
+def test_an_old_copy_that_is_started_again_before_its_peer_is_back_stops(tmp_path, clean):
+    """At its second start it knows more frames than it has forgotten: numbers show nothing any more."""
+
+    async def scenario():
+        where = addresses("a", "b")
+        a, b = make("a", where, tmp_path), make("b", where, tmp_path)
+        await asyncio.gather(a.start(), b.start())
+        await confirmed(a, 3, b)
+        await crash(a)
+        copy(tmp_path, "copy")
+        a = make("a", where, tmp_path)
+        await a.start()
+        await confirmed(a, 2, b)
+        await asyncio.gather(a.close(), b.close())
+        restore(tmp_path, "copy")
+        for _ in range(2):
+            a = make("a", where, tmp_path)
+            await a.start()
+            for _ in range(2):
+                await a.multicast(["b"], b"under numbers that were used")
+            await (a.close() if clean else crash(a))
+        a, b = make("a", where, tmp_path), make("b", where, tmp_path)
+        await asyncio.gather(a.start(), b.start())
+        await until(lambda: a.failure is not None)
+        assert isinstance(a.failure, OldJournal)
+        assert "'b' has 5 frames of 'a', the last of a life that its journal does not know" in str(a.failure)
+        assert b.failure is None and b.delivered == 5
+        await asyncio.gather(a.close(), b.close())
+
+    run(scenario())
+
+
+def test_the_newest_journal_stops_after_an_old_copy_has_sent_something_else(tmp_path):
+    """c was away, so the copy's frames are the first that it gets under those numbers; the others, which were
+    confirmed to the application, would be dropped as duplicates."""
+
+    async def scenario():
+        where = addresses("a", "b", "c")
+        a, b = make("a", where, tmp_path), make("b", where, tmp_path)
+        await asyncio.gather(a.start(), b.start())
+        await confirmed(a, 2, b)
+        await crash(a)
+        copy(tmp_path, "old")
+        a = make("a", where, tmp_path)
+        await a.start()
+        for _ in range(3):
+            await a.multicast(["c"], b"waits for c")
+        await asyncio.gather(a.close(), b.close())
+        copy(tmp_path, "newest")
+        restore(tmp_path, "old")
+        a, c = make("a", where, tmp_path), make("c", where, tmp_path)
+        await asyncio.gather(a.start(), c.start())
+        await confirmed(a, 1, c)
+        await a.close()
+        restore(tmp_path, "newest")
+        a = make("a", where, tmp_path)
+        await a.start()
+        await until(lambda: a.failure is not None)
+        assert "'c' has 1 frames of 'a', the last of a life that its journal does not know" in str(a.failure)
+        await asyncio.gather(a.close(), c.close())
+
+    run(scenario())
 
 
 def test_an_old_copy_that_only_receives_stops(tmp_path):

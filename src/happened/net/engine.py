@@ -487,6 +487,16 @@ class Engine:
         self.members.incarnations[link] = incarnation
         self._stage(Input.PEER_MET, link, incarnation)
 
+    def begin_life(self, life: bytes) -> None:
+        """The node was started, and its journal replayed: what is numbered from now on is of this life."""
+        self.links.lives.begin(life, self.outboxes)
+        self._stage(Input.LIFE_BEGUN, 0, life)
+
+    def hear_life(self, link: int, life: bytes) -> None:
+        """The last frame of a link is of this life of the peer."""
+        self.links.lives.hear(link, self.inboxes[link].received_through, life)
+        self._stage(Input.LIFE_HEARD, link, life)
+
     # What follows from the inputs.
 
     def cut(self) -> Batch:
@@ -691,6 +701,10 @@ class Engine:
                 self._note_state_given(number, data)
             case Input.STATE_AWAITED:
                 self.await_state(number)
+            case Input.LIFE_BEGUN:
+                self.begin_life(data)
+            case Input.LIFE_HEARD:
+                self.hear_life(number, data)
             case _:
                 raise ValueError(f"no input is of kind {kind}")
 

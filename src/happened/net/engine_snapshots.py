@@ -74,6 +74,8 @@ def snapshot_parts(engine: Durable) -> list[bytes]:
     if engine.tracking is not None:
         blobs.append(engine.tracking.snapshot())
         head["tracker"] = len(blobs[-1])
+    if lives := engine.links.lives.state():
+        head["lives"] = lives
     told, payloads = engine.transfers.state()
     head |= told
     blobs += payloads
@@ -107,6 +109,7 @@ def restore(engine: Durable, data: bytes) -> None:
     if engine.serialization is not None and "token" in head:
         engine.serialization.token.restore(head["token"])
     engine.links.restore(head["links"], take)
+    engine.links.lives.restore(head.get("lives", {}))
     _restore_deliveries(
         engine,
         (

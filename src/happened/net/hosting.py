@@ -7,6 +7,7 @@ from ..core.errors import RemoteProtocolError
 from .errors import EngineFault, OldJournal
 from .lifecycle import State
 from .link import Outbox
+from .lives import Life, life_of
 from .running import Running
 from .transport import Hello
 
@@ -19,6 +20,8 @@ class Hosting:
         self._engine, self._members, self._commits = running.engine, running.members, running.commits
         self.name = running.name
         self.frames_received = self.frames_duplicate = self.refused = 0
+        # Lives of peers, per link, until frames of the last one have come: there is no later one then.
+        self._lives: dict[int, Sequence[Life]] = {}
 
     def hello(self, peer: str) -> Hello:
         hello = self._members.hello(peer)
@@ -53,9 +56,9 @@ class Hosting:
         with self._stops_if_old():
             self._members.check_confirmed(peer, number)
 
-    def resumes(self, peer: str, number: int) -> None:
+    def resumes(self, peer: str, number: int, life: bytes = b"") -> None:
         with self._stops_if_old():
-            self._members.check_resuming(peer, number)
+            self._members.check_resuming(peer, number, life)
         self.freed(peer, number)
 
     def freed(self, peer: str, number: int) -> None:
@@ -83,6 +86,18 @@ class Hosting:
     def received(self, peer: str) -> int:
         return self._engine.inboxes[self._members.index[peer]].durable
 
+    def numbered_in(self, peer: str, lives: Sequence[Life]) -> None:
+        self._lives[self._members.index[peer]] = lives
+
+    def _hear_life(self, link: int) -> None:
+        """Remember the life of the last frame that was taken, together with the frame."""
+        engine, lives = self._engine, self._lives[link]
+        life = life_of(engine.inboxes[link].received_through, lives)
+        if life != engine.links.lives.last_heard(link):
+            engine.hear_life(link, life)
+        if not lives or life == lives[-1][0]:
+            del self._lives[link]
+
     def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
         running, engine = self._running, self._engine
         if not running.life.takes_input:
@@ -108,6 +123,8 @@ class Hosting:
         finally:
             if new := inbox.received_through - before:
                 self.frames_received += new
+                if link in self._lives:
+                    self._hear_life(link)
                 self._commits.schedule()
                 running.after_a_change()
                 running.regulate()

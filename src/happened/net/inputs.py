@@ -21,6 +21,8 @@ number and the data mean:
     STATE_OWED       index              nothing: a newcomer is to get the application's state
     STATE_GIVEN      index              8 bytes each: clocks of the multicasts before, which are that state
     STATE_AWAITED    index              nothing: this process begins with the state that another one gives
+    LIFE_BEGUN       0                  the name of the life that begins: the node was started (lives.py)
+    LIFE_HEARD       link's process     the life that numbered its last frame; nothing: nobody knows
 
 Versions up to 0.2.0 knew no steps of a departure. What they wrote has the effects that it had then:
 
@@ -58,6 +60,8 @@ class Input(IntEnum):
     STATE_OWED = 25
     STATE_GIVEN = 26
     STATE_AWAITED = 27
+    LIFE_BEGUN = 28
+    LIFE_HEARD = 29
 
 
 def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:

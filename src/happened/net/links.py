@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 from .link import Inbox, Outbox
+from .lives import Lives
 from .parked import Parking
 
 EVERYTHING = (1 << 63) - 1
@@ -25,6 +26,7 @@ class Links:
         self.outboxes = {link: Outbox() for link in peers}
         self.inboxes = {link: Inbox() for link in self.outboxes}
         self.held = dict.fromkeys(self.outboxes, 0)  # messages from there that wait for others
+        self.lives = Lives()
         self.full_above = sys.maxsize
         self.full: set[int] = set()
         self.parked: set[int] = set()  # links that have frames on disk alone
@@ -41,6 +43,7 @@ class Links:
         if link in self.outboxes:
             self._drop_parked(link)
         self.outboxes[link], self.inboxes[link], self.held[link] = Outbox(), Inbox(), 0
+        self.lives.open(link)
         self.full.discard(link)
 
     def empty(self, link: int) -> None:

@@ -14,6 +14,7 @@ from .engine import Engine
 from .errors import OldJournal, PeerRefused
 from .handshake import check_name
 from .limits import Limits
+from .lives import Life, life_of
 from .terms import Terms
 from .transport import Hello, Transport
 
@@ -214,8 +215,13 @@ class Membership:
         # Somebody who joined later was started with more members than those who were there before.
         is_founder = peer in self._initial.members
         terms = self._terms if is_founder else self._terms._replace(founders="")
+        lives, link = self._engine.links.lives, self.index[peer]
+        heard = lives.heard(link, self._engine.inboxes[link].durable)
+        names = tuple(self.names)
         return Hello(
-            self._incarnation, knows, self._protocol, tuple(self.names), tracker, topology, has, terms
+            *(self._incarnation, knows, self._protocol, names, tracker, topology, has, terms),
+            lives=lives.ours(link),
+            heard=heard,
         )
 
     def _was_expelled(self, peer: str) -> bool:
@@ -266,6 +272,7 @@ class Membership:
                 f"{peer!r} knows {me!r} with another journal; restore that, or join under a new name"
             )
         self.check_confirmed(peer, theirs.confirmed)
+        self._check_staged(peer, theirs.lives)
         if theirs.terms.frame != self._frame_limits.get(peer, 0):
             self._frame_limits[peer] = theirs.terms.frame
             self.smallest_limit = self.longest_frame(self._engine.outboxes)
@@ -279,6 +286,19 @@ class Membership:
                 f"{_OLD}"
             )
 
+    def _check_staged(self, peer: str, told: Sequence[Life]) -> None:
+        """Raise PeerRefused if frames of a peer are not journaled yet that it would not know: we cannot tell
+        it of them before they are."""
+        link, links = self.index[peer], self._engine.links
+        inbox = links.inboxes[link]
+        if not told or inbox.durable == inbox.received_through:
+            return
+        if life_of(inbox.received_through, told) != links.lives.last_heard(link):
+            raise PeerRefused(
+                f"{peer!r} calls with another journal than before, and frames that it sent then are not "
+                "journaled yet: once they are, it will hear of them"
+            )
+
     def longest_frame(self, links: Iterable[int]) -> int | None:
         """The longest frame that each of these takes, as far as they have told; None: nobody has."""
         told = (self._frame_limits.get(self.names[link], 0) for link in links)
@@ -288,9 +308,10 @@ class Membership:
         """Whether one of us has not heard yet that the index of a process that left was given again."""
         return name in self._engine.roster.former or index in self._engine.gone
 
-    def check_resuming(self, peer: str, number: int) -> None:
+    def check_resuming(self, peer: str, number: int, life: bytes = b"") -> None:
         """Raise PeerRefused if the number of our frames that a peer has, when a connection begins, shows that
-        it has forgotten what it knew; OldJournal if we have."""
+        it has forgotten what it knew; OldJournal if we have, or if that shows in the life of which is the
+        last of them."""
         me, link = self._initial.name, self.index[peer]
         # It never says less than on an earlier connection, unless it has forgotten.
         if number < (before := self._engine.outboxes[link].acknowledged):
@@ -306,6 +327,8 @@ class Membership:
         # it cannot have. If it does, those are others under the same numbers, and ours would be dropped.
         if number > self._began_with.get(link, number):
             raise self._our_journal_is_old(peer, number, self._began_with[link])
+        if why := self._engine.links.lives.unknown(link, number, life):
+            raise OldJournal(f"{peer!r} has {number} frames of {me!r}, the last {why}: {_OLD}")
         if self._began_with.pop(link, None) is not None:
             # Nobody knows which frames had left before we started again: those that the peer has.
             self._engine.outboxes[link].release(number)

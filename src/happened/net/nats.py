@@ -23,13 +23,14 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ..core.errors import RemoteProtocolError
 from ..wire import MAX_FRAME
 from .errors import NodeError
 from .link import Sendable
+from .lives import Life, life_of
 from .nats_security import Seal
 from .records import frames_in, frames_out, hello_from_json, hello_to_json
 from .transport import Hello, Host
@@ -41,6 +42,7 @@ try:
     from nats.js import api
 
     from .nats_receipts import Receipt, Receipts, last_message
+    from .nats_rereading import FAILURES, OFTEN, is_protected, message_at
 except ImportError:
     raise NodeError("the NATS transport needs nats-py: pip install 'happened[nats]'") from None
 
@@ -82,8 +84,8 @@ class NatsTransport:
     ) -> None:
         """`replicas` servers of a cluster keep the stream; `key`, the same everywhere, keeps other clients of
         the broker from speaking for nodes; further options go to `nats.connect`."""
-        self._seal = Seal(key)
         self._servers = [servers] if isinstance(servers, str) else list(servers)
+        self._seal = Seal(key, protected=is_protected(self._servers, options))
         self._stream = token(stream)
         self._replicas = replicas
         self._start_seconds = start_seconds
@@ -221,6 +223,15 @@ class NatsTransport:
             await client.close()
 
 
+class _Arrived(NamedTuple):
+    """Consecutive frames that are not journaled."""
+
+    last: int  # link number
+    frames: list[tuple[int, bytes]]
+    message: Any  # the broker's
+    lives: Sequence[Life]  # of the sender; empty: it does not say
+
+
 class Link:
     """Both directions of the link between us and one peer."""
 
@@ -230,14 +241,15 @@ class Link:
         self._jetstream = client.jetstream(timeout=PUBLISH_SECONDS)
         self._receipts = Receipts(self._jetstream, receipts_of(stream), seal)
         self._receipted = 0  # our receipt tells of frames up to this number
+        self._repeated = 0  # publications that were altered
         self._is_current = asyncio.Event()  # nothing shows that our journal is old
         self._awake = asyncio.Event()
         self._awake.set()
         self.may_pull = asyncio.Event()
         self.may_pull.set()
         self._met = ""
-        # Arrived and not journaled: by first link number, (last link number, frames, the broker's message).
-        self._in_hand: dict[int, tuple[int, list[tuple[int, bytes]], Any]] = {}
+        # Arrived and not journaled: by first link number.
+        self._in_hand: dict[int, _Arrived] = {}
         self._awaited: tuple[int, float] | None = None  # a frame that later ones wait for, and since when
         self._journaled = asyncio.Event()
         self.tasks = [asyncio.create_task(self._keep(act)) for act in self._acts()]
@@ -254,12 +266,14 @@ class Link:
         if ours is not None and ours.to == mine:
             host.confirmed(self._peer, ours.number)
             self._receipted = ours.number
-        has = await self._last_stored(mine)
+        has, life = await self._last_stored(mine)
         theirs = await self._last_receipt(peer, me)
-        if theirs is not None and theirs.sender == mine:
-            has = max(has, theirs.number)
+        if theirs is not None and theirs.sender == mine and theirs.number > has:
+            has, life = theirs.number, theirs.life
         # Receipts come later than what we hear of the broker itself: less than that shows nothing.
-        host.resumes(self._peer, max(has, self._outbox().acknowledged))
+        if has < (known := self._outbox().acknowledged):
+            has, life = known, b""
+        host.resumes(self._peer, has, life)
         self._is_current.set()
         await asyncio.Event().wait()
 
@@ -270,18 +284,18 @@ class Link:
             self._host.disconnected(self._peer, False, str(error))
             return None
 
-    async def _last_stored(self, incarnation: bytes) -> int:
-        """The last of our frames that is still in the stream of links."""
-        subject = f"{self._stream}.{token(self._peer)}.{token(self._host.name)}"
-        message = await last_message(self._jetstream, self._stream, subject)
+    async def _last_stored(self, incarnation: bytes) -> tuple[int, bytes]:
+        """The last of our frames that is still in the stream of links, and its life."""
+        message = await last_message(self._jetstream, self._stream, self._subject())
         if message is None:
-            return 0
+            return 0, b""
         try:
             frames = self._read(message, self._peer, self._host.name)
         except RemoteProtocolError:
-            return 0  # not ours: its receiver refuses it too
-        is_of_this_life = _read_hello((message.headers or {})[HELLO]).incarnation == incarnation
-        return frames[-1][0] if is_of_this_life else 0
+            return 0, b""  # not ours: its receiver refuses it too
+        hello = _read_hello((message.headers or {})[HELLO])
+        last = frames[-1][0]
+        return (last, life_of(last, hello.lives)) if hello.incarnation == incarnation else (0, b"")
 
     def _read(self, message: Any, to: str, sender: str) -> list[tuple[int, bytes]]:
         """The frames of a message on a link's subject, if it was sent there by one of us."""
@@ -313,7 +327,7 @@ class Link:
     async def _publish(self) -> None:
         """Keep a window of publications under way, in order, and report each that is acknowledged."""
         await self._is_current.wait()
-        under_way: deque[tuple[int, asyncio.Future[Any]]] = deque()
+        under_way: deque[tuple[list[tuple[int, bytes]], asyncio.Future[Any]]] = deque()
         window = 1
         published = self._outbox().acknowledged
         while True:
@@ -322,15 +336,15 @@ class Link:
                 while len(under_way) < window and (
                     batch := self._outbox().after(published, self._batch_bytes())
                 ):
-                    under_way.append((batch[-1][0], await self._publish_batch(batch)))
+                    under_way.append((batch, await self._publish_batch(batch)))
                     published = batch[-1][0]
                 if not under_way:
                     await self._awake.wait()
                     continue
-                number, future = under_way.popleft()
+                batch, future = under_way.popleft()
                 async with asyncio.timeout(PUBLISH_SECONDS):
-                    await future
-            except (TimeoutError, OSError, nats.errors.Error) as error:
+                    await self._check_stored(await future, batch)
+            except (RemoteProtocolError, *FAILURES) as error:
                 for _, future in under_way:
                     future.cancel()
                 under_way.clear()
@@ -340,21 +354,48 @@ class Link:
                 continue
             if window == 1:
                 self._host.connected(self._peer, True)
-            self._stored(number)
+            self._stored(batch[-1][0])
             window = WINDOW
+
+    async def _check_stored(self, confirmation: api.PubAck, batch: list[tuple[int, bytes]]) -> None:
+        """RemoteProtocolError: what was confirmed is not what we have published (nats_rereading.py)."""
+        if not self._seal.rereads:
+            return
+        me, peer = self._host.name, self._peer
+        try:
+            message = await message_at(self._jetstream, self._stream, confirmation.seq)
+            if message is None:  # its receiver has journaled it, or has refused it
+                receipt = await self._last_receipt(token(peer), token(me))
+                mine = self._host.hello(peer).incarnation
+                is_there = receipt is not None and receipt.sender == mine and receipt.number >= batch[-1][0]
+            else:
+                is_there = message.subject == self._subject() and self._read(message, peer, me) == batch
+        except (RemoteProtocolError, *FAILURES):
+            is_there = False
+        if not is_there:
+            self._repeated += 1
+            raise RemoteProtocolError(f"frame {batch[0][0]} was altered on its way to the broker: use `tls`")
+
+    def _subject(self) -> str:
+        """Of what we publish."""
+        return f"{self._stream}.{token(self._peer)}.{token(self._host.name)}"
 
     def _batch_bytes(self) -> int:
         return min(BATCH_BYTES, int(self._client.max_payload) // 4)
 
     async def _publish_batch(self, batch: list[tuple[int, bytes]]) -> "asyncio.Future[Any]":
         me, peer = self._host.name, self._peer
-        hello = self._host.hello(peer)
         first, last = batch[0][0], batch[-1][0]
+        hello = self._host.hello(peer)
+        # Of the lives, that of the last frame: which the receiver has, receipts tell.
+        lives = ((life, 0),) if (life := life_of(last, hello.lives)) else ()
+        hello = hello._replace(lives=lives, heard=b"")
+        again = f"+{self._repeated}" if self._repeated else ""
         headers = {
-            api.Header.MSG_ID: f"{hello.incarnation.hex()}:{token(me)}>{token(peer)}:{first}-{last}",
+            api.Header.MSG_ID: f"{hello.incarnation.hex()}:{token(me)}>{token(peer)}:{first}-{last}{again}",
             HELLO: json.dumps(hello_to_json(hello), separators=(",", ":")),
         }
-        subject, data = f"{self._stream}.{token(peer)}.{token(me)}", frames_out(batch)
+        subject, data = self._subject(), frames_out(batch)
         headers |= self._seal.headers(self._stream, peer, me, headers[HELLO], data)
         return await self._jetstream.publish_async(subject, data, headers=headers)  # type: ignore[no-any-return]
 
@@ -420,33 +461,50 @@ class Link:
         """Hand the next frames to the node, and keep those that are early."""
         host, peer = self._host, self._peer
         try:
-            frames, hello = self._read(message, host.name, peer), message.headers[HELLO]
-            told = _read_hello(hello)._replace(confirmed=0)
-            if frames[0][0] > host.expects(peer) + FARTHEST:
-                raise RemoteProtocolError(
-                    f"frame {frames[0][0]} is farther ahead of {host.expects(peer)} than any link gets"
-                )
-        except RemoteProtocolError as error:  # the message is no better when it comes again
+            frames, hello, told = self._understood(message)
+        except RemoteProtocolError as error:
             host.disconnected(peer, False, str(error))
-            with contextlib.suppress(nats.errors.Error):
-                await message.term()
-            return
+            if (again := await self._read_again(message)) is None:
+                return
+            frames, hello, told = again
         try:
             if hello != self._met:
-                host.meet(peer, told)
+                host.meet(peer, told._replace(confirmed=0, lives=()))  # they are those of the message
                 self._met = hello
                 host.connected(peer, False)
-            self._hand_over(frames, message)
+            self._hand_over(frames, message, told.lives)
         except RemoteProtocolError as error:
             self._refuse(error)
 
-    def _hand_over(self, frames: list[tuple[int, bytes]], message: Any) -> None:
+    def _understood(self, message: Any) -> tuple[list[tuple[int, bytes]], str, Hello]:
+        """The frames of a message to us, and the hello of its sender, as text too."""
         host, peer = self._host, self._peer
-        self._in_hand[frames[0][0]] = (frames[-1][0], frames, message)
+        frames, hello = self._read(message, host.name, peer), message.headers[HELLO]
+        if frames[0][0] > host.expects(peer) + FARTHEST:
+            raise RemoteProtocolError(
+                f"frame {frames[0][0]} is farther ahead of {host.expects(peer)} than any link gets"
+            )
+        return frames, hello, _read_hello(hello)
+
+    async def _read_again(self, message: Any) -> tuple[list[tuple[int, bytes]], str, Hello] | None:
+        """What the broker has in place of a message that is refused, if that is better; otherwise the message
+        is dropped, at once or after it has come some more times (nats_rereading.py)."""
+        with contextlib.suppress(*FAILURES):
+            is_last = not self._seal.rereads or message.metadata.num_delivered >= OFTEN
+            with contextlib.suppress(RemoteProtocolError):
+                number = message.metadata.sequence.stream if self._seal.rereads else 0
+                if number and (kept := await message_at(self._jetstream, self._stream, number)) is not None:
+                    return self._understood(kept)
+            await (message.term() if is_last else message.nak())
+        return None
+
+    def _hand_over(self, frames: list[tuple[int, bytes]], message: Any, lives: Sequence[Life]) -> None:
+        host, peer = self._host, self._peer
+        self._in_hand[frames[0][0]] = _Arrived(frames[-1][0], frames, message, lives)
         before = 0
         while before < host.expects(peer):  # a node that has stopped takes nothing: then this ends
             before = host.expects(peer)
-            host.arrived(peer, self._next(before))
+            self._hand_over_from(before)
         self._look_for_gap()
         self.durable()
 
@@ -471,12 +529,14 @@ class Link:
                 "journal is an old copy. Restore what was lost, or join under a new name",
             )
 
-    def _next(self, expected: int) -> list[tuple[int, bytes]]:
-        """The frames from the expected one on, as far as they are in hand."""
-        for first, (last, frames, _) in self._in_hand.items():
-            if first <= expected <= last:
-                return frames[expected - first :]
-        return []
+    def _hand_over_from(self, expected: int) -> None:
+        """Give the node the frames of a message from the expected one on, if it is in hand."""
+        for first, each in self._in_hand.items():
+            if first <= expected <= each.last:
+                self._host.numbered_in(self._peer, each.lives)
+                self._host.arrived(self._peer, each.frames[expected - first :])
+                return
+        self._host.arrived(self._peer, [])
 
     def durable(self) -> None:
         self._journaled.set()
@@ -491,15 +551,15 @@ class Link:
                 self._journaled.set()
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            for first in [first for first, (last, _, _) in self._in_hand.items() if last <= number]:
-                _, _, message = self._in_hand.pop(first)
+            for first in [first for first, each in self._in_hand.items() if each.last <= number]:
+                message = self._in_hand.pop(first).message
                 with contextlib.suppress(nats.errors.Error):
                     await message.ack()
 
     async def _leave_receipt(self, number: int) -> bool:
         """Whether the broker keeps that we have journaled frames up to this number."""
         me, peer, hello = self._host.name, self._peer, self._host.hello(self._peer)
-        receipt = Receipt(number, hello.incarnation, hello.knows)
+        receipt = Receipt(number, hello.incarnation, hello.knows, hello.heard)
         try:
             await self._receipts.publish(token(me), token(peer), receipt)
         except (TimeoutError, OSError, nats.errors.Error) as error:

@@ -13,6 +13,7 @@
 Assumes    what the links over JetStream assume (nats.py).
 Promises   the contract of `transport`. A publication that fails goes by the links, and so do the first frame
            to a peer, by which that comes to know our incarnation, and frames that would be too long.
+           With a key and without TLS everything goes by the links (nats_rereading.py).
            A link publishes nothing behind a frame that is on its way here (medium.py). So the frames on each
            of a receiver's two subjects come in the order of their numbers but for the links' WINDOW, and
            the next one that it needs is never behind IN_HAND others.
@@ -214,7 +215,8 @@ class SharedLink(Link):
     @property
     def is_ready(self) -> bool:
         return (
-            self._has_consumer
+            not self._seal.rereads
+            and self._has_consumer
             and self._is_current.is_set()
             and self._host.outbox(self._peer).acknowledged > 0
         )
@@ -234,7 +236,7 @@ class SharedLink(Link):
         before = "*." * self._host.hello(self._peer).members.index(to)
         return f"{self._common}.{token(sender)}.{before}{mark(to)}.>"
 
-    async def _last_stored(self, incarnation: bytes) -> int:
+    async def _last_stored(self, incarnation: bytes) -> tuple[int, bytes]:
         last = await super()._last_stored(incarnation)
         me, peer = self._host.name, self._peer
         message = await last_message(self._jetstream, self._common, self._common_subject(peer, me))
@@ -247,7 +249,9 @@ class SharedLink(Link):
             frames = packet.numbered(peer)
         except RemoteProtocolError:
             return last
-        return max(last, frames[-1][0]) if frames and packet.incarnation == incarnation else last
+        if not frames or packet.incarnation != incarnation:
+            return last
+        return max(last, (frames[-1][0], b""))
 
     def _outbox(self) -> Sendable:
         return Unclaimed(super()._outbox(), self.claims)
@@ -310,6 +314,6 @@ class SharedLink(Link):
                     f"a packet of {peer!r} with another journal than it has on its link"
                 )
             self._counts["received"] += len(frames)
-            self._hand_over(frames, message)
+            self._hand_over(frames, message, ())  # packets do not tell lives
         except RemoteProtocolError as error:
             self._refuse(error)

@@ -2,8 +2,8 @@
 
     stream     STREAM-receipts, one message for each subject: the last
     subject    STREAM-receipts.to.from, published by `to`
-    message    {"number": k, "to": incarnation, "from": incarnation}: `to` has journaled the frames of `from`
-               up to link number k
+    message    {"number": k, "to": incarnation, "from": incarnation, "life": of `from`}: `to` has journaled
+               the frames of `from` up to link number k, which is of that life (lives.py)
 
 A receiver publishes its receipt after it has journaled frames and before it tells the broker that their
 messages can be deleted. So what was ever published on a link is, at any time, in a message of the link's
@@ -27,6 +27,7 @@ class Receipt(NamedTuple):
     number: int
     to: bytes  # the incarnation of the receiver, who published it
     sender: bytes  # the incarnation of the sender, as the receiver knows it
+    life: bytes = b""  # of the sender, that numbered the last of those frames; empty: nobody knows
 
 
 class Receipts:
@@ -38,6 +39,8 @@ class Receipts:
     async def publish(self, to: str, sender: str, receipt: Receipt) -> None:
         """Raises an error of NATS, or TimeoutError, if the broker did not confirm it."""
         said = {"number": receipt.number, "to": receipt.to.hex(), "from": receipt.sender.hex()}
+        if receipt.life:
+            said["life"] = receipt.life.hex()
         subject, body = f"{self._stream}.{to}.{sender}", json.dumps(said).encode()
         await self._jetstream.publish(subject, body, headers=self._seal.headers(subject, body) or None)
 
@@ -53,7 +56,8 @@ class Receipts:
             number = said["number"]
             if type(number) is not int or number < 0:
                 raise ValueError("no number")
-            return Receipt(number, bytes.fromhex(said["to"]), bytes.fromhex(said["from"]))
+            to_, from_, life = said["to"], said["from"], said.get("life", "")
+            return Receipt(number, bytes.fromhex(to_), bytes.fromhex(from_), bytes.fromhex(life))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise RemoteProtocolError(f"not a receipt: {error!r}") from None
 

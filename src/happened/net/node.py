@@ -48,6 +48,7 @@ from .identity import MutualTls
 from .journal import Identity, Journal
 from .lifecycle import Lifecycle, State
 from .limits import Limits
+from .lives import TOKEN_BYTES
 from .membership import InitialMembers, Membership, addresses_of
 from .message import Health, Message, Pending, Sent, relation
 from .operations import Operations
@@ -217,6 +218,10 @@ class Node:
             self._life.move(State.REPLAYING)
             await self._load(if_it_fails)
             self._life.move(State.RUNNING)
+            if self._journal is not None:
+                with self._running.input():
+                    self._engine.begin_life(os.urandom(TOKEN_BYTES))
+                await self._commits.settled()  # nothing is sent in a life that could be forgotten
             if self._state_from is not None:
                 await self._states.await_from(self._state_from)
             for peer in self._running.members.peers():

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..core.errors import RemoteProtocolError
+from .lives import Life
 from .terms import CHECKSUM, Terms
 from .transport import Hello
 
@@ -27,6 +28,9 @@ RECORD_BODIES = RECORD_BYTES - RECORD_BYTES // 8
 MAX_CONTROL = 1 << 20
 """Bytes of one control frame."""
 MAX_HELLO_MEMBERS = 4096
+MAX_LIVES = 1024
+MAX_TOKEN = 32
+"""Bytes of the name of an incarnation or life."""
 
 
 class Records:
@@ -133,9 +137,10 @@ def checked_hello(said: dict[str, Any]) -> Hello:
 
 
 def hello_to_json(hello: Hello) -> dict[str, Any]:
-    said = hello._asdict() | {"incarnation": hello.incarnation.hex(), "knows": hello.knows.hex()}
+    said = hello._asdict() | {key: getattr(hello, key).hex() for key in ("incarnation", "knows", "heard")}
     said["terms"] = hello.terms.to_json()
-    for later in ("tracker", "topology", "confirmed", "terms"):
+    said["lives"] = [[name.hex(), last] for name, last in hello.lives]
+    for later in ("tracker", "topology", "confirmed", "terms", "lives", "heard"):
         if not said[later]:
             del said[later]  # as it was said before there were any
     return said
@@ -147,8 +152,11 @@ def hello_from_json(said: Any) -> Hello:
         if len(members) > MAX_HELLO_MEMBERS or not all(isinstance(name, str) for name in members):
             raise ValueError("members are names")
         incarnation, knows = bytes.fromhex(said["incarnation"]), bytes.fromhex(said["knows"])
-        if not 0 < len(incarnation) <= 32 or len(knows) > 32 or not isinstance(said["protocol"], str):
+        heard, lives = bytes.fromhex(said.get("heard", "")), _lives_from_json(said.get("lives", []))
+        if not incarnation or not isinstance(said["protocol"], str):
             raise ValueError("no incarnation or protocol")
+        if max(map(len, (incarnation, knows, heard))) > MAX_TOKEN:
+            raise ValueError("the name of an incarnation or life is too long")
         tracker, topology = said.get("tracker", ""), said.get("topology", "")
         if not isinstance(tracker, str):
             raise ValueError("a tracker is a name")
@@ -156,9 +164,19 @@ def hello_from_json(said: Any) -> Hello:
             raise ValueError("the topology is told by its digest")
         confirmed = number_in(said, "confirmed") if "confirmed" in said else 0
         terms = Terms.from_json(said.get("terms", {}))
-        return Hello(incarnation, knows, said["protocol"], members, tracker, topology, confirmed, terms)
+        protocol = said["protocol"]
+        return Hello(incarnation, knows, protocol, members, tracker, topology, confirmed, terms, lives, heard)
     except (KeyError, TypeError, ValueError) as error:
         raise RemoteProtocolError(f"not a hello: {error!r}") from error
+
+
+def _lives_from_json(said: Any) -> tuple[Life, ...]:
+    if not isinstance(said, list) or len(said) > MAX_LIVES:
+        raise ValueError("lives are a list")
+    lives = tuple((bytes.fromhex(name), last) for name, last in said)
+    if any(type(last) is not int or len(name) > MAX_TOKEN for name, last in lives):
+        raise ValueError("lives have names, and begin after a frame")
+    return lives
 
 
 def number_in(said: dict[str, Any], key: str) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ..core.places import onward_by_link
-from ..ordering import Facts
+from ..ordering import Facts, Relays
 from .batch import Batch
 from .commits import Commits
 from .connections import Connections
@@ -27,6 +27,7 @@ from .transport import Transport
 from .turns import Turns
 from .unparking import Unparking
 from .when_full import Policies
+from .withheld import Acknowledgements
 
 log = logging.getLogger("happened.node")
 
@@ -64,7 +65,16 @@ class Running:
     def __post_init__(self) -> None:
         self.joined = self.engine.members.joined  # as far as the transport knows of them
         self._unparking = Unparking(self.engine, self.commits, self._unparked, self.fail)
+        is_agreed = self.facts.order.is_total and self.facts.relays is Relays.NOBODY
+        # A broker hands over no more before it has acknowledgements.
+        withholds = is_agreed and self.transport.acknowledges_for_peers
+        self._acknowledgements = Acknowledgements(
+            self.engine, self.limits, self._acknowledge, withholds=withholds
+        )
         self.know_routes()
+
+    def _acknowledge(self, link: int, number: int) -> None:
+        self.transport.durable(self.members.names[link], number)
 
     @property
     def site(self) -> Site | None:
@@ -93,8 +103,8 @@ class Running:
         """A batch is durable: its frames may leave, and those it received are acknowledged."""
         for link in batch.released_through:
             self.transport.wake(self.members.names[link])
-        for link, number in batch.received_through.items():
-            self.transport.durable(self.members.names[link], number)
+        self._acknowledgements.durable(batch.received_through)
+        for link in batch.received_through:
             self.part_if_done(link)
         self.unpark()
 

@@ -431,6 +431,7 @@ class _Called(_Connection):
                 host.check(self.peer, self._unmet)
                 self._agree()
                 self._owner.welcome(self, self.peer)
+                host.numbered_in(self.peer, self._unmet.lives)  # before it may send by another medium
                 self.say(**with_check(hello=hello_to_json(ours), have=host.received(self.peer)))
                 self._protect(ours, self._unmet)
 
@@ -480,7 +481,7 @@ class _Outgoing(_Connection):
             self._protect(self._ours, theirs)
         host.check(self.peer, theirs)
         self._sent = self._began = number_in(said, "have")
-        host.resumes(self.peer, self._sent)
+        host.resumes(self.peer, self._sent, theirs.heard)
         host.meet(self.peer, theirs)
         self._longest = theirs.terms.frame or self._longest
         self._agree()

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from .handshake import NONCE_SIZE, Handshake, Mode
 from .link import Sendable
+from .lives import Life
 from .terms import Terms
 
 
@@ -41,6 +42,8 @@ class Hello(NamedTuple):
     topology: str = ""  # the digest of its topology; empty: it has none
     confirmed: int = 0  # the speaker's frames up to this link number are in the other's journal
     terms: Terms = Terms()  # those of a node that tells none
+    lives: tuple[Life, ...] = ()  # of the speaker, on this link (lives.py); empty: it does not say
+    heard: bytes = b""  # the other's life, of which is the last of its frames that the speaker has journaled
 
 
 class Host(Protocol):
@@ -66,9 +69,9 @@ class Host(Protocol):
         """We are known to have confirmed frames of this peer up to this link number. Raises PeerRefused, and
         stops, if our journal does not know them."""
 
-    def resumes(self, peer: str, number: int) -> None:
-        """A connection begins, and the peer says that it has our frames up to this link number. Raises
-        PeerRefused if one of us has forgotten what it knew."""
+    def resumes(self, peer: str, number: int, life: bytes = b"") -> None:
+        """A connection begins, and the peer says that it has our frames up to this link number, and that the
+        last is of this life of ours. Raises PeerRefused if one of us has forgotten what it knew."""
 
     def freed(self, peer: str, number: int) -> None:
         """Our frames up to this link number are durable elsewhere. Less than before changes nothing."""
@@ -78,6 +81,9 @@ class Host(Protocol):
 
     def received(self, peer: str) -> int:
         """Frames of this peer up to this link number are journaled."""
+
+    def numbered_in(self, peer: str, lives: Sequence[Life]) -> None:
+        """The frames that arrive from now on were numbered in these lives of the peer."""
 
     def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
         """Frames with their link numbers, in order. Raises RemoteProtocolError for a gap or a bad frame:

@@ -30,6 +30,7 @@ from ..wire.primitives import Reader, write_number
 from .errors import NodeError
 from .identity import read_key
 from .link import Sendable
+from .lives import Life
 from .medium import Claims, Run, Unclaimed, runs
 from .tcp import TcpTransport, split_address
 from .transport import Guard, Hello, Host, Shared
@@ -468,8 +469,8 @@ class MulticastTransport:
     def confirmed(self, peer: str, number: int) -> None:
         self.host.confirmed(peer, number)
 
-    def resumes(self, peer: str, number: int) -> None:
-        self.host.resumes(peer, number)
+    def resumes(self, peer: str, number: int, life: bytes = b"") -> None:
+        self.host.resumes(peer, number, life)
         self._settle(peer, number)
 
     def freed(self, peer: str, number: int) -> None:
@@ -489,6 +490,9 @@ class MulticastTransport:
 
     def received(self, peer: str) -> int:
         return self.host.received(peer)
+
+    def numbered_in(self, peer: str, lives: Sequence[Life]) -> None:
+        self.host.numbered_in(peer, lives)
 
     def arrived(self, peer: str, frames: Sequence[tuple[int, bytes]]) -> None:
         self.host.arrived(peer, frames)

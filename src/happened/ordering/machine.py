@@ -116,6 +116,10 @@ class Machine(Protocol):
     def pending_count(self) -> int:
         """How many `pending` lists, in time linear in that."""
 
+    @property
+    def pending_bytes(self) -> int:
+        """The bytes of their payloads."""
+
     def tick(self) -> int:
         """Advance the clock for an event that is neither a send nor an arrival; returns the new clock."""
 

@@ -61,6 +61,10 @@ class Process:
     def pending_count(self) -> int:
         return len(self.pending())
 
+    @property
+    def pending_bytes(self) -> int:
+        return sum(len(held.message.payload) for held in self.pending())
+
     def log_size(self) -> tuple[int, int] | None:
         return None
 

@@ -169,12 +169,13 @@ class MemoryTransport:
             other.host.check(self.name, ours)
             self.host.check(peer, theirs)
             has = other.host.received(self.name)
-            self.host.resumes(peer, has)
+            self.host.resumes(peer, has, theirs.heard)
             other.host.meet(self.name, ours)
             self.host.meet(peer, theirs)
         except RemoteProtocolError as error:
             self.host.disconnected(peer, True, str(error))
             return
+        other.host.numbered_in(self.name, ours.lives)
         self._links[peer] = link = _Link(self, other, has)
         self.host.connected(peer, True)
         other.host.connected(self.name, False)

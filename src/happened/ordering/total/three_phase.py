@@ -298,6 +298,10 @@ class ThreePhase(Process):
     def pending_count(self) -> int:
         return len(self._queue)  # listing what each waits for takes time and memory in the square of that
 
+    @property
+    def pending_bytes(self) -> int:
+        return sum(len(entry.message.payload) for entry in self._queue.values())
+
     def pending(self) -> list[Held]:
         """A message waits for those at or before its place that lack a final timestamp; if it is one of them,
         for itself."""

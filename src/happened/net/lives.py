@@ -1,0 +1,134 @@
+"""Which start of a node numbered which frames: by this a node finds out that its journal is an old copy.
+
+A node that was started on an old copy gives numbers to new frames that its peers have under those numbers
+already. A peer's number alone shows that only until the copy has numbered as many. So each start with a
+journal begins a *life*, named by random bytes that are journaled before anything is sent. The sender of a
+link tells its lives and where on the link they began; the receiver remembers in which life the last frame
+that it took was numbered, and says so, with its number, when the sender calls again. The sender looks for
+that life in its own journal:
+
+    the present life                        all is well
+    an earlier life, and the peer has no    all is well
+    frame beyond the last one of that life
+    an earlier life, and the peer has more  the journal is a copy that was made during that life
+    a life that it does not know            the journal is a copy that was made before that life began, or
+                                            that life went on from a copy
+
+One life numbers frames in one process, and a copy of its journal has a beginning of what it numbered. So the
+journal is found to be old exactly if the peer has another frame under some number.
+
+Assumes    a life is durable before its first frame is sent, and a frame together with the life that it was
+           numbered in. Peers that tell no lives, and frames of which nobody knows the life, show nothing.
+Invariant  per link, lives are in the order in which they began, each with the number of the last frame
+           before it. All are there that numbered the last frame which the peer has acknowledged, or a later
+           one: it cannot say another, unless it has forgotten frames itself.
+Bounds     MOST lives for each link that numbered frames there. Of more, the first is kept, which a peer that
+           is away remembers, and the newest. Those between become one, FORGOTTEN; of a life that is not known
+           it is then only said that the journal is old if the peer has frames beyond the last one of those.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .link import Outbox
+
+MOST = 64
+TOKEN_BYTES = 8
+FORGOTTEN = b""
+"""In place of the name of several lives; as what a peer says, that it does not know."""
+
+Life = tuple[bytes, int]
+"""Its name, and the number of the last frame before it began."""
+
+
+class Lives:
+    """Our lives, per link, and those of the peers whose frames came last."""
+
+    __slots__ = ("_heard", "_ours", "_present")
+
+    def __init__(self) -> None:
+        self._present = b""  # empty: without a journal there is none
+        self._ours: dict[int, list[Life]] = {}
+        # Per link (number, life): the frames taken together with that one, and those after it.
+        self._heard: dict[int, list[tuple[int, bytes]]] = {}
+
+    def open(self, link: int) -> None:
+        """Begin anew with this process: no frames have gone either way."""
+        self._heard.pop(link, None)
+        self._ours.pop(link, None)
+        if self._present:
+            self._ours[link] = [(self._present, 0)]
+
+    # Ours.
+
+    def begin(self, life: bytes, outboxes: Mapping[int, Outbox]) -> None:
+        """A life begins, and with it the next frame on each link."""
+        self._present = life
+        for link, outbox in outboxes.items():
+            lives = self._ours.setdefault(link, [])
+            if lives and lives[-1][1] == outbox.last:
+                lives.pop()  # it numbered nothing here
+            lives.append((life, outbox.last))
+            while len(lives) > 1 and lives[1][1] < outbox.acknowledged:
+                del lives[0]
+            if len(lives) > MOST:
+                lives[1:3] = [(FORGOTTEN, lives[1][1])]
+
+    def ours(self, link: int) -> tuple[Life, ...]:
+        """What to tell the receiver of this link."""
+        return tuple(self._ours.get(link, ()))
+
+    def unknown(self, link: int, number: int, life: bytes) -> str:
+        """Why our journal is old, if a peer has our frames up to this number, of which the last was numbered
+        in this life; empty if nothing shows that. Not for a number below what the peer has acknowledged."""
+        lives = self._ours.get(link)
+        if life == FORGOTTEN or not lives:
+            return ""
+        names = [name for name, _ in lives]
+        if life not in names and FORGOTTEN not in names:
+            return "of a life that its journal does not know"
+        following = names.index(life if life in names else FORGOTTEN) + 1
+        if following < len(lives) and number > (last := lives[following][1]):
+            return f"of a life that ended with frame {last} in its journal"
+        return ""
+
+    # Those of peers.
+
+    def hear(self, link: int, number: int, life: bytes) -> None:
+        """The last frame that we took from there, of this number, is of this life."""
+        self._heard.setdefault(link, []).append((number, life))
+
+    def last_heard(self, link: int) -> bytes:
+        """The life of the last frame from there."""
+        heard = self._heard.get(link)
+        return heard[-1][1] if heard else b""
+
+    def heard(self, link: int, durable: int) -> bytes:
+        """The life of the last frame that is journaled, which has number `durable`."""
+        heard = self._heard.get(link, [])
+        while len(heard) > 1 and heard[1][0] <= durable:
+            del heard[0]
+        return heard[0][1] if heard and heard[0][0] <= durable else b""
+
+    # Surviving.
+
+    def state(self) -> dict[str, Any]:
+        """What to write of them at a cut; empty if there were none."""
+        heard = {link: self.last_heard(link).hex() for link in self._heard}
+        if not self._present and not heard:
+            return {}
+        ours = {link: [[name.hex(), last] for name, last in lives] for link, lives in self._ours.items()}
+        return {"present": self._present.hex(), "ours": ours, "heard": heard}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._present = bytes.fromhex(state.get("present", ""))
+        self._ours = {
+            int(link): [(bytes.fromhex(name), last) for name, last in lives]
+            for link, lives in state.get("ours", {}).items()
+        }
+        self._heard = {int(k): [(0, bytes.fromhex(life))] for k, life in state.get("heard", {}).items()}
+
+
+def life_of(number: int, lives: Sequence[Life]) -> bytes:
+    """The life that numbered this frame, of those that its sender has told; empty: it is before them."""
+    return next((name for name, last in reversed(lives) if last < number), b"")
