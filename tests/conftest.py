@@ -146,3 +146,14 @@ def shared_traces():
     if not folder.is_dir():
         pytest.skip("the real traces are not beside this repository: ../shared/traces")
     return folder
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """One browser for all who look at pages: Playwright runs once in a process."""
+    from view.chromium import launched  # which needs Playwright
+
+    with launched() as browser:
+        if browser is None:
+            pytest.skip("no Chromium was found, so no page was opened; `make test` installs it where it may")
+        yield browser

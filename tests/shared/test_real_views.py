@@ -12,7 +12,7 @@ from happened.trace import SCHEMA, TraceWriter, read
 from happened.trace.importing import import_files
 from happened.trace.readers import Options
 from happened.view import page, viewed
-from view.chromium import Tab, launched
+from view.chromium import Tab
 
 pytestmark = pytest.mark.slow
 
@@ -26,14 +26,6 @@ SAMPLES = (
     "zipkin/yelp.json",
     "nezha-spans/boutique-2022-08-22-0519.csv",
 )
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with launched() as browser:
-        if browser is None:
-            pytest.skip("no Chromium was found, so no view was opened")
-        yield browser
 
 
 def imported(shared_traces, name, out):

@@ -1,18 +1,10 @@
-"""One browser for the tests of the viewer, and a page of it for a trace."""
+"""A page of the browser for a trace."""
 
 import pytest
 
 from happened.trace import write_jsonl
 from happened.view import page, viewed
-from view.chromium import Tab, launched
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    with launched() as browser:
-        if browser is None:
-            pytest.skip("no Chromium was found, so no view was opened; `make test` installs it where it may")
-        yield browser
+from view.chromium import Tab
 
 
 @pytest.fixture
