@@ -350,6 +350,7 @@ def test_a_copy_counts_until_its_consumer_has_acknowledged_it_or_left_it_behind(
             for number in (6, 7):
                 await a.multicast("b", b"%d" % number)
             await until(lambda: b.delivered == 7)
+            await b.flush()  # so that both can be taken
             (sixth,) = await take(one)
             sixth.nack(delay=0.01)
             one.close()
