@@ -176,15 +176,17 @@ class Process:
             members = tuple(to)
         except TypeError:
             raise LocalProtocolError(f"destinations are a list, as in [{to!r}], not {to!r}") from None
-        for member in members:
-            if not 0 <= member < self.n or self.gone >> member & 1:
-                state = "has left" if 0 <= member < self.n else f"is not among {self.n} processes"
-                raise LocalProtocolError(f"process {member} {state} and cannot be sent to")
         if not members:
             raise LocalProtocolError("a message needs at least one destination")
         if not isinstance(payload, bytes):
             raise LocalProtocolError(f"a payload is bytes, not {type(payload).__name__}")
-        return pack(members)
+        if 0 <= min(members) and max(members) < self.n:
+            dests = pack(members)
+            if not dests & self.gone:
+                return dests
+        member = next(m for m in members if not 0 <= m < self.n or self.gone >> m & 1)
+        state = "has left" if 0 <= member < self.n else f"is not among {self.n} processes"
+        raise LocalProtocolError(f"process {member} {state} and cannot be sent to")
 
     def everybody(self, to: Iterable[int], payload: bytes) -> int:
         """The same for protocols that only send to everybody present, with or without ourselves."""
