@@ -180,7 +180,7 @@ class Process:
             raise LocalProtocolError("a message needs at least one destination")
         if not isinstance(payload, bytes):
             raise LocalProtocolError(f"a payload is bytes, not {type(payload).__name__}")
-        if 0 <= min(members) and max(members) < self.n:
+        if min(members) >= 0 and max(members) < self.n:
             dests = pack(members)
             if not dests & self.gone:
                 return dests
