@@ -148,3 +148,18 @@ def test_a_restored_process_passes_early_requests_on_in_the_order_in_which_they_
     effects = heard_late.receive(announcement)
     assert [effect.message.sender for effect in effects] == [3, 0]
     assert restored.receive(announcement) == effects
+
+
+def test_what_comes_late_of_a_process_that_was_expelled_keeps_nobody_waiting():
+    """0 leaves and passes on what 2 still sends to it; 1 has closed with both when the second one comes."""
+    zero, one, two = system()
+    (first,), (second,) = (two.multicast([0, 1, 2], b"").effects for _ in range(2))
+    news = sends(zero.leave(0))
+    one.leave(0)
+    one.receive(news[1])
+    assert delivered(one.receive(sends(zero.receive(first.message))[1])) == [(2, 1)]
+    one.close(0)
+    one.expel(2)
+    one.close(2)
+    assert one.coordinator == 1 and one.has_role
+    assert one.receive(sends(zero.receive(second.message))[1]) == [] and one.pending() == []

@@ -329,6 +329,10 @@ class SequencerTotalOrder(Process):
                 self._ahead[request.sender, request.clock] = request  # somebody succeeds, and we shall hear
             else:
                 yield Send(self._coordinator, request._replace(epoch=self._epoch))
+        elif self._ended >> request.sender & 1:
+            # The round after its sender's end has put in order all that anybody knew of it. This comes by one
+            # who has left, and may follow what is lost.
+            return
         elif request.clock > self._office.taken.get(request.sender, 0):  # otherwise a duplicate
             early = self._office.early
             early[request.sender, request.previous] = request, since
