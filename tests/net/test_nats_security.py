@@ -292,7 +292,7 @@ def config(tmp_path, server, *lines, scheme="nats"):
 
 
 async def starts(node):
-    node.transport._start_seconds = 5.0
+    node.transport._start_seconds = 2.0
     await node.start()
     assert node.transport._client.is_connected
     await node.close()
