@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 
 def nats_server():
@@ -19,10 +20,17 @@ def nats_server():
 
 
 def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
+    """Ports the system does not give to outgoing connections of others, who may be many."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    dice, sockets = Random(os.urandom(8)), []
     try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
+        while len(sockets) < count:
+            each = socket.socket()
+            try:
+                each.bind(("127.0.0.1", dice.randrange(10_000, max(lowest, 20_000))))
+                sockets.append(each)
+            except OSError:
+                each.close()
         return [each.getsockname()[1] for each in sockets]
     finally:
         for each in sockets:
