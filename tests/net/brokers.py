@@ -20,7 +20,8 @@ def nats_server():
 
 
 def free_ports(count):
-    """Ports the system does not give to outgoing connections of others, who may be many."""
+    """Ports the system does not give to outgoing connections: nobody else takes them, and a restart finds
+    its own free."""
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     dice, sockets = Random(os.urandom(8)), []
     try:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from brokers import free_ports
 from netprocess import destinations
 
 from happened.causality import check_delivery, check_order
@@ -26,23 +26,6 @@ SCRIPT = Path(__file__).with_name("netprocess.py")
 QUICK = {"first_retry": 0.02, "last_retry": 0.3, "heartbeat": 1.0, "linger": 2.0, "compaction": 200_000}
 
 NO_SIGNAL = 0  # it was told to end before
-
-
-def free_ports(count):
-    """Ports the system does not give to outgoing connections, so that a restart finds its own free."""
-    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    dice, found = Random(os.urandom(8)), []
-    while len(found) < count:
-        port = dice.randrange(10_000, max(lowest, 20_000))
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in found:
-            found.append(port)
-    return found
 
 
 class Fault(NamedTuple):

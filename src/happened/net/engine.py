@@ -371,7 +371,7 @@ class Engine:
         if self._is_total and not self.replays:
             check_timestamp(getattr(message, "timestamp", 0), self.time)
         effects = self.machine.receive(message)
-        self.events += 1
+        self.events += 1  # as `note_arrival` does, without the call: this is for every message
         if self.recorder is not None:
             self.recorder.received(self.events, self.time, message)
         if self.sites is not None:
