@@ -235,3 +235,24 @@ def test_who_leaves_keeps_its_own_multicasts_back(tmp_path):
             assert await take(a, c.sent) == await take(b, c.sent)
 
     run(scenario())
+
+
+def test_who_comes_back_after_it_has_left_is_told_why_it_is_refused(tmp_path, caplog):
+    async def scenario():
+        where = addresses("a", "b", "c")
+        a, b, c = (make(name, where, tmp_path) for name in "abc")
+        for node in (a, b, c):
+            await node.start()
+        await b.leave()
+        await b.close()
+        await until(lambda: a.members == ("a", "c"))
+        # A journal from before the departure would say more; one that is lost says nothing.
+        (tmp_path / "b.journal").unlink()
+        b = make("b", where, tmp_path)
+        await b.start()
+        told = "no link to a: it refused us: 'b' is no longer a peer of 'a'; it has left or was expelled"
+        await until(lambda: told in caplog.text, caplog.text)
+        for node in (a, b, c):
+            await node.close()
+
+    run(scenario())

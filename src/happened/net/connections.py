@@ -27,6 +27,7 @@ REMEDIES = (
     ("no TLS", "do both have certificates, or neither?"),
     ("it speaks version", "upgrade the older one"),
     ("it does not speak this protocol", "is something else calling this port?"),
+    ("is no longer a peer of", "it has left or was expelled; to come back, it joins under a new name"),
     ("is not a peer of", "list it under peers here, or correct the address it calls"),
     ("wanted", "correct the address that it calls"),
 )

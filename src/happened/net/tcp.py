@@ -66,6 +66,7 @@ class TcpTransport:
         self._guard = guard
         self._limits = limits or Limits()
         self._addresses: dict[str, tuple[str, int]] = {}
+        self._removed: set[str] = set()  # who was a peer
         self._callers: dict[str, _Caller] = {}
         self._called: dict[str, _Called] = {}
         self._strangers: OrderedDict[_Connection, None] = OrderedDict()
@@ -110,11 +111,13 @@ class TcpTransport:
         self.check_address(peer, address)
         where, port = split_address(address)
         self._addresses[peer] = (where, port)
+        self._removed.discard(peer)
         if self._server is not None and peer not in self._callers:
             self._call(peer)
 
     def remove_peer(self, peer: str) -> None:
-        self._addresses.pop(peer, None)
+        if self._addresses.pop(peer, None) is not None:
+            self._removed.add(peer)
         if peer in self._callers:
             self._callers.pop(peer).stop()
         if peer in self._called:
@@ -189,8 +192,11 @@ class TcpTransport:
         if connection.peer and self._called.get(connection.peer) is connection:
             del self._called[connection.peer]
 
-    def is_peer(self, name: str) -> bool:
-        return name in self._addresses
+    def check_peer(self, name: str) -> None:
+        """Raise HandshakeError unless the process of this name is a peer."""
+        if name not in self._addresses:
+            what = "no longer a peer" if name in self._removed else "not a peer"
+            raise HandshakeError(Reason.UNWELCOME, f"{name!r} is {what} of {self.host.name!r}")
 
     @property
     def limits(self) -> Limits:
@@ -210,6 +216,7 @@ class _Connection(asyncio.Protocol):
         self._owner = owner
         self._wanted = wanted
         self.peer = ""
+        self._is_proven = False  # the handshake is over at this end: what follows it are records
         self._records = Records(owner.limits.frame + RECORD_BYTES + 64)
         self._reason = ""
         self._heard = True
@@ -264,8 +271,8 @@ class _Connection(asyncio.Protocol):
         peer = self._handshake.peer
         if peer is None:
             return b""
-        if not self._owner.is_peer(peer):
-            raise HandshakeError(Reason.UNWELCOME, f"{peer!r} is not a peer of {self._owner.host.name!r}")
+        self._is_proven = True
+        self._owner.check_peer(peer)
         self.peer = peer
         self._introduced()
         return self._handshake.rest
@@ -345,9 +352,9 @@ class _Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _refuse(self, error: RemoteProtocolError) -> None:
-        if isinstance(error, HandshakeError) and not self.peer:
+        if isinstance(error, HandshakeError) and not self._is_proven:
             self._transport.write(error.answer)
-        elif self.peer:
+        elif self._is_proven:
             self.say(refused=str(error)[:500], **self._refused_frame())
         self.end(str(error))
 
