@@ -99,6 +99,8 @@ class Outbox:
         """The released frames after `number` that are in memory and not acknowledged, with their numbers: at
         least one if there is one, and no more once `most_bytes` are reached."""
         number = max(number, self.acknowledged)
+        if number >= self.released:  # most often: whoever sends asks until there is no more
+            return []
         taken = []
         frames = islice(self._frames, number - self.acknowledged, self.released - self.acknowledged)
         for each, frame in enumerate(frames, number + 1):

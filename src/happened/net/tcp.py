@@ -477,8 +477,10 @@ class _Outgoing(_Connection):
             elif self._agreed and "have" in said:
                 host.freed(self.peer, have := number_in(said, "have"))
                 if have > self._began:
-                    self._progress, self._probes = True, False
-                    self.pump()
+                    self._progress = True
+                    if self._probes:
+                        self._probes = False
+                        self.pump()
             elif self._agreed:
                 self._progress = True  # it has not hung up on what we sent
 
