@@ -32,6 +32,7 @@ class Rule(Protocol):
 
 
 _TEXT = ("string",)
+new = tuple.__new__  # makes a named tuple without the call of Python code that its constructor is
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,10 @@ class ByIds:
         name, after = values
         if type(name) is not str:
             raise RemoteProtocolError(f"column {self.id}: a message without an id")
-        if after is None:
-            return Arrival(name, (), ())
-        wants = tuple(after)
+        wants = () if after is None else tuple(after)
         if None in wants:
             raise RemoteProtocolError(f"column {self.after}: a cause of {name} is null")
-        return Arrival(name, wants, ())
+        return new(Arrival, (name, wants, ()))
 
     def named(self, cause: Any) -> str:
         return str(cause)

@@ -58,6 +58,11 @@ class Head(NamedTuple):
 
 
 EMPTY = Head()
+new = tuple.__new__  # makes a named tuple without the call of Python code that its constructor is
+
+
+def _name(entry: Entry) -> Any:
+    return entry.arrival.name
 
 
 class Destination:
@@ -69,7 +74,8 @@ class Destination:
         self._reached = REACHED[kind](store, self._numbers, remember, reached)
         self._parked = PagedMap(store, self._numbers, parked, self._entry)
         self._read: list[Arrival] = []  # held messages of pages that were read, and not prepared for yet
-        self._fresh: dict[Key, dict[Any, Entry]] | None = None  # by cause and name, while a batch arrives
+        self._fresh: dict[Key, list[Entry]] | None = None  # by cause, while a batch arrives
+        self._fresh_names: set[Any] = set()  # of all that was ever in it
 
     def arrive(self, arrivals: Iterable[tuple[Arrival, Any]], now: int) -> list[Outcome]:
         """What the arrival of these messages, each with its row, lets be delivered."""
@@ -78,16 +84,16 @@ class Destination:
         arrivals = list(arrivals)
         reached.prepare(arrival for arrival, _ in arrivals)
         # Most of what has to wait in a batch waits for the rest of it: those never come to a page.
-        self._fresh = {} if reached.reaches_one_cause else None
+        self._fresh, self._fresh_names = {} if reached.reaches_one_cause else None, set()
         for arrival, row in arrivals:
             if reached.known(arrival):
                 self.duplicates += 1
                 continue
-            missing = reached.missing(arrival)
-            if missing:
-                self._hold(missing[0], Entry(now, arrival, row))
-            else:
+            want = reached.lacks(arrival)
+            if want is None:
                 self._deliver(arrival, row, out)
+            else:
+                self._hold(want, new(Entry, (now, arrival, row)))
         self._settle()
         return out
 
@@ -95,8 +101,8 @@ class Destination:
         """Put into pages what waits for another batch."""
         fresh, self._fresh = self._fresh, None
         for cause, entries in (fresh or {}).items():
-            for name, entry in entries.items():
-                if not self._parked.add((*cause, name), entry):
+            for entry in entries:
+                if not self._parked.add((*cause, entry.arrival.name), entry):
                     self._forget_duplicate()
 
     def _forget_duplicate(self) -> None:
@@ -145,8 +151,8 @@ class Destination:
 
     def new_rows(self) -> list[tuple[Entry, Any]]:
         """What arrived in this batch and is held at its end, with the cause it waits for."""
-        new = [entry for entry in self._parked.changed_values() if type(entry.row) is int]
-        return [(entry, self._reached.missing(entry.arrival)[0]) for entry in new]
+        held = [entry for entry in self._parked.changed_values() if type(entry.row) is int]
+        return [(entry, self._reached.lacks(entry.arrival)) for entry in held]
 
     def flush(self, row: Callable[[Any], Any] = lambda row: row) -> Head:
         """Write what changed; `row` gives the rows of held messages as they are to be stored."""
@@ -159,18 +165,19 @@ class Destination:
         return (*self._reached.cause(want), arrival.name)
 
     def _hold(self, want: Any, entry: Entry) -> None:
-        if not self._park(want, entry):
+        if entry.arrival.name in self._fresh_names or not self._park(want, entry):
             self.duplicates += 1
             return
         self.oldest = min(self.oldest, entry.since) if self.held else entry.since
         self.held += 1
 
     def _park(self, want: Any, entry: Entry) -> bool:
-        """Whether it is not there already; in a batch, that may be found out later."""
+        """Whether no page has it already; in a batch, that may be found out later."""
         if self._fresh is None:
             return self._parked.add(self._place(want, entry.arrival), entry)
-        entries = self._fresh.setdefault(self._reached.cause(want), {})
-        return entries.setdefault(entry.arrival.name, entry) is entry
+        self._fresh.setdefault(self._reached.cause(want), []).append(entry)
+        self._fresh_names.add(entry.arrival.name)
+        return True
 
     def _take_out(self, want: Any, arrival: Arrival) -> None:
         self._parked.pop(self._place(want, arrival))
@@ -189,7 +196,7 @@ class Destination:
                 ranges = reached.give_up(arrival)
                 given_up = None
             else:
-                out.append(Outcome(row, self.delivered, status, None))
+                out.append(new(Outcome, (row, self.delivered, status, None)))
                 ranges = reached.take(arrival)
             if self.held:
                 ready += self._released(ranges)
@@ -199,12 +206,12 @@ class Destination:
         released = []
         for low, high in ranges:
             for entry in self._woken(low, high):
-                missing = self._reached.missing(entry.arrival)
-                if missing:
-                    self._park(missing[0], entry)
-                else:
+                want = self._reached.lacks(entry.arrival)
+                if want is None:
                     self.held -= 1
                     released.append((entry.arrival, entry.row))
+                else:
+                    self._park(want, entry)
         return released
 
     def _woken(self, low: Key, high: Key) -> list[Entry]:
@@ -216,11 +223,13 @@ class Destination:
         fresh = self._fresh.pop(low, None) if self._fresh else None  # the range is one cause then
         if not fresh:
             return [entry for _, entry in stored]
-        for (*_, name), entry in stored:
-            if name in fresh:
-                self._forget_duplicate()
-            fresh[name] = entry
-        return [fresh[name] for name in sorted(fresh)] if len(fresh) > 1 else [*fresh.values()]
+        if stored:
+            older = {entry.arrival.name: entry for _, entry in stored}
+            for entry in fresh:
+                if older.setdefault(entry.arrival.name, entry) is not entry:
+                    self._forget_duplicate()
+            fresh = list(older.values())
+        return sorted(fresh, key=_name) if len(fresh) > 1 else fresh
 
     def _bury(self, entry: Entry, cause: Any, out: list[Outcome]) -> None:
         """Give up a message that was taken out, and everything that is parked under it."""

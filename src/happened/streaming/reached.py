@@ -5,6 +5,7 @@ Both answer the same questions of a message (`Arrival`):
     prepare(arrivals) these will be asked about: what is known of them is looked up at once
     known(arrival)    whether it has been delivered
     missing(arrival)  the causes that have not been, in a fixed order
+    lacks(arrival)    the first of these; None if there is none
     take(arrival)     it is delivered now; returns the ranges of causes that this reaches, see `cause`
     give_up(arrival)  it is delivered now without its causes, which are remembered as skipped
     is_late(arrival)  whether something that waited for it was delivered without it
@@ -49,6 +50,7 @@ class Reached(Protocol):
     def prepare(self, arrivals: Iterable[Arrival]) -> None: ...
     def known(self, arrival: Arrival) -> bool: ...
     def missing(self, arrival: Arrival) -> list[Any]: ...
+    def lacks(self, arrival: Arrival) -> Any: ...
     def take(self, arrival: Arrival) -> list[Range]: ...
     def give_up(self, arrival: Arrival) -> list[Range]: ...
     def is_late(self, arrival: Arrival) -> bool: ...
@@ -109,23 +111,25 @@ class ReachedIds:
         return self._has(arrival.name)
 
     def missing(self, arrival: Arrival) -> list[str]:
-        ids = self._ids
-        lacking = [want for want in arrival.wants if want not in ids]
-        for want in lacking:
-            if want not in self._digests:
-                return [each for each in lacking if not self._has(each)]
-        return lacking
+        return [want for want in arrival.wants if not self._has(want)]
+
+    def lacks(self, arrival: Arrival) -> str | None:
+        ids, digests = self._ids, self._digests  # asked twice for every message, mostly of what was looked up
+        for want in arrival.wants:
+            if want not in ids and (want in digests or not self._has(want)):
+                return want  # type: ignore[no-any-return]
+        return None
 
     def take(self, arrival: Arrival) -> list[Range]:
         name = arrival.name
-        mark = self._digests.get(name) or digest(name)
-        self._digests[name] = mark
+        if (mark := self._digests.get(name)) is None:
+            mark = self._digests[name] = digest(name)
         self._ids.add(name)
         self._new.append(mark)
-        if self._skipped and (name,) in self._skipped:
+        if self._count and (name,) in self._skipped:
             self._skipped.pop((name,))
             self._count -= 1
-        return [self.under(name)]
+        return [((name,), (name + "\0",))]
 
     def give_up(self, arrival: Arrival) -> list[Range]:
         for want in self.missing(arrival):
@@ -140,7 +144,7 @@ class ReachedIds:
         return self.take(arrival)
 
     def is_late(self, arrival: Arrival) -> bool:
-        return bool(self._skipped) and (arrival.name,) in self._skipped
+        return self._count > 0 and (arrival.name,) in self._skipped
 
     def cause(self, want: str) -> Key:
         return (want,)
@@ -199,6 +203,10 @@ class ReachedClocks:
     def missing(self, arrival: Arrival) -> list[tuple[int, int]]:
         clocks = self._clocks
         return [want for want in arrival.wants if clocks.get(want[:1], 0) < want[1]]
+
+    def lacks(self, arrival: Arrival) -> tuple[int, int] | None:
+        clocks = self._clocks
+        return next((want for want in arrival.wants if clocks.get(want[:1], 0) < want[1]), None)
 
     def take(self, arrival: Arrival) -> list[Range]:
         if self.is_late(arrival):
