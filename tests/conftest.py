@@ -33,7 +33,7 @@ ON_SPARK = ("spark/", "shared/test_real_traces_on_spark.py", "golden/test_golden
 """Tests on Spark, by how their paths below tests/ begin."""
 
 
-COMPILED = ("tests/causality/", "tests/cli/", "tests/experiments/")
+COMPILED = tuple(f"tests/{room}/" for room in ("ask", "causality", "cli", "experiments", "report", "view"))
 """Tests on the kernels come last: by then the worker that has Spark has compiled them, and left the code."""
 
 

@@ -55,6 +55,11 @@ class Intake:
         self.refused = self.malformed = self.rejected = 0
         self.left_out: deque[Quarantined] = deque(maxlen=MOST_LEFT_OUT)
 
+    def refuse(self) -> None:
+        """Count a request that there is no room for."""
+        with self._lock:
+            self.refused += 1
+
     @contextmanager
     def room(self, size: int) -> Iterator[None]:
         """Room for a request of so many bytes while the body runs; Full if there is none."""
@@ -89,8 +94,7 @@ class Intake:
             try:
                 self._log.append(encoding, request.body)
             except OSError as error:
-                with self._lock:
-                    self.refused += 1
+                self.refuse()
                 raise Full(f"it could not be written ({error.strerror or error})", 10) from error
         self._add(request, self._clock())
         return request

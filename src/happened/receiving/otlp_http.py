@@ -60,7 +60,7 @@ class HttpReceiver(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """A thread for each connection, and no more of them than MOST_CONNECTIONS."""
         if not self._places.acquire(blocking=False):
-            self.intake.refused += 1
+            self.intake.refuse()
             request.settimeout(1)
             with suppress(OSError):
                 request.sendall(BUSY)
