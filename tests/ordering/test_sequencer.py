@@ -11,8 +11,10 @@ from happened.ordering.total.sequencer import SequencerTotalOrder
 from happened.ordering.total.sequencer_messages import (
     SequencerAnnouncement,
     SequencerHandover,
+    SequencerReport,
     SequencerRequest,
 )
+from happened.ordering.total.sequencer_office import succeed
 from happened.sim.explore import explore
 
 
@@ -163,3 +165,21 @@ def test_what_comes_late_of_a_process_that_was_expelled_keeps_nobody_waiting():
     one.close(2)
     assert one.coordinator == 1 and one.has_role
     assert one.receive(sends(zero.receive(second.message))[1]) == [] and one.pending() == []
+
+
+def test_what_everybody_has_says_nothing_of_the_places_of_what_follows():
+    """2 has left, and nobody knows the places of its first two messages any more: of the first since
+    everybody has it, of the second since the coordinator reports again without what it had put in order."""
+    everybody_has, one_lacks, one_lacks_too = (
+        SequencerRequest(2, clock, 3, dests, clock - 1, 0, b"", (3,))
+        for clock, dests in ((1, 0b001), (2, 0b010), (3, 0b011))
+    )
+    requests = (everybody_has, one_lacks, one_lacks_too)
+    nobody = (0, 0)
+    reports = {
+        0: SequencerReport(0, 0b100, 0, nobody, (9,), ((2, 3),), (((7,), 2, 3),), (), requests),
+        1: SequencerReport(1, 0b100, 0, nobody, (5,), (), (), (), requests),
+    }
+    _, ordered = succeed(reports, 1)
+    lacking = [(each.request.clock, each.missing) for each in ordered]
+    assert [each for each in lacking if each[1]] == [(2, 0b010), (3, 0b010)]

@@ -7,10 +7,10 @@ destinations, has a smaller place; so has what the sender sent before.
 Succession. When a coordinator is gone without a word, survivors know the places of what they have delivered
 or hold, and those stay. Of other messages nobody knows the place. Each of them gets one just after its lower
 bound: the largest of the place that its sender had reached when it sent it (`SequencerRequest.reached`), the
-places that its destinations have reached, and the place of its sender's previous message. The lost place was
-larger than that bound, hence the new one is smaller than those of all messages that follow causally, and it
-is larger than those of all that precede: for a message u that precedes v the bound of v is at least the lost
-place of u, unless both have the same sender.
+places that those of its destinations have reached which lack it, and the place of its sender's previous
+message. The lost place was larger than that bound, hence the new one is smaller than those of all messages
+that follow causally, and it is larger than those of all that precede: for a message u that precedes v the
+bound of v is at least the lost place of u, unless both have the same sender.
 """
 
 from collections.abc import Mapping
@@ -124,6 +124,7 @@ def succeed(reports: Mapping[int, SequencerReport], round_: int) -> tuple[Office
 
 def _in_order(reports: Mapping[int, SequencerReport], round_: int) -> list[tuple[Place, SequencerRequest]]:
     requests, places = _known(reports)
+    delivered = {process: dict(report.delivered) for process, report in reports.items()}
     found: list[tuple[Place, SequencerRequest]] = []
     inserted = 0
     bounds: dict[int, Place] = {}  # per sender, the place of its last message so far, or the bound of that
@@ -132,7 +133,9 @@ def _in_order(reports: Mapping[int, SequencerReport], round_: int) -> list[tuple
         place = places.get(name, ())
         if not place:
             request = requests[name]
-            reached = (reports[d].place for d in unpack(request.dests) if d in reports)
+            # Who has delivered it is beyond its place: then everybody has, and nobody keeps the place.
+            there = [d for d in unpack(request.dests) if d in reports]
+            reached = (reports[d].place for d in there if delivered[d].get(sender, 0) < request.clock)
             bounds[sender] = max(bounds.get(sender, FIRST), request.reached, *reached)
             inserted += 1
             place = (*bounds[sender], ROUNDS - round_, inserted)
