@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Three at a time on two cores: a third of the time tests wait for processes, brokers and browsers.
-PYTEST := $(BIN)/python -m pytest -n 3
+# Four at a time on two cores: a third of the time tests wait for processes, brokers and browsers.
+PYTEST := $(BIN)/python -m pytest -n 4
 # The gate gives the same answer twice for the same code; test-slow, and pytest by itself, throw dice.
 SEED ?= 1
 PURE := $(addprefix tests/,core contract ordering tracking wire topology)
