@@ -6,7 +6,8 @@
 A certificate names one process, as the URI `happened:NAME`, or as its only DNS name where another authority
 issued it; wildcards and the common name count for nothing. There is no revocation: certificates are
 short-lived (a year by default), and a stolen key means a new authority.
-Running nodes needs the standard library alone; making certificates needs `cryptography` (extra `net`).
+Running nodes needs the standard library alone; making certificates, and nodes that sign by their keys
+(signatures.py), need `cryptography` (extra `net`).
 """
 
 import os
@@ -58,7 +59,7 @@ class MutualTls:
     def reload(self) -> None:
         """Read the files again, for connections from now on; IdentityError leaves everything as it was."""
         me, files = self._me, self._files
-        _refuse_exposed(files[2])
+        refuse_exposed(files[2])
         server = _context(ssl.PROTOCOL_TLS_SERVER, *files)
         # Resumed sessions would skip the certificates; links live long enough to shake hands in full.
         server.num_tickets = 0
@@ -88,7 +89,7 @@ def _context(protocol: int, authority: Path, certificate: Path, key: Path) -> ss
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     for path in (authority, certificate, key):
-        _read(path)
+        read_file(path)
     try:
         context.load_verify_locations(cafile=authority)
     except ssl.SSLError as error:
@@ -143,9 +144,9 @@ def make_key(path: Path) -> None:
 
 
 def read_key(path: Path) -> bytes:
-    _refuse_exposed(path)
+    refuse_exposed(path)
     try:
-        key = bytes.fromhex(_read(path).decode().strip())
+        key = bytes.fromhex(read_file(path).decode().strip())
     except ValueError:
         key = b""
     if len(key) < KEY_SIZE:
@@ -183,22 +184,23 @@ def issue(directory: Path, name: str, *, days: int = 365) -> tuple[Path, Path]:
             f"{name!r} would be the name of a hidden file, or of the authority's; choose another"
         )
     _refuse_existing(certificate_path, key_path)
-    _refuse_exposed(directory / AUTHORITY_KEY)
-    authority = (_read(authority_path), _read(directory / AUTHORITY_KEY))
+    refuse_exposed(directory / AUTHORITY_KEY)
+    authority = (read_file(authority_path), read_file(directory / AUTHORITY_KEY))
     certificate, key = certificates.issue(name, days, *authority)
     _write_private(key_path, key)
     _write_new(certificate_path, certificate, 0o644)
     return certificate_path, key_path
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """IdentityError, with the file and the reason, if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
         raise IdentityError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _refuse_exposed(path: Path) -> None:
+def refuse_exposed(path: Path) -> None:
     """Raise IdentityError if everyone on the machine can read this key."""
     try:
         exposed = path.stat().st_mode & 0o007

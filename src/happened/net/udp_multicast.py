@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ..core.errors import RemoteProtocolError
+from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..wire import packets
 from ..wire.primitives import Reader, write_number
 from .errors import NodeError
@@ -32,6 +32,7 @@ from .identity import read_key
 from .link import Sendable
 from .lives import Life
 from .medium import Claims, Run, Unclaimed, runs
+from .signed import Signer
 from .tcp import TcpTransport, split_address
 from .transport import Guard, Hello, Host, Shared
 
@@ -197,7 +198,13 @@ class MulticastTransport:
         self._counts = dict.fromkeys(COUNTS, 0)
         self._complained = False  # since the last beat
 
-    # For the node: see transport.Transport and transport.Sharing.
+    # For the node: see transport.Transport, transport.Sharing and transport.Signing.
+
+    def sign_with(self, signer: Signer) -> None:
+        raise LocalProtocolError(
+            "datagrams are authentic by a key of the whole group, whose holders could speak for each other: "
+            "with signatures use links alone, or NatsBroadcast"
+        )
 
     async def start(self, host: Host) -> None:
         self._host = host
