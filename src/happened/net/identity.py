@@ -174,7 +174,7 @@ def paths(directory: Path, name: str) -> tuple[Path, Path, Path]:
     return directory / AUTHORITY_CERTIFICATE, directory / f"{stem}.pem", directory / f"{stem}.key"
 
 
-def issue(directory: Path, name: str, *, days: int = 365) -> tuple[Path, Path]:
+def issue(directory: Path, name: str, *, days: float = 365) -> tuple[Path, Path]:
     """Write NAME.pem and NAME.key beside the authority that signs them."""
     from . import certificates
 
@@ -190,6 +190,26 @@ def issue(directory: Path, name: str, *, days: int = 365) -> tuple[Path, Path]:
     _write_private(key_path, key)
     _write_new(certificate_path, certificate, 0o644)
     return certificate_path, key_path
+
+
+def renew(directory: Path, name: str, *, days: float = 365) -> Path:
+    """Put a new certificate for the same key in the place of NAME.pem, beside the authority that signs it."""
+    from . import certificates
+
+    authority_path, certificate_path, _ = paths(directory, name)
+    refuse_exposed(directory / AUTHORITY_KEY)
+    authority = (read_file(authority_path), read_file(directory / AUTHORITY_KEY))
+    try:
+        renewed = certificates.renew(name, days, read_file(certificate_path), authority)
+    except IdentityError as error:
+        raise IdentityError(f"{certificate_path}: cannot be renewed: {error}") from None
+    beside = certificate_path.with_name(certificate_path.name + ".new")
+    try:
+        beside.write_bytes(renewed)
+        beside.replace(certificate_path)  # at once: a node may be reading it
+    except OSError as error:
+        raise IdentityError(f"{certificate_path}: cannot be written: {error.strerror}") from None
+    return certificate_path
 
 
 def read_file(path: Path) -> bytes:

@@ -23,8 +23,7 @@ from typing import NamedTuple
 
 from ..core.errors import RemoteProtocolError
 from .errors import IdentityError
-from .handshake import HandshakeError
-from .identity import certified_name, paths, read_file, refuse_exposed
+from .identity import paths, read_file, refuse_exposed
 from .signed import SIGNATURE_BYTES
 
 try:
@@ -33,6 +32,8 @@ try:
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+    from . import certificates
 except ImportError:
     raise IdentityError("signatures need cryptography: pip install 'happened[net]'") from None
 
@@ -162,51 +163,26 @@ def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 def _certificates(path: Path) -> list[x509.Certificate]:
     try:
-        return x509.load_pem_x509_certificates(read_file(path))
-    except ValueError as error:
-        raise IdentityError(f"{path}: holds no certificate: {error}") from None
+        return certificates.read(read_file(path))
+    except IdentityError as error:
+        raise _about(path, error) from None
 
 
 def _read_member(path: Path, name: str, authorities: list[x509.Certificate]) -> _Member:
     stamp = _stamp(path)
     if stamp[1] > MOST_BYTES:
         raise IdentityError(f"{path}: has {stamp[1]} bytes, too many for certificates")
-    return _Member(stamp, [_certified(path, each, name, authorities) for each in _certificates(path)])
+    keys = []
+    for each in _certificates(path):
+        try:
+            key = certificates.key_of(each, name, authorities)
+        except IdentityError as error:
+            raise _about(path, error) from None
+        lasts = each.not_valid_before_utc.timestamp(), each.not_valid_after_utc.timestamp()
+        keys.append(_Certified(key, *lasts))
+    return _Member(stamp, keys)
 
 
-def _certified(
-    path: Path, certificate: x509.Certificate, name: str, authorities: list[x509.Certificate]
-) -> _Certified:
-    """What a certificate proves of the process `name`; IdentityError if it proves nothing."""
-    if not any(_has_issued(authority, certificate) for authority in authorities):
-        raise IdentityError(f"{path}: was not issued by the authority of this system")
-    try:
-        found = certified_name({"subjectAltName": _names_in(certificate)})
-    except HandshakeError as error:
-        raise IdentityError(f"{path}: {error}") from None
-    if found != name:
-        raise IdentityError(f"{path}: is the certificate of {found!r}, not of {name!r}")
-    key = certificate.public_key()
-    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise IdentityError(f"{path}: is of no key on the curve P-256, which signatures need")
-    ends = certificate.not_valid_after_utc.timestamp()
-    return _Certified(key, certificate.not_valid_before_utc.timestamp(), ends)
-
-
-def _has_issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
-    """Whether a certificate that may sign others, and is valid now, has signed this one."""
-    try:
-        certificate.verify_directly_issued_by(authority)
-        may = authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
-        return False
-    return may and authority.not_valid_before_utc <= datetime.now(UTC) < authority.not_valid_after_utc
-
-
-def _names_in(certificate: x509.Certificate) -> list[tuple[str, str]]:
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return []
-    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
-    return [("URI", uri) for uri in uris] + [("DNS", dns) for dns in names.get_values_for_type(x509.DNSName)]
+def _about(path: Path, error: IdentityError) -> IdentityError:
+    text = str(error)
+    return error if text.startswith(str(path)) else IdentityError(f"{path}: {text}")
