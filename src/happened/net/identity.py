@@ -199,8 +199,9 @@ def renew(directory: Path, name: str, *, days: float = 365) -> Path:
     authority_path, certificate_path, _ = paths(directory, name)
     refuse_exposed(directory / AUTHORITY_KEY)
     authority = (read_file(authority_path), read_file(directory / AUTHORITY_KEY))
+    before = read_file(certificate_path)
     try:
-        renewed = certificates.renew(name, days, read_file(certificate_path), authority)
+        renewed = certificates.renew(name, days, before, authority)
     except IdentityError as error:
         raise IdentityError(f"{certificate_path}: cannot be renewed: {error}") from None
     beside = certificate_path.with_name(certificate_path.name + ".new")

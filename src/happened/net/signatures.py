@@ -61,7 +61,10 @@ class _Member(NamedTuple):
 
     def trouble(self, signature: bytes, data: bytes) -> str | None:
         """Why a signature of these bytes does not count; None: it does."""
-        why = "was altered on its way, or signed with a key that no certificate in the folder proves"
+        why = (
+            "was altered on its way, or signed with a key that no certificate in the folder proves: if that "
+            "process has a new key, put its certificate there, and the old one behind it in the same file"
+        )
         for key, begins, ends in self.keys:
             if _is_signed(key, signature, data):
                 if begins <= time.time() < ends:
