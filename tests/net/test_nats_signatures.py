@@ -6,6 +6,7 @@ import json
 
 import pytest
 from brokers import broker
+from keyed_stamps import CLUSTER, Stamps
 from test_nats_transport import Books, incarnation, running
 from test_node import crash, take, until
 
@@ -19,7 +20,6 @@ from happened.net.nats_security import Seal
 from happened.net.records import frames_out, hello_to_json
 from happened.net.transport import Hello
 from happened.wire import packets
-from stamps import CLUSTER, Stamps
 
 KEY = b"k" * 32
 NAMES = ["alice", "bob", "mallory"]

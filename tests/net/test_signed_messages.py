@@ -10,6 +10,7 @@ import contextlib
 import pytest
 import test_site_changes
 import test_site_failures
+from keyed_stamps import signed
 from test_engine_replay import EVERY, NAMES, to_whom
 from test_incomplete_nodes import INCOMPLETE
 from test_site_changes import told
@@ -26,7 +27,6 @@ from happened.net.site import site_of
 from happened.ordering import Relays, incomplete, protocols
 from happened.wire import piggybacks, resent
 from happened.wire import unordered_message as unordered
-from stamps import signed
 
 TRACKED = sorted(name for name, facts in protocols().items() if not facts.serialized)
 PASSED_ON = sorted(name for name, facts in protocols().items() if facts.relays or facts.carries_payloads)
