@@ -10,7 +10,7 @@ import contextlib
 import pytest
 import test_site_changes
 import test_site_failures
-from keyed_stamps import signed
+from keyed_stamps import Stamps, signed
 from test_engine_replay import EVERY, NAMES, to_whom
 from test_incomplete_nodes import INCOMPLETE
 from test_site_changes import told
@@ -428,3 +428,25 @@ def test_destinations_are_signed_by_name_in_any_order():
     with pytest.raises(RemoteProtocolError, match="'a' has not signed this"):
         b.receive(0, to_c)
     b.receive(0, to_both)
+
+
+def test_a_message_that_comes_again_is_checked_once_and_a_different_one_is_checked(monkeypatch):
+    monkeypatch.setattr("happened.net.signed.REMEMBERED", 2)
+    a, b = make("a", "ks"), make("b", "ks")
+    for k in range(4):
+        a.multicast([1], b"%d" % k)
+    a.release(a.cut())
+    messages = [wire.decode(frame)[0] for _, frame in a.outboxes[1].after(0, 1 << 20)]
+    checked = []
+    monkeypatch.setattr(Stamps, "check", lambda self, name, signature, *parts: checked.append(parts[-1]))
+    for message in [*messages[:2], *messages[:2], messages[2], messages[0]]:
+        b.signed.check(message, b.roster, tracked=False)
+    assert checked == [b"0", b"1", b"2", b"0"]
+    first = messages[0]
+    for other in (
+        first._replace(clock=9),
+        first._replace(dests=3),
+        first._replace(payload=first.payload + b"!"),
+    ):
+        b.signed.check(other, b.roster, tracked=False)
+    assert len(checked) == 7

@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from netcluster import QUICK
+from netcluster import NAMES, QUICK, Cluster, schedule
 from test_node import addresses, crash, make, run, take, until
 from test_topology_nodes import addresses as site_addresses
 
 from happened.core.errors import LocalProtocolError
-from happened.net import JSON, JournalError, Limits, MutualTls, Node, Signatures, UdpMulticast, identity
+from happened.net import JSON, JournalError, Limits, MutualTls, Node, Signatures, identity
 from happened.net.config import ConfigError, load, make_node
 from happened.net.identity import paths
 from happened.net.terms import Terms
@@ -251,6 +251,19 @@ def test_trackers_stamps_headers_and_requests_work_as_ever(tmp_path, pki):
     run(scenario())
 
 
+@pytest.mark.parametrize("protocol", ["sequencer", pytest.param("flooding", marks=pytest.mark.slow)])
+def test_processes_that_sign_are_killed_and_nothing_is_lost_repeated_or_misordered(tmp_path, seed, protocol):
+    pki = tmp_path / "pki"
+    identity.make_authority(pki)
+    for name in NAMES:
+        identity.issue(pki, name)
+    with Cluster(tmp_path, seed, protocol=protocol, messages=60, pace=0.008, pki=str(pki)) as cluster:
+        cluster.suffer(schedule(seed, 1.5, 0.35))
+        assert cluster.kills >= 2
+        cluster.wait(90)
+    assert cluster.judge().num_rows > 300
+
+
 # All nodes or none.
 
 
@@ -302,14 +315,6 @@ def test_what_cannot_be_signed_is_refused_at_once(tmp_path, pki):
         make("a", where, signatures=signatures("a", pki))
     with pytest.raises(LocalProtocolError, match="signatures of 'b' are given to 'a'"):
         make("a", where, cluster=CLUSTER, signatures=signatures("b", pki))
-    with pytest.raises(LocalProtocolError, match="with signatures use links alone, or NatsBroadcast"):
-        make(
-            "a",
-            where,
-            cluster=CLUSTER,
-            signatures=signatures("a", pki),
-            medium=UdpMulticast("239.255.7.1:7400"),
-        )
 
 
 # Files.

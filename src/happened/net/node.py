@@ -59,7 +59,7 @@ from .requests import Requests
 from .running import Running
 from .send_stamps import check_stamps
 from .sending import Sending, listed
-from .signed import SCHEME, Signed, check_node
+from .signed import SCHEME, Signed, Signer, check_node
 from .site import Site, read_site
 from .tcp import TcpTransport
 from .terms import FEATURES, HIGHEST, LOWEST, Terms, check_cluster, digest_of_members, digest_of_options
@@ -169,7 +169,7 @@ class Node:
         if state is not None or state_from is not None:
             check_state(self._facts, journaled=journal is not None, topology=topology is not None)
         self._guard = guard
-        self.transport = transport or _tcp(listen, guard, self._limits, medium)
+        self.transport = transport or _tcp(listen, guard, self._limits, medium, signatures)
         if transport is not None and medium is not None:
             raise LocalProtocolError("a UDP medium stands beside TCP links; give it without a transport")
         self._signatures = signatures
@@ -799,11 +799,13 @@ def _telemetry(
     return Telemetry(None if asked is True else asked, name, cluster, payloads)
 
 
-def _tcp(listen: str, guard: Guard | None, limits: Limits, medium: UdpMulticast | None) -> Transport:
+def _tcp(
+    listen: str, guard: Guard | None, limits: Limits, medium: UdpMulticast | None, signer: Signer | None
+) -> Transport:
     if guard is None:
         raise LocalProtocolError(
             "say how peers are authenticated: certificates, a shared key, or guard=Plaintext() to "
             "believe every name, which is for one machine only"
         )
     links = TcpTransport(listen, guard, limits)
-    return links if medium is None else medium.over(links, guard)
+    return links if medium is None else medium.over(links, guard, signer)

@@ -13,11 +13,13 @@ frame that arrives is checked before anything else sees it, with all the message
 (`Message.carries`), by everybody that it comes to, those included who only pass it on. What was journaled has
 been checked, and is replayed as it was.
 
+Bounds     a message is checked once while it is among the last REMEMBERED ones: in `flooding` and `cbcast` it
+           comes many times.
 Leaves out what processes say for themselves: control information, piggybacks of trackers, labels and
            priorities of incomplete orders. It is as true as the link or the relay that it comes from.
 """
 
-from collections.abc import Iterable
+import hashlib
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -32,6 +34,8 @@ SCHEME = "ecdsa-p256-1"
 VERSION = 1
 SIGNATURE_BYTES = 64
 HEAD = 1 + SIGNATURE_BYTES
+REMEMBERED = 4096
+"""Messages that are not checked again when they come again: by another way, or within others."""
 ORDERED, UNORDERED = "ordered", "unordered"
 
 
@@ -49,6 +53,7 @@ class Signed:
 
     def __init__(self, signer: Signer, cluster: str) -> None:
         self._signer, self._cluster = signer, cluster
+        self._passed: dict[bytes, None] = {}  # digests of messages that were checked, the oldest first
 
     def seal(self, origin: int, clock: int, dests: int, payload: bytes, roster: Roster, kind: str) -> bytes:
         """The payload with our signature."""
@@ -75,13 +80,18 @@ class Signed:
                 "`signatures`, or none"
             )
         parts = self._parts(roster, sender, clock, dests, kind)
-        self._signer.check(roster.name(sender), payload[1:HEAD], *parts, payload[HEAD:])
+        digest = hashlib.sha256(repr(parts).encode() + payload).digest()
+        if digest not in self._passed:
+            self._signer.check(roster.name(sender), payload[1:HEAD], *parts, payload[HEAD:])
+            self._passed[digest] = None
+            if len(self._passed) > REMEMBERED:
+                del self._passed[next(iter(self._passed))]
 
     def open(self, payload: bytes) -> bytes:
         """The application's payload."""
         return payload[HEAD:]
 
-    def _parts(self, roster: Roster, origin: int, clock: int, dests: int, kind: str) -> Iterable[str]:
+    def _parts(self, roster: Roster, origin: int, clock: int, dests: int, kind: str) -> tuple[str, ...]:
         names = sorted(map(roster.name, unpack(dests)))
         return ("message", self._cluster, roster.name(origin), str(clock), kind, str(len(names)), *names)
 

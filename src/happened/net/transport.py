@@ -165,10 +165,10 @@ class Sharing(Protocol):
 
 @runtime_checkable
 class Signing(Protocol):
-    """A transport whose messages others pass on, or whose peers have one key in common."""
+    """A transport whose messages others pass on, as a broker does."""
 
     def sign_with(self, signer: Signer) -> None:
-        """Let every message be signed by its sender, and take no others. LocalProtocolError: it cannot."""
+        """Let every message be signed by its sender, and take no others."""
 
 
 class Guard(Protocol):
