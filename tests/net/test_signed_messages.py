@@ -217,21 +217,21 @@ def test_incomplete_orders_are_signed_too(protocol, dice):
 @pytest.mark.parametrize("protocol", PASSED_ON)
 def test_a_liar_alters_nothing_that_it_passes_on(protocol, dice):
     world = World(dice, protocol, liar=0)  # the coordinator of `sequencer`
-    world.run(250)
-    assert world.refused == world.lies > 50
+    world.run(120)
+    assert world.refused == world.lies > 15
     assert not world.wrong and not world.missing()
 
 
 @pytest.mark.parametrize("protocol", PASSED_ON)
 def test_without_signatures_the_judge_finds_what_a_liar_alters(protocol, dice):
-    """As far as it gets: what follows from a lie may be refused by others."""
-    wrong = []
-    for _ in range(20):
+    """As far as it gets: what follows from a lie may be refused by others. Then another run does it."""
+    for _ in range(50):
         world = World(dice, protocol, liar=0, is_signed=False)
         with contextlib.suppress(RemoteProtocolError, EngineFault):
             world.run(100)
-        wrong += world.wrong
-    assert wrong
+        if world.wrong:
+            return
+    raise AssertionError("no run delivers anything altered")
 
 
 @pytest.mark.parametrize("liar, kind", [(0, "SequencerHandover"), (2, "SequencerReport")])
