@@ -12,6 +12,7 @@ from happened.core.errors import LocalProtocolError
 from happened.net import JSON, JournalError, Limits, MutualTls, Node, Signatures, identity
 from happened.net.config import ConfigError, load, make_node
 from happened.net.identity import paths
+from happened.net.signed import HEAD
 from happened.net.terms import Terms
 
 CLUSTER = "signed"
@@ -345,3 +346,20 @@ authority = "{pki}/ca.pem"
         file.write_text(wrong)
         with pytest.raises(ConfigError, match=why):
             load(file)
+
+
+def test_a_payload_fits_with_its_signature(tmp_path, pki):
+    """What is confirmed can be sent: a frame that its receiver does not take would stay for ever."""
+
+    async def scenario():
+        where = addresses("a", "b")
+        small = {"frame": 1024, "payload": 1024}
+        a, b = await started(*(signing(name, where, tmp_path, pki, limits=small) for name in where))
+        await until(lambda: a._running.members.smallest_limit == 1024)
+        with pytest.raises(LocalProtocolError, match="too long for a peer that takes frames of 1024"):
+            await a.multicast(["b"], bytes(1024 * 15 // 16 - HEAD + 1))
+        await a.multicast(["b"], bytes(1024 * 15 // 16 - HEAD))
+        assert await take(b, 1) == ["a:1"]
+        await closed(a, b)
+
+    run(scenario())
