@@ -13,7 +13,7 @@ import pytest
 
 from happened.cli import main
 from happened.net import certificates, identity
-from happened.net.handshake import HandshakeError
+from happened.net.handshake import HandshakeError, certified_name
 from happened.net.identity import IdentityError
 
 
@@ -162,9 +162,9 @@ def test_a_certificate_speaks_for_one_process(names, expected):
     certificate = {"subject": ((("commonName", "mallory"),),), "subjectAltName": tuple(names)}
     if expected is None:
         with pytest.raises(HandshakeError, match="not one process"):
-            identity.certified_name(certificate)
+            certified_name(certificate)
     else:
-        assert identity.certified_name(certificate) == expected
+        assert certified_name(certificate) == expected
 
 
 def test_two_nodes_meet_over_real_tls_and_older_versions_are_refused(pki):

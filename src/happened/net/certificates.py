@@ -9,8 +9,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 from .errors import IdentityError
-from .handshake import URI_SCHEME, HandshakeError
-from .identity import certified_name
+from .handshake import URI_SCHEME, HandshakeError, certified_name
 
 try:
     from cryptography import x509

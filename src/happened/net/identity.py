@@ -17,10 +17,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from .errors import IdentityError
-from .handshake import KEY_SIZE, NONCE_SIZE, URI_SCHEME, Handshake, HandshakeError, Mode, Reason, check_name
+from .handshake import KEY_SIZE, NONCE_SIZE, Handshake, Mode, certified_name, check_name
 
 AUTHORITY_CERTIFICATE, AUTHORITY_KEY = "ca.pem", "ca.key"
 
@@ -125,17 +125,6 @@ def certificate_lasts(tls: Any) -> float | None:
     """For how many seconds the certificate at the other end of a connection is valid; None without TLS."""
     until = (tls.getpeercert() or {}).get("notAfter") if tls is not None else None
     return None if until is None else max(0.0, ssl.cert_time_to_seconds(until) - time.time())
-
-
-def certified_name(certificate: Mapping[str, Any]) -> str:
-    """The name of the one process that a verified certificate is for; HandshakeError if it names none or
-    several."""
-    names = certificate.get("subjectAltName", ())
-    own = [value for kind, value in names if kind == "URI" and value.startswith(URI_SCHEME)]
-    found = [unquote(uri[len(URI_SCHEME) :]) for uri in own] or [v for kind, v in names if kind == "DNS"]
-    if len(found) != 1 or not found[0] or "*" in found[0]:
-        raise HandshakeError(Reason.NAME, f"its certificate names {found or 'nobody'}, not one process")
-    return str(found[0])
 
 
 def make_key(path: Path) -> None:
