@@ -1,6 +1,7 @@
 """Nodes whose messages are signed, over real sockets: relays that lie, keys that come late, kills, joins."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from test_topology_nodes import addresses as site_addresses
 from happened.core.errors import LocalProtocolError
 from happened.net import JSON, JournalError, Limits, MutualTls, Node, Signatures, identity
 from happened.net.config import ConfigError, load, make_node
+from happened.net.errors import IdentityError
 from happened.net.identity import paths
 from happened.net.signed import HEAD
 from happened.net.terms import Terms
@@ -227,6 +229,35 @@ def test_a_newcomer_whose_certificate_comes_late(tmp_path, pki):
         assert (await anext(b)).value == "I am new"
         await until(lambda: not b.quarantined())
         await closed(a, b, d)
+
+    run(scenario())
+
+
+def test_a_new_key_while_nodes_run(tmp_path, pki):
+    """What a signed with the old one is still on its way to b when it has the new one."""
+
+    async def scenario():
+        where, own = addresses("a", "b"), tmp_path / "pki"
+        shutil.copytree(pki, own)
+        a, b = (signing(name, where, tmp_path, own) for name in where)
+        await a.start()
+        sent = [await a.multicast(["b"], b"old")]
+        before = (own / "a.pem").read_bytes()
+        for kind in ("pem", "key"):
+            (own / f"a.{kind}").unlink()
+        identity.issue(own, "a")
+        with (own / "a.pem").open("ab") as file:
+            file.write(before)
+        a.reload_certificates()
+        sent.append(await a.multicast(["b"], b"new"))
+        await b.start()
+        assert await take(b, 2) == sent
+        (own / "a.key").chmod(0o604)
+        with pytest.raises(IdentityError, match="is open to everyone"):
+            a.reload_certificates()
+        sent.append(await a.multicast(["b"], b"with the key that it had"))
+        assert await take(b, 1) == sent[2:]
+        await closed(a, b)
 
     run(scenario())
 

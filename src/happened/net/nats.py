@@ -8,7 +8,7 @@
     receipts    a second stream, of what receivers have journaled (nats_receipts.py)
 
 Assumes    the broker keeps what it has acknowledged (three replicas survive the loss of one server). It
-           authenticates clients, or the nodes have a key of their group (nats_security.py).
+           authenticates clients, or the nodes sign or have a key of their group (nats_security.py).
 Promises   the contract of `transport`. A publication that is not acknowledged in time is repeated. A node
            whose journal is an old copy stops before it publishes.
 Bounds     WINDOW messages of about BATCH_BYTES are under way to the broker on each link, and IN_HAND are held
