@@ -1,6 +1,6 @@
 """What do order and durability cost on real links? Ratios within one run; machines are noisy.
 
-    python bench/net.py [--quick] [--json]
+    python bench/net.py [--quick] [--signed] [--json]
 
 Five operating-system processes on loopback, each with a connection to each other, 256-byte payloads, every
 message to the other four; the same number of processes, connections and frames in every case:
@@ -9,6 +9,7 @@ bare        asyncio streams: length, number and payload per frame (the framing o
             `readexactly`, written with `drain`. No order, no acknowledgement, nothing survives a broken link
 node        `Node` with ks, plaintext links: causal order, link numbers, acknowledgements, retransmission
 journal     the same with a journal, every commit flushed to disk before anything is shown to anybody
+signed      (--signed) `node` with messages that are signed by their origin and checked where they arrive
 
 throughput  everybody sends as fast as back-pressure lets it, until everybody has all: deliveries a second
 latency     everybody sends RATE messages a second; from before the send to the application, by one clock
@@ -36,6 +37,7 @@ from happened.net.records import FRAME
 
 NAMES = ("alice", "bob", "carol", "dave", "erin")
 CASES = ("bare", "node", "journal")
+SIGNED = "signed"
 PAYLOAD = 256
 GOALS = {"node": 1 / 3, "journal": 1 / 5}
 STAMP = 8  # bytes of nanoseconds at the head of a payload
@@ -92,7 +94,7 @@ class Bare:
 
 
 class Ordered:
-    def __init__(self, name, addresses, journal):
+    def __init__(self, name, addresses, journal, **more):
         self._node = Node(
             name,
             peers=addresses,
@@ -100,6 +102,7 @@ class Ordered:
             guard=Plaintext(),
             journal=journal,
             limits=Limits(outbox=UNDER_WAY),
+            **more,
         )
         self._others = [peer for peer in addresses if peer != name]
         self._sent = 0
@@ -136,6 +139,21 @@ class Ordered:
             await asyncio.sleep(0)
 
 
+def signing(name, folder):
+    from happened.net import Signatures  # which needs cryptography
+
+    key, authority = folder / f"{name}.key", folder / "ca.pem"
+    return {"cluster": "bench", "signatures": Signatures(name, key=key, members=folder, authority=authority)}
+
+
+def issue_certificates(folder):
+    from happened.net import identity
+
+    identity.make_authority(folder)
+    for name in NAMES:
+        identity.issue(folder, name)
+
+
 async def child(case, name, addresses, messages, rate, folder):
     """Send and receive; reports on stdout when it is ready and when it has everything."""
     done, expected, latencies = asyncio.Event(), messages * (len(addresses) - 1), []
@@ -150,7 +168,8 @@ async def child(case, name, addresses, messages, rate, folder):
             done.set()
 
     journal = Path(folder) / f"{name}.journal" if case == "journal" else None
-    end = Bare(name, addresses) if case == "bare" else Ordered(name, addresses, journal)
+    more = signing(name, Path(folder)) if case == SIGNED else {}
+    end = Bare(name, addresses) if case == "bare" else Ordered(name, addresses, journal, **more)
     end.on_message = on_message
     async with end:
         print("ready", flush=True)
@@ -182,6 +201,8 @@ def measure(case, messages, rate):
 
     addresses = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, free_ports(5), strict=True)}
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # a disk, where /tmp may be memory
+        if case == SIGNED:
+            issue_certificates(Path(folder))
         plans = [
             {"case": case, "name": name, "addresses": addresses, "messages": messages, "rate": rate}
             for name in NAMES
@@ -218,30 +239,31 @@ def percentile(values, share):
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
-def bench(messages, rate, seconds, rounds):
+def bench(messages, rate, seconds, rounds, cases):
     deliveries = messages * len(NAMES) * (len(NAMES) - 1)
-    fast = {case: [] for case in CASES}
-    slow = {case: [] for case in CASES}
+    fast = {case: [] for case in cases}
+    slow = {case: [] for case in cases}
     for _ in range(rounds):
-        for case in CASES:
+        for case in cases:
             took, cpu, _ = measure(case, messages, 0)
             fast[case].append((deliveries / took, deliveries / cpu))
     for _ in range(rounds):
-        for case in CASES:
+        for case in cases:
             _, _, latencies = measure(case, int(rate * seconds), rate)
             slow[case].append((percentile(latencies, 0.5), percentile(latencies, 0.99)))
     result = {"deliveries": deliveries, "rate": rate, "rounds": rounds, "python": platform.python_version()}
-    for case in CASES:
+    for case in cases:
         per_second, per_cpu, p50, p99 = (
             statistics.median(column)
             for column in (*zip(*fast[case], strict=True), *zip(*slow[case], strict=True))
         )
         result[case] = {"per_second": per_second, "per_cpu_second": per_cpu, "p50_ms": p50, "p99_ms": p99}
-    for case in CASES[1:]:
+    for case in cases[1:]:
         result[case]["ratio"] = result[case]["per_second"] / result["bare"]["per_second"]
         result[case]["cpu_ratio"] = result[case]["per_cpu_second"] / result["bare"]["per_cpu_second"]
         result[case]["p99_ratio"] = result[case]["p99_ms"] / result["bare"]["p99_ms"]
-        result[case]["goal"] = GOALS[case]
+        if case in GOALS:
+            result[case]["goal"] = GOALS[case]
     return result
 
 
@@ -249,7 +271,7 @@ def print_table(result):
     print(f"{result['deliveries']:,} deliveries of {PAYLOAD} bytes; latency at {result['rate']}/s each")
     columns = ("deliveries/s", 13), ("of bare", 8), ("goal", 6), ("by CPU", 7), ("p50 ms", 8), ("p99 ms", 8)
     print(" " * 8, *(f"{title:>{width}}" for title, width in columns), " of bare")
-    for case in CASES:
+    for case in (case for case in (*CASES, SIGNED) if case in result):
         row = result[case]
         ratios = [
             f"{row[key]:.2f}" if key in row else "" for key in ("ratio", "goal", "cpu_ratio", "p99_ratio")
@@ -270,6 +292,7 @@ def main():
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one short round")
+    parser.add_argument("--signed", action="store_true", help="with signatures too")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -280,7 +303,8 @@ def main():
         return
     if arguments.quick:
         arguments.messages, arguments.rounds = 2_000, 1
-    result = bench(arguments.messages, arguments.rate, 2 if arguments.quick else 5, arguments.rounds)
+    cases = (*CASES, SIGNED) if arguments.signed else CASES
+    result = bench(arguments.messages, arguments.rate, 2 if arguments.quick else 5, arguments.rounds, cases)
     print(json.dumps(result, indent=2)) if arguments.json else print_table(result)
 
 

@@ -163,7 +163,9 @@ class System:
         if self.token is not None:
             machine.follow(self.token)
         payload = b"%d" % len(self.payloads) if payload is None else payload
+        coming = machine.coming_clock
         clock, effects = machine.multicast(to, payload)
+        assert clock == coming, f"M({sender}, {clock}) was to be called M({sender}, {coming})"
         if self.facts.serialized:
             self.token = machine.latest
         name = (self.uids[sender], clock)
@@ -230,6 +232,7 @@ class System:
             assert self.decoded == message and type(self.decoded) is type(message) and used == len(frame)
             assert message.via in (None, source), f"{source} sends what claims to come from {message.via}"
             self.check_size(message)
+            self.check_carried(message)
         self.made.append(message)
         self.serial += 1
         if to not in self.stopped and to not in self.closed[source]:
@@ -247,6 +250,14 @@ class System:
             dests = self.history.dests
             units = ((self.uids[s], t, self.uids[d]) for s, t, d in message.units())
             assert all((s, t) in dests and d in dests[s, t] for s, t, d in units)
+
+    def check_carried(self, message):
+        """What a message carries is as its origin sent it, whoever passes it on: so it can be signed."""
+        carried = message.carries()
+        assert not is_application(message) or any(self.name(each) == self.name(message) for each in carried)
+        for each in carried:
+            assert each.payload == self.payloads[self.name(each)]
+            assert {self.uids[d] for d in unpack(each.dests)} == self.history.dests[self.name(each)]
 
     def deliver(self, process, name, payload):
         history, facts, who = self.history, self.facts, self.uids[process]

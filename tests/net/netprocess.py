@@ -12,9 +12,10 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 from random import Random
 
-from happened.net import Limits, Node, Plaintext, UdpMulticast
+from happened.net import Limits, Node, Plaintext, Signatures, UdpMulticast
 from happened.net.nats import NatsTransport
 from happened.net.nats_broadcast import NatsBroadcast
 
@@ -36,6 +37,11 @@ def destinations(plan, name, number):
 
 def over_nats(*, broadcast=False, **more):
     return (NatsBroadcast if broadcast else NatsTransport)(**more)
+
+
+def signing(name, pki):
+    own = Signatures(name, key=pki / f"{name}.key", members=pki, authority=pki / "ca.pem")
+    return {"signatures": own, "cluster": "killed"}
 
 
 def lose_datagrams(transport, dice, share):
@@ -185,6 +191,7 @@ async def main(plan):
         limits=Limits(**plan["limits"]),
         full=plan.get("full", "wait"),
         medium=UdpMulticast(**plan["medium"]) if "medium" in plan else None,
+        **signing(name, Path(plan["pki"])) if "pki" in plan else {},
     )
     if plan.get("loss"):
         lose_datagrams(node.transport, Random(f"{plan['seed']}/{name}/loss"), plan["loss"])

@@ -49,13 +49,17 @@ class Running:
 
 @pytest.mark.parametrize(
     "security",
-    [pytest.param(each, marks=[pytest.mark.slow] if number else []) for number, each in enumerate(SECURITY)],
+    [
+        pytest.param(each, marks=[pytest.mark.slow] if number else [])
+        for number, each in enumerate(["certificates --signatures", *SECURITY])
+    ],
 )
 def test_what_is_deployed_runs_and_its_trace_holds(tmp_path, hub, security, capsys):
     given = {name: f"127.0.0.1:{port}" for name, port in zip("abr", free_ports(3), strict=True)}
     where = [word for name, address in given.items() for word in ("--address", f"{name}={address}")]
     site = tmp_path / "site"
-    assert main(["topology", "deploy", str(hub), "--out", str(site), "--security", security, *where]) == 0
+    wishes = ["--security", *security.split(), *where]
+    assert main(["topology", "deploy", str(hub), "--out", str(site), *wishes]) == 0
     configs = capsys.readouterr().out.split()
     assert [Path(config).name for config in configs] == ["a.toml", "b.toml", "r.toml"]
     nodes = [Running(config) for config in configs]
@@ -100,10 +104,20 @@ def test_a_configuration_knows_its_links_and_nobody_elses_key(tmp_path):
         make_node(load(path))
 
 
-def test_names_of_any_kind_can_be_deployed(tmp_path):
+def test_with_signatures_each_knows_the_certificates_of_all(tmp_path, hub):
+    written = deploy(hub, tmp_path / "site", protocol="topological", signatures=True)
+    r = tomllib.loads((tmp_path / "site" / "r.toml").read_text())
+    assert r["signatures"] == {"key": "pki/r.key", "members": "pki", "authority": "pki/ca.pem"}
+    assert all(make_node(load(path))._signatures is not None for path in written)
+    assert "signatures" not in load(deploy(hub, tmp_path / "plain", protocol="topological")[0])
+
+
+@pytest.mark.parametrize("security, signatures", [("key", False), ("certificates", True)])
+def test_names_of_any_kind_can_be_deployed(tmp_path, security, signatures):
     file = tmp_path / "odd.yaml"
     file.write_text('processes: ["a/b", "ü ñ", "q\\"t", "1"]\n')
-    written = deploy(file, tmp_path / "site", protocol="topological", security="key")
+    site = tmp_path / "site"
+    written = deploy(file, site, protocol="topological", security=security, signatures=signatures)
     assert [load(path)["name"] for path in written] == ["a/b", "ü ñ", 'q"t', "1"]
     assert {path.parent for path in written} == {tmp_path / "site"}
     for path in written:
@@ -125,6 +139,7 @@ def test_nothing_is_overwritten(tmp_path, hub):
         (["--first-port", "65535"], "give a lower one"),
         (["--protocol", "ks"], "invalid choice"),
         (["--address", "a"], "NAME=HOST:PORT"),
+        (["--signatures", "--security", "key"], "signed by the keys of certificates, and security is 'key'"),
     ],
 )
 def test_bad_wishes_are_refused_and_nothing_is_written(tmp_path, hub, arguments, said, capsys):

@@ -13,7 +13,7 @@ import pytest
 
 from happened.cli import main
 from happened.net import certificates, identity
-from happened.net.handshake import HandshakeError
+from happened.net.handshake import HandshakeError, certified_name
 from happened.net.identity import IdentityError
 
 
@@ -162,9 +162,9 @@ def test_a_certificate_speaks_for_one_process(names, expected):
     certificate = {"subject": ((("commonName", "mallory"),),), "subjectAltName": tuple(names)}
     if expected is None:
         with pytest.raises(HandshakeError, match="not one process"):
-            identity.certified_name(certificate)
+            certified_name(certificate)
     else:
-        assert identity.certified_name(certificate) == expected
+        assert certified_name(certificate) == expected
 
 
 def test_two_nodes_meet_over_real_tls_and_older_versions_are_refused(pki):
@@ -213,7 +213,10 @@ def test_the_commands_make_what_tls_takes(tmp_path, capsys):
     assert main(["ca", "issue", "--dir", pki, "alice", "bob"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert [Path(line).name for line in printed] == ["ca.pem", "alice.pem", "alice.key", "bob.pem", "bob.key"]
-    identity.MutualTls("bob", **files(tmp_path / "pki", "bob"))
+    before = (tmp_path / "pki" / "bob.pem").read_bytes()
+    assert main(["ca", "renew", "--dir", pki, "--days", "7", "bob"]) == 0
+    assert Path(capsys.readouterr().out.strip()).read_bytes() != before
+    identity.MutualTls("bob", **files(tmp_path / "pki", "bob"))  # with the key that it has
     assert main(["keygen", str(tmp_path / "k")]) == 0
     identity.SharedKey(tmp_path / "k")
 
@@ -223,6 +226,7 @@ def test_the_commands_make_what_tls_takes(tmp_path, capsys):
     [
         pytest.param(["ca", "issue", "--dir", "{}", "alice"], "ca.key: cannot be read", id="no authority"),
         pytest.param(["ca", "issue", "--dir", "{}", "a\nb"], "no name of a process", id="bad name"),
+        pytest.param(["ca", "renew", "--dir", "{}", "alice"], "ca.key: cannot be read", id="none to renew"),
         pytest.param(["ca", "init", "--dir", "/dev/null/x"], "/dev/null/x: cannot be made", id="no folder"),
         pytest.param(["keygen", "{}"], "exists", id="a directory is in the way"),
         pytest.param(["keygen", "{}/no/such/folder"], "cannot be written", id="nowhere to write"),

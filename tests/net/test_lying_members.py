@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from keyed_stamps import signed
 from test_members import tell
 
 from happened.core.destinations import pack
@@ -16,7 +17,7 @@ from happened.net.engine import Engine
 from happened.net.speakers import CLOCK_SKEW
 from happened.ordering import create
 from happened.ordering.total.three_phase import AgreedMessage, AgreedProposal
-from happened.wire import decode, encode
+from happened.wire import decode, encode, piggybacks
 from happened.wire import membership as changes
 from happened.wire.membership import DepartureStage, MemberExpelled, MemberJoined
 
@@ -149,6 +150,35 @@ def test_it_can_alter_what_it_relays():
     altered = next(each.message for each in relayed if getattr(each, "to", None) == B)
     b.receive(M, encode(altered._replace(payload=b"false")))
     assert [each.payload for each in b.unacknowledged.values()] == [b"false"]
+
+
+def test_it_can_keep_back_what_it_relays():
+    """a and b are linked by m alone."""
+    options = {"overlay": [[A, M], [M, B]]}
+    a, b = (Engine(name, NAMES, "flooding", options, signed=signed(name)) for name in "ab")
+    a.multicast([A, B, M], b"x")
+    assert not a.outboxes[B] and len(a.outboxes[M]) == 1 and b.delivered == 0
+
+
+def test_it_can_alter_the_piggybacks_on_what_it_relays():
+    """m tells b that a had seen an event of m that there never was."""
+    options = {"overlay": [[A, M], [M, B]]}
+    a, b, m = (Engine(name, NAMES, "flooding", options, tracker="p1", signed=signed(name)) for name in NAMES)
+    a.relevant("true")
+    a.multicast([A, B, M], b"x")
+    tell(a, m, M)
+    number, frame = piggybacks.unmark(m.outboxes[B].after(0, 1 << 20)[0][1])
+    message, _ = decode(frame)
+    true = piggybacks.open_sealed(message.payload)
+    m.relevant("invented")
+    m.multicast([A, B, M], b"y")
+    m.release(m.cut())
+    _, other = piggybacks.unmark(m.outboxes[B].after(1, 1 << 20)[0][1])
+    false = piggybacks.open_sealed(decode(other)[0].payload)._replace(payload=true.payload)
+    assert false.piggybacks[B] != true.piggybacks[B]
+    lie = message._replace(payload=piggybacks.seal(false))
+    b.receive(M, piggybacks.mark(number, encode(lie)))
+    assert [each.payload for each in b.unacknowledged.values()] == [b"x"]
 
 
 def test_it_can_go_to_the_bound_of_timestamps_and_the_others_go_on():

@@ -1,6 +1,7 @@
 """Who may have a medium, and what links leave to it."""
 
 import pytest
+from keyed_stamps import CLUSTER, Stamps
 
 from happened.core.errors import LocalProtocolError
 from happened.net import MutualTls, Node, NodeError, Plaintext, SharedKey, UdpMulticast
@@ -93,6 +94,7 @@ def test_datagrams_are_no_less_authentic_than_links(tmp_path):
         node(guard=tls)
     make_key(tmp_path / "group.key")
     node(guard=tls, medium=UdpMulticast(GROUP, key=tmp_path / "group.key"))
+    node(guard=tls, cluster=CLUSTER, signatures=Stamps("alice"))
     with pytest.raises(NodeError, match="without authentication"):
         node(guard=Plaintext(anywhere=True), medium=UdpMulticast(GROUP, interface="10.0.0.1"))
     node(guard=SharedKey(KEY), medium=UdpMulticast(GROUP, interface="10.0.0.1"))

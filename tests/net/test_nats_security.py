@@ -42,15 +42,15 @@ def run(scenario):
 def test_a_tag_belongs_to_its_place_and_bytes():
     seal = Seal(KEY)
     headers = seal.headers("stream", "bob", b"data")
-    seal.check(headers, "stream", "bob", b"data")
+    seal.check("alice", headers, "stream", "bob", b"data")
     for parts in (("stream", "carol", b"data"), ("stream", "bob", b"date"), ("streamb", "ob", b"data")):
         with pytest.raises(RemoteProtocolError, match="no tag of the group's key"):
-            seal.check(headers, *parts)
+            seal.check("alice", headers, *parts)
     with pytest.raises(RemoteProtocolError):
-        seal.check(None, "stream", "bob", b"data")
+        seal.check("alice", None, "stream", "bob", b"data")
     with pytest.raises(RemoteProtocolError):
-        Seal(b"x" * 32).check(headers, "stream", "bob", b"data")
-    Seal(None).check(headers, "anything")
+        Seal(b"x" * 32).check("alice", headers, "stream", "bob", b"data")
+    Seal(None).check("alice", headers, "anything")
     with pytest.raises(LocalProtocolError, match="at least 32 bytes"):
         Seal(b"short")
 

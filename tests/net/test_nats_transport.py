@@ -101,8 +101,10 @@ class Books:
 
 
 @contextlib.asynccontextmanager
-async def running(books, urls, **options):
+async def running(books, urls, *, signer=None, **options):
     transport = books.transport = NatsTransport(urls, **options)
+    if signer is not None:
+        transport.sign_with(signer)
     for peer in books.inboxes:
         transport.add_peer(peer, "")
     await transport.start(books)

@@ -193,6 +193,11 @@ def test_the_documented_example_is_a_configuration(tmp_path):
         "team": ["bob", "carol"]
     }
     found.pop("nats")
+    assert found.pop("signatures") == {
+        "key": str(tmp_path / "alice.key"),
+        "members": str(tmp_path / "certificates"),
+        "authority": str(tmp_path / "ca.pem"),
+    }
     with pytest.raises(ConfigError, match="needs one of"):  # it shows all three kinds at once
         make_node(found)
     found["security"] = {"plaintext": "loopback"}

@@ -5,13 +5,14 @@ from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
+from keyed_stamps import CLUSTER, Stamps
 from netcluster import QUICK, Cluster, free_ports, schedule
 from netprocess import lose_datagrams
 from test_node import addresses, crash, run, take, until
 
 from happened.causality import check_delivery, check_order
 from happened.net import Limits, Node, Plaintext, SharedKey, UdpMulticast
-from happened.net.udp_multicast import AHEAD, FRAMES, MAC_BYTES, Seal
+from happened.net.udp_multicast import AHEAD, BEACON, FRAMES, MAC_BYTES, Seal
 from happened.trace import read
 from happened.wire import packets
 
@@ -254,6 +255,39 @@ def test_forged_and_replayed_datagrams_are_refused():
                 rest = 2 if name == "carol" else 1
                 assert await take(nodes[name], rest) == ["alice:1", "alice:2"][-rest:]
                 assert nodes[name].receive_nowait() is None
+
+    run(test())
+
+
+def test_where_nodes_sign_another_holder_of_the_key_cannot_speak_for_one():
+    """Links by certificates need no key for the medium then: here there is one, and mallory has it too."""
+
+    def signing(name, where, group, **more):
+        return make(name, where, group, cluster=CLUSTER, signatures=Stamps(name), **more)
+
+    async def test():
+        group, names = new_group(), ("alice", "bob", "carol")
+        where = addresses(*names)
+        nodes = [signing(name, where, group, guard=SharedKey(KEY), repair=0.05) for name in names]
+        alice, bob, carol = nodes
+        await asyncio.gather(*(node.start() for node in nodes))
+        await hearing(nodes)
+        await alice.multicast(["bob", "carol"], b"true")
+        assert await take(bob, 1) == ["alice:1"] == await take(carol, 1)
+        assert medium(alice)["copies"] == 2 and not medium(bob)["refused"]
+        life = alice.host.hello("bob").incarnation
+        forged = FRAMES + packets.encode("alice", life, {"bob": 2, "carol": 2}, [b"junk"])
+        beacon = bytearray()
+        for text in (b"alice", life):
+            beacon += bytes((len(text),)) + text
+        for signer in (None, Stamps("carol")):
+            seal = Seal(KEY, UdpMulticast(group).group, signer)
+            inject(group, seal.close(forged), seal.close(BEACON + bytes(beacon)))
+        await until(lambda: medium(bob)["refused"] == medium(carol)["refused"] == 4)
+        assert not bob.transport._peers["alice"].early
+        await alice.multicast(["bob", "carol"], b"second")
+        assert await take(bob, 1) == ["alice:2"] == await take(carol, 1)
+        await asyncio.gather(*(node.close() for node in nodes))
 
     run(test())
 

@@ -36,6 +36,7 @@ from happened.net import (
     Quarantined,
     Sent,
     SharedKey,
+    Signatures,
     Subscription,
     UdpMulticast,
     was_sent,
@@ -73,7 +74,9 @@ def over_links(name: str, peers: Mapping[str, str], pki: Path, how: str) -> Node
         )
     if how == "tls":
         files = {"authority": pki / "ca.pem", "certificate": pki / f"{name}.pem", "key": pki / f"{name}.key"}
-        return Node(name, peers=peers, listen=peers[name], guard=MutualTls(name, **files), **common)
+        own = Signatures(name, members=pki, authority=pki / "ca.pem", key=pki / f"{name}.key")
+        guard = MutualTls(name, **files)
+        return Node(name, peers=peers, listen=peers[name], guard=guard, signatures=own, **common)
     if how == "nats":
         return Node(name, peers=list(peers), transport=NatsTransport("nats://127.0.0.1:4222"), **common)
     if how == "nats-broadcast":

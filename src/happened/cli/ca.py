@@ -1,6 +1,7 @@
 """happened ca: an authority of one's own, and a certificate for each node.
 
-Exit 0 written, 2 bad names, existing files or an unusable authority; nothing is overwritten.
+Exit 0 written, 2 bad names, existing files or an unusable authority; nothing is overwritten, but for the
+certificates that `renew` is asked to renew.
 """
 
 import argparse
@@ -30,7 +31,15 @@ def add_parser(subparsers: Any) -> None:
     )
     issue.add_argument("names", metavar="NAME", nargs="+", help="a node's name")
     issue.set_defaults(run=run_issue)
-    for action, days in ((init, 3650), (issue, 365)):
+    renew = actions.add_parser(
+        "renew",
+        help="let the certificate of each NAME last longer",
+        description="Put a new certificate in the place of each node's, for the key that it has: so what the "
+        "node has signed stays good.",
+    )
+    renew.add_argument("names", metavar="NAME", nargs="+", help="a node's name")
+    renew.set_defaults(run=run_renew)
+    for action, days in ((init, 3650), (issue, 365), (renew, 365)):
         action.add_argument(
             "--dir", type=local_path, default=Path("pki"), help="where the files are (default: pki)"
         )
@@ -58,4 +67,11 @@ def run_issue(arguments: argparse.Namespace) -> int:
         for path in identity.issue(arguments.dir, name, days=arguments.days):
             print(path)
     note(f"each node gets its own two files and {identity.AUTHORITY_CERTIFICATE}, and nobody else's .key")
+    return ExitCode.HOLDS
+
+
+def run_renew(arguments: argparse.Namespace) -> int:
+    for name in arguments.names:
+        print(identity.renew(arguments.dir, name, days=arguments.days))
+    note("put each in the place of the old one, and in the folders of those who check what the node signs")
     return ExitCode.HOLDS

@@ -18,7 +18,8 @@ examples:
   happened topology deploy site.yaml --out site --host 10.0.0.5 --address po=10.1.0.1:7001
 
 DIR gets the file itself, NAME.toml for each process, and pki/ or shared.key. For another machine, copy
-NAME.toml, the topology file, and what its [security] names; never pki/ca.key.
+NAME.toml, the topology file, and what its [security] names; never pki/ca.key. With --signatures, all of
+pki/*.pem too: by them a process knows what the others have signed.
 """
 
 
@@ -44,6 +45,7 @@ def add_deploy(commands: Any) -> None:
         default="certificates",
         help="a certificate each, one shared key, or nothing (loopback only); default: %(default)s",
     )
+    add("--signatures", action="store_true", help="let every process sign its messages by its certificate")
     add("--json", action="store_true", help="print one JSON document instead of text")
     parser.set_defaults(run=run)
 
@@ -58,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         protocol=arguments.protocol,
         security=arguments.security,
         addresses=addresses,
+        signatures=arguments.signatures,
     )
     if arguments.json:
         print_json({"configurations": list(map(str, written))})

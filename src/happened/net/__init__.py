@@ -23,6 +23,7 @@ from .udp_multicast import UdpMulticast
 if TYPE_CHECKING:
     from .nats import NatsTransport
     from .nats_broadcast import NatsBroadcast
+    from .signatures import Signatures
 
 __all__ = [
     "JSON",
@@ -49,6 +50,7 @@ __all__ = [
     "Quarantined",
     "Sent",
     "SharedKey",
+    "Signatures",
     "Subscription",
     "UdpMulticast",
     "was_sent",
@@ -56,7 +58,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What needs nats-py is imported when it is asked for."""
+    """What needs nats-py or cryptography is imported when it is asked for."""
     if name == "NatsTransport":
         from .nats import NatsTransport
 
@@ -65,4 +67,8 @@ def __getattr__(name: str) -> Any:
         from .nats_broadcast import NatsBroadcast
 
         return NatsBroadcast
+    if name == "Signatures":
+        from .signatures import Signatures
+
+        return Signatures
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,17 +1,19 @@
-"""Makes X.509 certificates: an authority of one's own, and a certificate for each process.
+"""Makes X.509 certificates, an authority of one's own and a certificate for each process, and tells what they
+prove.
 
-This is the only module that needs `cryptography`; `identity` writes the results to files and says what they
-prove. Keys are on the curve P-256, because every TLS library takes them.
+This and signatures.py are the only modules that need `cryptography`; `identity` writes the results to
+files. Keys are on the curve P-256, because every TLS library takes them.
 """
 
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 from .errors import IdentityError
-from .handshake import URI_SCHEME
+from .handshake import URI_SCHEME, HandshakeError, certified_name
 
 try:
     from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -27,14 +29,34 @@ def authority(name: str, days: int) -> tuple[bytes, bytes]:
     """A self-signed certificate that may sign others but no further authority, and its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _common_name(name)
-    builder = _builder(subject, subject, key, key, days)
+    builder = _builder(subject, subject, key.public_key(), key, days)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
     return _pem(builder.sign(key, hashes.SHA256())), _pem_key(key)
 
 
-def issue(name: str, days: int, authority_certificate: bytes, authority_key: bytes) -> tuple[bytes, bytes]:
+def issue(name: str, days: float, authority_certificate: bytes, authority_key: bytes) -> tuple[bytes, bytes]:
     """A certificate for the process `name`, to call and to be called, and its key, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return certify(name, key.public_key(), days, authority_certificate, authority_key), _pem_key(key)
+
+
+def renew(name: str, days: float, certificates: bytes, authority: tuple[bytes, bytes]) -> bytes:
+    """Other certificates for the keys of these, which must be of the process `name`: what a key has signed
+    stays as good. `authority` is its certificate and its key."""
+    issuers = read(authority[0])
+    keys = [key_of(each, name, issuers) for each in read(certificates)]
+    return b"".join(certify(name, key, days, *authority) for key in keys)
+
+
+def certify(
+    name: str,
+    key: ec.EllipticCurvePublicKey,
+    days: float,
+    authority_certificate: bytes,
+    authority_key: bytes,
+) -> bytes:
+    """A certificate of the process `name` for a key, as PEM."""
     try:
         issuer = x509.load_pem_x509_certificate(authority_certificate)
         signing_key = serialization.load_pem_private_key(authority_key, password=None)
@@ -44,7 +66,6 @@ def issue(name: str, days: int, authority_certificate: bytes, authority_key: byt
         raise IdentityError("the authority's key is not one that `happened ca init` made")
     if signing_key.public_key() != issuer.public_key():
         raise IdentityError("the authority's key is not the one its certificate was made with")
-    key = ec.generate_private_key(ec.SECP256R1())
     if datetime.now(UTC) + timedelta(days=days) > issuer.not_valid_after_utc:
         raise IdentityError(f"the authority itself ends on {issuer.not_valid_after_utc:%Y-%m-%d}: fewer days")
     builder = _builder(_common_name(name), issuer.subject, key, signing_key, days)
@@ -54,30 +75,76 @@ def issue(name: str, days: int, authority_certificate: bytes, authority_key: byt
     purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH])
     builder = builder.add_extension(purposes, critical=False)
     builder = builder.add_extension(x509.SubjectAlternativeName([uri]), critical=False)
-    return _pem(builder.sign(signing_key, hashes.SHA256())), _pem_key(key)
+    return _pem(builder.sign(signing_key, hashes.SHA256()))
 
 
 def _builder(
     subject: x509.Name,
     issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
+    key: ec.EllipticCurvePublicKey,
     signing_key: ec.EllipticCurvePrivateKey,
-    days: int,
+    days: float,
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False
         )
     )
+
+
+def read(pem: bytes) -> list[x509.Certificate]:
+    """The certificates of a file; IdentityError if there are none."""
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise IdentityError(f"holds no certificate: {error}") from None
+
+
+def key_of(
+    certificate: x509.Certificate, name: str, authorities: list[x509.Certificate]
+) -> ec.EllipticCurvePublicKey:
+    """The key that a certificate proves to be that of the process `name`, whether it is valid now or not;
+    IdentityError if it proves nothing of the kind."""
+    if not any(_has_issued(authority, certificate) for authority in authorities):
+        raise IdentityError("was not issued by the authority of this system")
+    try:
+        found = certified_name({"subjectAltName": _names_in(certificate)})
+    except HandshakeError as error:
+        raise IdentityError(str(error)) from None
+    if found != name:
+        raise IdentityError(f"is the certificate of {found!r}, not of {name!r}")
+    key = certificate.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise IdentityError("is of no key on the curve P-256, as `happened ca issue` makes them")
+    return key
+
+
+def _has_issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    """Whether a certificate that may sign others, and is valid now, has signed this one."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+        may = authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return False
+    return may and authority.not_valid_before_utc <= datetime.now(UTC) < authority.not_valid_after_utc
+
+
+def _names_in(certificate: x509.Certificate) -> list[tuple[str, str]]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    return [("URI", uri) for uri in uris] + [("DNS", dns) for dns in names.get_values_for_type(x509.DNSName)]
 
 
 def _common_name(name: str) -> x509.Name:

@@ -29,6 +29,11 @@
     certificate = "alice.pem"
     private_key = "alice.key"
 
+    [signatures]                         # messages are signed by their origin; on all nodes, with a cluster
+    key = "alice.key"                    # from `happened ca`
+    members = "certificates"             # a folder with NAME.pem of every process
+    authority = "ca.pem"
+
     [nats]                               # instead of `listen` and `security`
     servers = ["nats://127.0.0.1:4222"]  # tls://… with [nats.tls]
     credentials = "alice.creds"          # or nkey = "alice.nk", or token = "…": who we are to the broker
@@ -51,7 +56,7 @@ import tomllib
 from dataclasses import fields
 from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CausalityError
 from ..ordering import DEFAULT
@@ -64,6 +69,9 @@ from .transport import Guard, Plaintext, Transport
 from .udp_multicast import UdpMulticast
 from .when_full import WhenFull
 
+if TYPE_CHECKING:
+    from .signatures import Signatures
+
 
 class ConfigError(NodeError):
     """A configuration file is wrong; the text says which file, which key, and what is expected there."""
@@ -73,12 +81,13 @@ STRINGS = (
     "name", "cluster", "listen", "protocol", "topology", "journal", "trace", "computation", "metrics",
     "tracker",
 )  # fmt: skip
-TABLES = ("peers", "groups", "security", "options", "limits", "nats", "medium")
+TABLES = ("peers", "groups", "security", "options", "limits", "nats", "medium", "signatures")
 KEYS = (*STRINGS, "members", "flush", "expiry", "full", *TABLES)
 MEDIUM = {
     "group": str, "interface": str, "key": str, "ttl": int, "datagram": int, "repair": float, "beat": float
 }  # fmt: skip
 SECURITY = ("plaintext", "key", "authority", "certificate", "private_key")
+SIGNATURES = ("key", "members", "authority")
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -101,6 +110,8 @@ def load(path: Path) -> dict[str, Any]:
         table |= {key: str(path.parent / table[key]) for key in keys if key in table}
     if "key" in config.get("medium", {}):
         config["medium"]["key"] = str(path.parent / config["medium"]["key"])
+    signatures = config.get("signatures", {})
+    signatures |= {key: str(path.parent / value) for key, value in signatures.items()}
     return config
 
 
@@ -139,6 +150,7 @@ def _check(path: Path, config: dict[str, Any]) -> None:
     _typed(path, "nats.replicas", nats.get("replicas", 1), int, "a number of servers")
     _typed(path, "nats.broadcast", nats.get("broadcast", False), bool, "true or false")
     _check_medium(path, config.get("medium"))
+    _check_signatures(path, config.get("signatures"))
     _known(path, "limits.", config.get("limits", {}), [field.name for field in fields(Limits)])
 
 
@@ -169,6 +181,18 @@ def _check_medium(path: Path, medium: dict[str, Any] | None) -> None:
             kind,
             expected,
         )
+
+
+def _check_signatures(path: Path, signatures: dict[str, Any] | None) -> None:
+    if signatures is None:
+        return
+    _known(path, "signatures.", signatures, SIGNATURES)
+    for key in SIGNATURES:
+        if key not in signatures:
+            raise ConfigError(
+                f"{path}: signatures.{key} is missing; [signatures] needs {', '.join(SIGNATURES)}"
+            )
+        _typed(path, f"signatures.{key}", signatures[key], str, "a path")
 
 
 def _groups(config: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -210,7 +234,16 @@ def make_node(config: dict[str, Any]) -> Node:
         limits=Limits(**config.get("limits", {})),
         medium=UdpMulticast(**config["medium"]) if "medium" in config else None,
         full=config.get("full", WhenFull.WAIT),
+        signatures=_signatures(config),
     )
+
+
+def _signatures(config: dict[str, Any]) -> "Signatures | None":
+    if "signatures" not in config:
+        return None
+    from .signatures import Signatures  # which needs cryptography
+
+    return Signatures(config["name"], **config["signatures"])
 
 
 def _guard(config: dict[str, Any]) -> Guard:

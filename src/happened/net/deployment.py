@@ -45,11 +45,20 @@ class Addresses(NamedTuple):
 
 
 def deploy(
-    file: Path, out: Path, *, protocol: str, security: str = CERTIFICATES, addresses: Addresses | None = None
+    file: Path,
+    out: Path,
+    *,
+    protocol: str,
+    security: str = CERTIFICATES,
+    addresses: Addresses | None = None,
+    signatures: bool = False,
 ) -> list[Path]:
-    """Write the directory; returns the configurations, in the order of the file."""
+    """Write the directory; returns the configurations, in the order of the file. `signatures`: messages are
+    signed by the keys of the certificates."""
     from ..topology import derive, load  # which need networkx and PyYAML
 
+    if signatures and security != CERTIFICATES:
+        raise NodeError(f"messages are signed by the keys of certificates, and security is {security!r}")
     check_relays(protocols()[protocol], file)
     topology = load(file)
     names = derive(topology).names
@@ -64,7 +73,10 @@ def deploy(
         for name, path in configurations.items():
             peers = {peer: where[peer] for peer in names if topology.graph.has_edge(name, peer)}
             head = _head(name, cluster, where[name], protocol, file.name)
-            path.write_text(head + _table("peers", peers) + _table("security", secrets[name]))
+            tables = _table("peers", peers) + _table("security", secrets[name])
+            if signatures:
+                tables += _table("signatures", _signing(secrets[name]))
+            path.write_text(head + tables)
     except OSError as error:
         raise NodeError(f"{out}: cannot be written: {error.strerror or error}") from error
     return list(configurations.values())
@@ -100,6 +112,12 @@ def _secrets(out: Path, names: Sequence[str], security: str) -> dict[str, dict[s
         files = (path.relative_to(out).as_posix() for path in identity.paths(pki, name))
         told[name] = dict(zip(keys, files, strict=True))
     return told
+
+
+def _signing(security: Mapping[str, str]) -> dict[str, str]:
+    """The table `signatures` of a process with this table `security`: certificates are in one folder."""
+    key, authority = security["private_key"], security["authority"]
+    return {"key": key, "members": authority.rpartition("/")[0], "authority": authority}
 
 
 def _table(name: str, values: Mapping[str, str]) -> str:

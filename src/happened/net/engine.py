@@ -16,6 +16,7 @@ Parts      links.py: what is to be sent and how far each link has come; member_c
 Token      Where sends must be serialized, a process multicasts in its turn: serialized.py.
 State      Who joins may begin with the application's state at another process: state_transfer.py.
 Unordered  Messages outside of all orders pass the machine by, which only counts them: unordered.py.
+Signed     Where messages are signed, those that arrive are checked before anything changes: signed.py.
 """
 
 import json
@@ -44,6 +45,7 @@ from .links import Links
 from .member_changes import MemberChanges
 from .qualified import PLAIN, How, attributes, from_bytes, history_to_json, to_bytes
 from .serialized import Serialization
+from .signed import ORDERED, UNORDERED, Signed, check_protocol
 from .site import Site
 from .site_changes import SiteChanges
 from .site_steps import SiteSteps, receive_resent
@@ -64,13 +66,14 @@ DELIVERY_ACKED, FRAMES_FREED = Input.DELIVERY_ACKED, Input.FRAMES_FREED
 
 class Engine:
     """The durable state of the process `name`; `journaled=False` keeps no entries. `tracker` is a tracking
-    protocol's name, None for none; `site` is where the process stands, if a topology says so."""
+    protocol's name, None for none; `site` is where the process stands, if a topology says so; `signed`: all
+    messages are."""
 
     # Slots: CPython keeps more than 30 attributes of an object in a dict of its own, which is slower.
     __slots__ = (
         *("name", "protocol", "_facts", "members", "me", "links", "sites", "routes", "machine"),
         *("serialization", "transfers", "tracking", "_is_total", "_is_plain", "recorder", "history"),
-        *("events", "time", "sent", "delivered", "unacknowledged", "unacknowledged_bytes"),
+        *("signed", "events", "time", "sent", "delivered", "unacknowledged", "unacknowledged_bytes"),
         *("counts_held", "held_bytes", "unsent", "queued_bytes", "replays"),
         *("_journaled", "_entries", "_staged", "is_dirty", "_fresh", "shares", "_shared"),
     )
@@ -85,6 +88,7 @@ class Engine:
         journaled: bool = True,
         tracker: str | None = None,
         site: Site | None = None,
+        signed: Signed | None = None,
     ) -> None:
         self.name = name
         self.protocol = protocol
@@ -106,8 +110,12 @@ class Engine:
         self.transfers = Transfers(self.me, self.links.put)
         self.tracking = None if tracker is None else Tracking(tracker, self.me, n, facts)
         self._is_total = facts.order.is_total
+        self.signed = signed
+        if signed is not None:
+            check_protocol(facts, self.machine)
         # Whether a delivery brings nothing but a payload: see _opened.
-        self._is_plain = self.tracking is None and site is None and facts.qualifier != "after"
+        brings_more = self.tracking is not None or site is not None or signed is not None
+        self._is_plain = not brings_more and facts.qualifier != "after"
         self.recorder = recorder
         self.history: Any = None  # of our last multicast, where the application manages histories
         self.events = 0
@@ -179,6 +187,9 @@ class Engine:
         an incomplete order takes besides."""
         if not self.has_turn:
             raise LocalProtocolError(f"{self.name!r} does not have the token; wait until there is room")
+        if self.signed is not None:
+            clock = self.machine.coming_clock
+            payload = self.signed.seal(self.me, clock, pack(to), payload, self.roster, ORDERED)
         if self._facts.qualifier:
             return self._multicast_qualified(to, payload, how)
         return self._multicast(to, payload)
@@ -255,6 +266,9 @@ class Engine:
         unordered_wire.check_payload(payload)
         dests = pack(to)
         check_destinations(dests, len(self.roster), self.gone)
+        if self.signed is not None and not self.replays:
+            clock = self.machine.clock + 1
+            payload = self.signed.seal(self.me, clock, dests, payload, self.roster, UNORDERED)
         clock = self.machine.tick()
         self.transfers.sent(dests, clock)
         size = (dests.bit_length() + 7) // 8
@@ -270,6 +284,8 @@ class Engine:
         message = unordered_wire.decode(frame)
         check_arrival(message, link, self.me, len(self.roster), self.routes.place)
         self.routes.check(link, message.sender)
+        if self.signed is not None and not self.replays:
+            self.signed.check_one(message, message.payload, self.roster, UNORDERED)
         self._spread(message)
 
     def _spread(self, message: UnorderedMessage) -> None:
@@ -278,7 +294,8 @@ class Engine:
             self.links.put(link, unordered_wire.encode(message))
         if message.dests >> self.me & 1:
             self.machine.tick()
-            self._hand_over(message.sender, message.clock, message.payload)
+            payload = message.payload if self.signed is None else self.signed.open(message.payload)
+            self._hand_over(message.sender, message.clock, payload)
 
     def _multicast_tracked(self, tracking: Tracking, to: Sequence[int], payload: bytes) -> Multicast:
         mark = tracking.mark()
@@ -366,6 +383,8 @@ class Engine:
             raise RemoteProtocolError(f"a message of process {via} comes from process {link}")
         if self.routes.place is not None:
             self.routes.check(link, message.sender)
+        if self.signed is not None and not self.replays:
+            self.signed.check(message, self.roster, tracked=tracking is not None)
         if tracking is not None:
             tracking.check(message)
         if self._is_total and not self.replays:
@@ -611,6 +630,8 @@ class Engine:
         history that comes with it."""
         if self.tracking is not None:
             payload = self.tracking.delivered(sender, payload)
+        if self.signed is not None:
+            payload = self.signed.open(payload)
         if self.sites is not None:
             self.sites.tally.delivered[sender] += 1
         if self._facts.qualifier != "after":

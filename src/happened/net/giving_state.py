@@ -14,6 +14,7 @@ from ..ordering import Facts
 from .errors import EngineFault, NodeError
 from .payloads import Payloads
 from .running import Running
+from .signed import HEAD
 
 log = logging.getLogger("happened.node")
 
@@ -85,6 +86,8 @@ class StateGiving:
         if newcomer in self._troubles:
             return
         most = min(PART_BYTES, running.limits.payload, running.transport.max_payload)
+        if self._engine.signed is not None:
+            most = max(1, most - HEAD)
         try:
             state = self._payloads.seal(self._payloads.encode(take()), None)
             if len(state) > running.limits.state:

@@ -19,7 +19,10 @@ Bounds     at most MAX_HELLO + PROOF_SIZE bytes are kept of what has not been un
 import hashlib
 import hmac
 import zlib
+from collections.abc import Mapping
 from enum import Enum, IntEnum
+from typing import Any
+from urllib.parse import unquote
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 
@@ -294,6 +297,17 @@ class SealedChannel(Channel):
 
 def _tag(key: bytes, number: int, frame: bytes) -> bytes:
     return hmac.digest(key, number.to_bytes(8, "big") + frame, "sha256")[:TAG_SIZE]
+
+
+def certified_name(certificate: Mapping[str, Any]) -> str:
+    """The name of the one process that a verified certificate is for; HandshakeError if it names none or
+    several."""
+    names = certificate.get("subjectAltName", ())
+    own = [value for kind, value in names if kind == "URI" and value.startswith(URI_SCHEME)]
+    found = [unquote(uri[len(URI_SCHEME) :]) for uri in own] or [v for kind, v in names if kind == "DNS"]
+    if len(found) != 1 or not found[0] or "*" in found[0]:
+        raise HandshakeError(Reason.NAME, f"its certificate names {found or 'nobody'}, not one process")
+    return str(found[0])
 
 
 def check_name(name: str) -> str:

@@ -6,7 +6,8 @@
 A certificate names one process, as the URI `happened:NAME`, or as its only DNS name where another authority
 issued it; wildcards and the common name count for nothing. There is no revocation: certificates are
 short-lived (a year by default), and a stolen key means a new authority.
-Running nodes needs the standard library alone; making certificates needs `cryptography` (extra `net`).
+Running nodes needs the standard library alone; making certificates, and nodes that sign by their keys
+(signatures.py), need `cryptography` (extra `net`).
 """
 
 import os
@@ -16,10 +17,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from .errors import IdentityError
-from .handshake import KEY_SIZE, NONCE_SIZE, URI_SCHEME, Handshake, HandshakeError, Mode, Reason, check_name
+from .handshake import KEY_SIZE, NONCE_SIZE, Handshake, Mode, certified_name, check_name
 
 AUTHORITY_CERTIFICATE, AUTHORITY_KEY = "ca.pem", "ca.key"
 
@@ -58,7 +59,7 @@ class MutualTls:
     def reload(self) -> None:
         """Read the files again, for connections from now on; IdentityError leaves everything as it was."""
         me, files = self._me, self._files
-        _refuse_exposed(files[2])
+        refuse_exposed(files[2])
         server = _context(ssl.PROTOCOL_TLS_SERVER, *files)
         # Resumed sessions would skip the certificates; links live long enough to shake hands in full.
         server.num_tickets = 0
@@ -88,7 +89,7 @@ def _context(protocol: int, authority: Path, certificate: Path, key: Path) -> ss
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     for path in (authority, certificate, key):
-        _read(path)
+        read_file(path)
     try:
         context.load_verify_locations(cafile=authority)
     except ssl.SSLError as error:
@@ -126,26 +127,15 @@ def certificate_lasts(tls: Any) -> float | None:
     return None if until is None else max(0.0, ssl.cert_time_to_seconds(until) - time.time())
 
 
-def certified_name(certificate: Mapping[str, Any]) -> str:
-    """The name of the one process that a verified certificate is for; HandshakeError if it names none or
-    several."""
-    names = certificate.get("subjectAltName", ())
-    own = [value for kind, value in names if kind == "URI" and value.startswith(URI_SCHEME)]
-    found = [unquote(uri[len(URI_SCHEME) :]) for uri in own] or [v for kind, v in names if kind == "DNS"]
-    if len(found) != 1 or not found[0] or "*" in found[0]:
-        raise HandshakeError(Reason.NAME, f"its certificate names {found or 'nobody'}, not one process")
-    return str(found[0])
-
-
 def make_key(path: Path) -> None:
     """Write a fresh shared key to a file that does not exist yet."""
     _write_private(path, secrets.token_hex(KEY_SIZE).encode() + b"\n")
 
 
 def read_key(path: Path) -> bytes:
-    _refuse_exposed(path)
+    refuse_exposed(path)
     try:
-        key = bytes.fromhex(_read(path).decode().strip())
+        key = bytes.fromhex(read_file(path).decode().strip())
     except ValueError:
         key = b""
     if len(key) < KEY_SIZE:
@@ -173,7 +163,7 @@ def paths(directory: Path, name: str) -> tuple[Path, Path, Path]:
     return directory / AUTHORITY_CERTIFICATE, directory / f"{stem}.pem", directory / f"{stem}.key"
 
 
-def issue(directory: Path, name: str, *, days: int = 365) -> tuple[Path, Path]:
+def issue(directory: Path, name: str, *, days: float = 365) -> tuple[Path, Path]:
     """Write NAME.pem and NAME.key beside the authority that signs them."""
     from . import certificates
 
@@ -183,22 +173,44 @@ def issue(directory: Path, name: str, *, days: int = 365) -> tuple[Path, Path]:
             f"{name!r} would be the name of a hidden file, or of the authority's; choose another"
         )
     _refuse_existing(certificate_path, key_path)
-    _refuse_exposed(directory / AUTHORITY_KEY)
-    authority = (_read(authority_path), _read(directory / AUTHORITY_KEY))
+    refuse_exposed(directory / AUTHORITY_KEY)
+    authority = (read_file(authority_path), read_file(directory / AUTHORITY_KEY))
     certificate, key = certificates.issue(name, days, *authority)
     _write_private(key_path, key)
     _write_new(certificate_path, certificate, 0o644)
     return certificate_path, key_path
 
 
-def _read(path: Path) -> bytes:
+def renew(directory: Path, name: str, *, days: float = 365) -> Path:
+    """Put a new certificate for the same key in the place of NAME.pem, beside the authority that signs it."""
+    from . import certificates
+
+    authority_path, certificate_path, _ = paths(directory, name)
+    refuse_exposed(directory / AUTHORITY_KEY)
+    authority = (read_file(authority_path), read_file(directory / AUTHORITY_KEY))
+    before = read_file(certificate_path)
+    try:
+        renewed = certificates.renew(name, days, before, authority)
+    except IdentityError as error:
+        raise IdentityError(f"{certificate_path}: cannot be renewed: {error}") from None
+    beside = certificate_path.with_name(certificate_path.name + ".new")
+    try:
+        beside.write_bytes(renewed)
+        beside.replace(certificate_path)  # at once: a node may be reading it
+    except OSError as error:
+        raise IdentityError(f"{certificate_path}: cannot be written: {error.strerror}") from None
+    return certificate_path
+
+
+def read_file(path: Path) -> bytes:
+    """IdentityError, with the file and the reason, if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
         raise IdentityError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _refuse_exposed(path: Path) -> None:
+def refuse_exposed(path: Path) -> None:
     """Raise IdentityError if everyone on the machine can read this key."""
     try:
         exposed = path.stat().st_mode & 0o007

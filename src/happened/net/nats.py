@@ -8,7 +8,7 @@
     receipts    a second stream, of what receivers have journaled (nats_receipts.py)
 
 Assumes    the broker keeps what it has acknowledged (three replicas survive the loss of one server). It
-           authenticates clients, or the nodes have a key of their group (nats_security.py).
+           authenticates clients, or the nodes sign or have a key of their group (nats_security.py).
 Promises   the contract of `transport`. A publication that is not acknowledged in time is repeated. A node
            whose journal is an old copy stops before it publishes.
 Bounds     WINDOW messages of about BATCH_BYTES are under way to the broker on each link, and IN_HAND are held
@@ -33,6 +33,7 @@ from .link import Sendable
 from .lives import Life, life_of
 from .nats_security import Seal
 from .records import frames_in, frames_out, hello_from_json, hello_to_json
+from .signed import Signer
 from .transport import Hello, Host
 
 try:
@@ -95,6 +96,9 @@ class NatsTransport:
         self._links: dict[str, Link] = {}
         self._host: Host | None = None
         self._client: Client | None = None
+
+    def sign_with(self, signer: Signer) -> None:
+        self._seal.sign_with(signer)
 
     async def start(self, host: Host) -> None:
         self._host = host
@@ -300,7 +304,8 @@ class Link:
     def _read(self, message: Any, to: str, sender: str) -> list[tuple[int, bytes]]:
         """The frames of a message on a link's subject, if it was sent there by one of us."""
         frames = _read_batch(message)
-        self._seal.check(message.headers, self._stream, to, sender, message.headers[HELLO], message.data)
+        place = self._stream, to, sender
+        self._seal.check(sender, message.headers, *place, message.headers[HELLO], message.data)
         return frames
 
     def wake(self) -> None:

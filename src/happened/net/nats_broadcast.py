@@ -244,7 +244,7 @@ class SharedLink(Link):
             return last
         try:
             data = message.data or b""
-            self._seal.check(message.headers, self._common, me, data)
+            self._seal.check(me, message.headers, self._common, me, data)
             packet = packets.decode(data)
             frames = packet.numbered(peer)
         except RemoteProtocolError:
@@ -291,7 +291,7 @@ class SharedLink(Link):
         """Take the frames of a packet that are for us, whose sender's subject says who sent it."""
         host, peer = self._host, self._peer
         try:
-            self._seal.check(message.headers, self._common, peer, message.data)
+            self._seal.check(peer, message.headers, self._common, peer, message.data)
             packet = packets.decode(message.data)
             frames = packet.numbered(host.name)
             if packet.sender != peer or not frames:

@@ -14,6 +14,7 @@ stream or covered by the receipt. A node reads both when it starts, before it pu
 
 import json
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import nats.errors
 import nats.js.errors
@@ -31,7 +32,7 @@ class Receipt(NamedTuple):
 
 
 class Receipts:
-    """The receipts of one pair of processes, in both directions; `token` quotes names within subjects."""
+    """The receipts of one pair of processes, in both directions; names are quoted as within subjects."""
 
     def __init__(self, jetstream: Any, stream: str, seal: Seal) -> None:
         self._jetstream, self._stream, self._seal = jetstream, stream, seal
@@ -50,7 +51,7 @@ class Receipts:
         message = await last_message(self._jetstream, self._stream, subject)
         if message is None:
             return None
-        self._seal.check(message.headers, subject, message.data or b"")
+        self._seal.check(unquote(to), message.headers, subject, message.data or b"")
         try:
             said = json.loads(message.data or b"")
             number = said["number"]

@@ -4,6 +4,7 @@ The server authenticates its clients by a credentials file, an nkey, a token or 
 can keep them apart, but whoever may publish on a node's subjects can speak for it. With a group's key, each
 message has a tag over its place (stream, receiver, sender) and its bytes, which only holders of the key can
 make: other clients of the broker are refused. As on links with a shared key, holders are not told apart.
+With signatures (signatures.py) the tag is the signature of its sender instead, which nobody else can make.
 """
 
 import hmac
@@ -16,8 +17,11 @@ from ..core.errors import LocalProtocolError, RemoteProtocolError
 from .errors import IdentityError
 from .handshake import KEY_SIZE
 from .identity import read_key
+from .signed import Signer
 
 TAG = "Happened-Tag"
+PLACE = "nats"
+"""The first of the parts that are signed, by which these signatures are told from those of messages."""
 CONFIG_FILES = ("credentials", "nkey", "key")
 CONFIG_TLS = ("authority", "certificate", "private_key")
 
@@ -34,21 +38,41 @@ class Seal:
                 f"a group's key has at least {KEY_SIZE} bytes; `happened keygen` makes one"
             )
 
-        self.rereads = self._key is not None and not protected  # see nats_rereading.py
+        self._signer: Signer | None = None
+        self._is_protected = protected
+
+    def sign_with(self, signer: Signer) -> None:
+        self._signer = signer
+
+    @property
+    def rereads(self) -> bool:
+        """Whether what was altered on its way would be noticed, and can be: see nats_rereading.py."""
+        return not self._is_protected and (self._key is not None or self._signer is not None)
 
     def headers(self, *parts: str | bytes) -> dict[str, str]:
         """The header to send with a message of these parts."""
+        if self._signer is not None:
+            return {TAG: self._signer.sign(PLACE, *parts).hex()}
         return {} if self._key is None else {TAG: self._tag(self._key, parts)}
 
-    def check(self, headers: Mapping[str, str] | None, *parts: str | bytes) -> None:
-        """Raise RemoteProtocolError unless a holder of the key has sent these parts together."""
-        if self._key is not None:
-            told = (headers or {}).get(TAG, "")
-            if not hmac.compare_digest(told.encode(), self._tag(self._key, parts).encode()):
-                raise RemoteProtocolError(
-                    "a message on our subject has no tag of the group's key: another client of the broker "
-                    "sends here, or a node has no `key` or another one"
-                )
+    def check(self, speaker: str, headers: Mapping[str, str] | None, *parts: str | bytes) -> None:
+        """Raise RemoteProtocolError unless the process `speaker`, or without signatures any holder of the
+        key, has sent these parts together."""
+        told = (headers or {}).get(TAG, "")
+        if self._signer is not None:
+            try:
+                signature = bytes.fromhex(told)
+            except ValueError:
+                signature = b""
+            self._signer.check(speaker, signature, PLACE, *parts)
+        elif self._key is not None and not self._is_tagged(self._key, told, parts):
+            raise RemoteProtocolError(
+                "a message on our subject has no tag of the group's key: another client of the broker "
+                "sends here, or a node has no `key` or another one"
+            )
+
+    def _is_tagged(self, key: bytes, told: str, parts: tuple[str | bytes, ...]) -> bool:
+        return hmac.compare_digest(told.encode(), self._tag(key, parts).encode())
 
     @staticmethod
     def _tag(key: bytes, parts: tuple[str | bytes, ...]) -> str:

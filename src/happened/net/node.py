@@ -59,12 +59,13 @@ from .requests import Requests
 from .running import Running
 from .send_stamps import check_stamps
 from .sending import Sending, listed
+from .signed import SCHEME, Signed, Signer, check_node
 from .site import Site, read_site
 from .tcp import TcpTransport
 from .terms import FEATURES, HIGHEST, LOWEST, Terms, check_cluster, digest_of_members, digest_of_options
 from .timing import Histogram, Timing
 from .tracked import check_tracker
-from .transport import Guard, Shared, Sharing, Transport
+from .transport import Guard, Shared, Sharing, Signing, Transport
 from .turns import Turns
 from .udp_multicast import UdpMulticast
 from .when_full import Policies, WhenFull
@@ -72,6 +73,7 @@ from .when_full import Policies, WhenFull
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
+    from .signatures import Signatures
     from .telemetry import SpanListener, Telemetry
     from .trace_recorder import TraceRecorder
 
@@ -105,6 +107,8 @@ class Node:
     transport   instead of TCP, which `listen` and `guard` are for
     full        what a multicast does while a peer's outbox is full: "wait", "refuse" or "park" for every
                 peer, or by name (when_full.py); names may be those of peers that join later
+    signatures  what signs our messages and checks those of others (signatures.py): whoever passes them on
+                cannot alter them; on all nodes or none, and needs a cluster (docs/runtime.md)
     state       gives the application's state, as a value for the codec, to processes that are admitted here:
                 it has the effects of what is acknowledged, and of nothing else (docs/runtime.md)
     state_from  for a process that joins: the name of the one that admits it, whose state comes first
@@ -137,6 +141,7 @@ class Node:
         limits: Limits | None = None,
         medium: UdpMulticast | None = None,
         cluster: str = "",
+        signatures: "Signatures | None" = None,
         full: str | Mapping[str, str] = WhenFull.WAIT,
         state: Callable[[], Any] | None = None,
         state_from: str | None = None,
@@ -164,9 +169,14 @@ class Node:
         if state is not None or state_from is not None:
             check_state(self._facts, journaled=journal is not None, topology=topology is not None)
         self._guard = guard
-        self.transport = transport or _tcp(listen, guard, self._limits, medium)
+        self.transport = transport or _tcp(listen, guard, self._limits, medium, signatures)
         if transport is not None and medium is not None:
             raise LocalProtocolError("a UDP medium stands beside TCP links; give it without a transport")
+        self._signatures = signatures
+        if signatures is not None:
+            check_node(name, signatures, cluster)
+            if isinstance(self.transport, Signing):
+                self.transport.sign_with(signatures)
         self._medium = self.transport if isinstance(self.transport, Sharing) else None
         if self._medium is not None:
             self._options = self._facts.sharing(self._options)
@@ -248,14 +258,24 @@ class Node:
         options = self._facts.numbered(self._options, self._initial.index)
         members, journaled = self._initial.members, self._journal_path is not None
         site = self._first_site
+        signatures = self._signatures
         self._engine = Engine(
-            self.name, members, self._protocol, options, journaled=journaled, tracker=self._tracker, site=site
+            self.name,
+            members,
+            self._protocol,
+            options,
+            journaled=journaled,
+            tracker=self._tracker,
+            site=site,
+            signed=None if signatures is None else Signed(signatures, self._cluster),
         )
         incarnation = os.urandom(8)
         if self._journal_path is not None:
             self._journal = Journal(self._journal_path, flush=self._flush)
             if_it_fails.callback(self._journal.close)
-            described = json.dumps(options | ({"topology": site.digest} if site else {}), sort_keys=True)
+            more = {"topology": site.digest} if site else {}
+            more |= {"signatures": SCHEME} if signatures is not None else {}
+            described = json.dumps(options | more, sort_keys=True)
             identity = Identity(self.name, self._protocol, described, members, self._tracker or "")
             incarnation = self._journal.open(identity)
         if self._trace_directory is not None:
@@ -335,6 +355,7 @@ class Node:
             LOWEST,
             HIGHEST,
             FEATURES,
+            SCHEME if self._signatures is not None else "",
         )
 
     def _record_into(self, directory: Path) -> None:
@@ -634,11 +655,16 @@ class Node:
         return observation.health(self._running, why, list(self._states.problems()))
 
     def reload_certificates(self) -> None:
-        """Read certificate, key and authority again: connections from now on use them, those there are last
-        until a certificate of theirs expires. IdentityError, and nothing changes, if they cannot be used."""
-        if not isinstance(self._guard, MutualTls):
+        """Read certificate, key and authority again: connections and signatures from now on use them,
+        connections there are last until a certificate of theirs expires. IdentityError if they cannot be
+        used: what uses them goes on with those it had."""
+        guard, signatures = self._guard, self._signatures
+        if not isinstance(guard, MutualTls) and signatures is None:
             raise LocalProtocolError(f"{self.name!r} has no certificates")
-        self._guard.reload()
+        if isinstance(guard, MutualTls):
+            guard.reload()
+        if signatures is not None:
+            signatures.reload()
         log.info("certificates were read again", extra={"node": self.name})
 
     def on_link(self, listener: Callable[[LinkChange], object]) -> None:
@@ -773,11 +799,13 @@ def _telemetry(
     return Telemetry(None if asked is True else asked, name, cluster, payloads)
 
 
-def _tcp(listen: str, guard: Guard | None, limits: Limits, medium: UdpMulticast | None) -> Transport:
+def _tcp(
+    listen: str, guard: Guard | None, limits: Limits, medium: UdpMulticast | None, signer: Signer | None
+) -> Transport:
     if guard is None:
         raise LocalProtocolError(
             "say how peers are authenticated: certificates, a shared key, or guard=Plaintext() to "
             "believe every name, which is for one machine only"
         )
     links = TcpTransport(listen, guard, limits)
-    return links if medium is None else medium.over(links, guard)
+    return links if medium is None else medium.over(links, guard, signer)

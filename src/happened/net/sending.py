@@ -15,6 +15,7 @@ from .qualified import PLAIN, How
 from .requests import Requests
 from .running import Running
 from .send_stamps import stamp_to_text
+from .signed import HEAD
 from .when_full import WhenFull
 
 
@@ -41,6 +42,7 @@ class Sending:
         self._running, self._engine = running, running.engine
         self._payloads, self._requests = payloads, requests
         self._stamps, self._confirms = stamps, confirms
+        self._beside = HEAD if running.engine.signed is not None else 0  # bytes in front of each payload
         facts = running.facts
         # Otherwise others pass messages on, or hold what follows a message that somebody else has not got.
         self._is_alone = facts.relays is Relays.NOBODY and running.site is None and facts.waits_only_for_past
@@ -119,8 +121,8 @@ class Sending:
             raise NodeFull(f"{running.name!r} {why}; wait for room()")
         payload = self._sealed(body, headers)
         smallest = running.members.smallest_limit
-        if smallest is not None and len(payload) > smallest * 15 // 16:
-            self._check_frame(destinations, len(payload))
+        if smallest is not None and len(payload) + self._beside > smallest * 15 // 16:
+            self._check_frame(destinations, len(payload) + self._beside)
         if (site := running.site) is not None:
             site.check_traffic(destinations)
         try:

@@ -10,6 +10,7 @@ from ..wire import decode, resent
 from .link_routes import Routes
 from .links import Links
 from .member_changes import MemberChanges
+from .signed import Signed
 from .site import Site
 from .site_changes import SiteChanges
 from .site_failures import Succession
@@ -21,6 +22,8 @@ class Placed(Protocol):
 
     machine: Machine
     tracking: Tracking | None
+    signed: Signed | None
+    replays: bool
     links: Links
     members: MemberChanges
     routes: Routes
@@ -90,6 +93,8 @@ def receive_resent(engine: Placed, sites: SiteChanges, link: int, frame: bytes) 
         raise RemoteProtocolError(f"a message of process {message.via} comes for process {failed}")
     if not engine.routes.leads(failed, message.sender):
         raise RemoteProtocolError(f"a message of process {message.sender} never came from {failed}")
+    if engine.signed is not None and not engine.replays:
+        engine.signed.check(message, engine.members.roster, tracked=engine.tracking is not None)
     if not sites.witnessing.is_known(failed, message.hop):
         if engine.tracking is not None:
             engine.tracking.check(message)

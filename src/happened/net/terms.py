@@ -2,7 +2,7 @@
 
 Each end tells its terms before frames flow, and refuses a peer whose terms it cannot work with. A term that
 is not told is not compared: nodes up to 0.2.0 tell none, and a cluster is only compared where both have one,
-so that it can be introduced node by node.
+so that it can be introduced node by node. Signatures are on all nodes or none: who tells none makes none.
 
 Versions   a node speaks all versions of the link from `lowest` to `highest`; two ends need one in common.
 Features   a node uses an optional part of the link's format only towards a peer that has told its name. So
@@ -38,6 +38,7 @@ class Terms(NamedTuple):
     lowest: int = 1  # versions of the link
     highest: int = 1
     features: frozenset[str] = frozenset()
+    signatures: str = ""  # how messages are signed; empty: they are not, which is all that old nodes do
 
     def check_system(self, peer: str, theirs: "Terms") -> None:
         """Raise PeerRefused if a peer is of another system, or of a version too far from ours."""
@@ -63,6 +64,11 @@ class Terms(NamedTuple):
             raise PeerRefused(
                 f"{peer!r} has other options of the ordering protocol: give all nodes the same `options`"
             )
+        if self.signatures != theirs.signatures:
+            raise PeerRefused(
+                f"{peer!r} signs messages by {theirs.signatures or 'nothing'}, and this node by "
+                f"{self.signatures or 'nothing'}: give all nodes `signatures`, or none"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """What differs from the terms of a node that tells none."""
@@ -80,7 +86,7 @@ class Terms(NamedTuple):
         if not isinstance(features := known.get("features", []), list) or len(features) > MAX_FEATURES:
             raise ValueError("features are a list of names")
         terms = cls(**{**known, "features": frozenset(features)})
-        for text in (terms.cluster, terms.founders, terms.options, *terms.features):
+        for text in (terms.cluster, terms.founders, terms.options, terms.signatures, *terms.features):
             if not isinstance(text, str) or len(text) > MAX_TEXT:
                 raise ValueError("terms are told by names and digests")
         for number in (terms.frame, terms.lowest, terms.highest):

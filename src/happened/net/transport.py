@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from .handshake import NONCE_SIZE, Handshake, Mode
 from .link import Sendable
 from .lives import Life
+from .signed import Signer
 from .terms import Terms
 
 
@@ -160,6 +161,14 @@ class Sharing(Protocol):
 
     def medium_counts(self) -> dict[str, int]:
         """What the medium has carried, for statistics."""
+
+
+@runtime_checkable
+class Signing(Protocol):
+    """A transport whose messages others pass on, as a broker does."""
+
+    def sign_with(self, signer: Signer) -> None:
+        """Let every message be signed by its sender, and take no others."""
 
 
 class Guard(Protocol):

@@ -1,6 +1,7 @@
 """A broadcast medium beside TCP links: UDP multicast, which carries a frame once for all its destinations.
 
-    datagram   kind, body, and with a key the first 16 bytes of HMAC-SHA-256 over both
+    datagram   kind, body; where nodes sign, the sender's signature of both (signatures.py); with a key the
+               first 16 bytes of HMAC-SHA-256 over all that
     FRAMES     a packet (wire/packets.py)
     BEACON     the sender's name, its incarnation, and the tags of those whose beacons it hears
 
@@ -10,7 +11,7 @@ Promises   what the links promise. A frame that is not acknowledged `repair` sec
            if its receiver has been slow before: MOST_PATIENCE) goes by the link; one that is too long for a
            datagram, too far ahead of what its receiver has, or for a peer that does not hear us goes there
            at once. Datagrams are taken only from peers that have a link with us now, of the incarnation that
-           they have there, and with a key only if it made them.
+           they have there, with a key only if it made them, and where nodes sign only if that peer did.
 Bounds     AHEAD frames for each peer are under way on the medium, and as many that came early are kept here.
 Leaves out secrecy: everybody in the group can read datagrams, also where links are encrypted.
 """
@@ -32,6 +33,7 @@ from .identity import read_key
 from .link import Sendable
 from .lives import Life
 from .medium import Claims, Run, Unclaimed, runs
+from .signed import SIGNATURE_BYTES, Signer
 from .tcp import TcpTransport, split_address
 from .transport import Guard, Hello, Host, Shared
 
@@ -65,7 +67,8 @@ class UdpMulticast:
     group       "address:port", the same for all nodes of the system and for nobody else
     interface   address of the network interface to use
     key         a key that authenticates datagrams, or its file (`happened keygen`); default: the links' own.
-                Whoever has it can speak for everybody: with certificates, that is less than links ask for
+                Whoever has it can speak for everybody, unless nodes sign: with certificates, that is less
+                than links ask for
     ttl         routers that a datagram may cross; on loopback, 0
     datagram    the longest one, in bytes, that is sent
     repair      seconds after which a frame goes by the link, at the least
@@ -103,19 +106,19 @@ class UdpMulticast:
         self.ttl = 0 if is_local else ttl
         self.datagram, self.repair, self.beat = datagram, repair, beat
 
-    def over(self, links: TcpTransport, guard: Guard) -> "MulticastTransport":
+    def over(self, links: TcpTransport, guard: Guard, signer: Signer | None = None) -> "MulticastTransport":
         """These links with this medium; NodeError if datagrams would not be as authentic as their frames."""
         key = self.key if self.key is not None else guard.group_key
-        if key is None:
+        if key is None and signer is None:
             raise NodeError(
-                "links prove who a peer is by certificates, which a datagram to all cannot: give the medium "
-                "a key of the group (`happened keygen`), or no medium"
+                "links prove who a peer is by certificates, which a datagram to all cannot: give the nodes "
+                "signatures, or the medium a key of the group (`happened keygen`), or no medium"
             )
-        if not key and not self.is_local:
+        if not key and not self.is_local and signer is None:
             raise NodeError(
                 f"datagrams on {self.interface} without authentication; give a shared key, or use loopback"
             )
-        return MulticastTransport(links, self, key)
+        return MulticastTransport(links, self, Seal(key or b"", self.group, signer))
 
     def open(self) -> tuple[socket.socket, socket.socket]:
         """A socket that hears the group, and one that sends to it."""
@@ -144,27 +147,38 @@ class UdpMulticast:
 
 
 class Seal:
-    """Makes datagrams of one group authentic; without a key it adds nothing and believes everything."""
+    """Makes datagrams of one group authentic; without key and signatures it adds nothing and believes all."""
 
-    def __init__(self, key: bytes, group: tuple[str, int]) -> None:
-        context = f"happened medium {group[0]}:{group[1]}".encode()
-        self._key = hmac.digest(key, context, "sha256") if key else b""
+    def __init__(self, key: bytes, group: tuple[str, int], signer: Signer | None = None) -> None:
+        context = f"happened medium {group[0]}:{group[1]}"
+        self._key = hmac.digest(key, context.encode(), "sha256") if key else b""
+        self._context, self._signer = context, signer
+        self._signature_bytes = SIGNATURE_BYTES if signer is not None else 0
 
     @property
     def size(self) -> int:
-        return MAC_BYTES if self._key else 0
+        return self._signature_bytes + (MAC_BYTES if self._key else 0)
 
     def close(self, data: bytes) -> bytes:
+        if self._signer is not None:
+            data += self._signer.sign(self._context, data)
         return data + self._mac(data)
 
-    def open(self, datagram: bytes) -> bytes:
-        """What was sealed; RemoteProtocolError if that was not done with our key."""
-        if not self._key:
-            return datagram
-        data, mac = datagram[:-MAC_BYTES], datagram[-MAC_BYTES:]
-        if not hmac.compare_digest(mac, self._mac(data)):
-            raise RemoteProtocolError("a datagram that was not made with our key")
-        return data
+    def open(self, datagram: bytes) -> tuple[bytes, bytes]:
+        """What was sealed, and its signature, which is yet to be checked; RemoteProtocolError if it was not
+        sealed with our key."""
+        data = datagram
+        if self._key:
+            data, mac = datagram[:-MAC_BYTES], datagram[-MAC_BYTES:]
+            if not hmac.compare_digest(mac, self._mac(data)):
+                raise RemoteProtocolError("a datagram that was not made with our key")
+        end = max(0, len(data) - self._signature_bytes)
+        return data[:end], data[end:]
+
+    def check(self, speaker: str, data: bytes, signature: bytes) -> None:
+        """Raise RemoteProtocolError unless, where nodes sign, the process `speaker` has signed this."""
+        if self._signer is not None:
+            self._signer.check(speaker, signature, self._context, data)
 
     def _mac(self, data: bytes) -> bytes:
         return hmac.digest(self._key, data, "sha256")[:MAC_BYTES] if self._key else b""
@@ -186,9 +200,8 @@ class _Peer:
 class MulticastTransport:
     """Links with a medium beside them: a transport for the node, and the host of the links."""
 
-    def __init__(self, links: TcpTransport, medium: UdpMulticast, key: bytes) -> None:
-        self._links, self._medium = links, medium
-        self._seal = Seal(key, medium.group)
+    def __init__(self, links: TcpTransport, medium: UdpMulticast, seal: Seal) -> None:
+        self._links, self._medium, self._seal = links, medium, seal
         self._peers: dict[str, _Peer] = {}
         self._paused: set[str] = set()
         self._host: Host | None = None
@@ -379,7 +392,7 @@ class MulticastTransport:
             except OSError:  # nothing more
                 return
             try:
-                self._take(self._seal.open(datagram))
+                self._take(*self._seal.open(datagram))
             except RemoteProtocolError as error:
                 self._complain(error)
 
@@ -389,14 +402,29 @@ class MulticastTransport:
             self._complained = True
             log.warning("datagram refused", extra={"node": self.name, "error": str(error)})
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: bytes, signature: bytes) -> None:
         kind, body = data[:1], data[1:]
         if kind == BEACON:
-            self._take_beacon(Reader(body))
+            reader = Reader(body)
+            name, incarnation = self._speaker(reader)
+            if (peer := self._known(name, incarnation)) is not None:
+                self._seal.check(name, data, signature)
+                self._take_beacon(peer, reader)
         elif kind == FRAMES:
-            self._take_packet(packets.decode(body))
+            packet = packets.decode(body)
+            if (peer := self._known(packet.sender, packet.incarnation)) is not None:
+                self._seal.check(packet.sender, data, signature)
+                self._take_packet(peer, packet)
         else:
             raise RemoteProtocolError(f"a datagram of unknown kind {kind!r}")
+
+    def _speaker(self, reader: Reader) -> tuple[str, bytes]:
+        """The name and the incarnation that a beacon begins with."""
+        try:
+            name = reader.take(reader.number()).decode()
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError(f"a beacon's sender is not a name: {error}") from error
+        return name, reader.take(reader.number())
 
     def _known(self, name: str, incarnation: bytes) -> _Peer | None:
         """The peer that a datagram says it is from; None if it is our own, or nothing to us now."""
@@ -407,14 +435,7 @@ class MulticastTransport:
             raise RemoteProtocolError(f"a datagram of {name!r} with another journal than it has on its link")
         return peer
 
-    def _take_beacon(self, reader: Reader) -> None:
-        try:
-            name = reader.take(reader.number()).decode()
-        except UnicodeDecodeError as error:
-            raise RemoteProtocolError(f"a beacon's sender is not a name: {error}") from error
-        peer = self._known(name, reader.take(reader.number()))
-        if peer is None:
-            return
+    def _take_beacon(self, peer: _Peer, reader: Reader) -> None:
         now = asyncio.get_running_loop().time()
         if now - peer.heard > SILENT_BEATS * self._medium.beat:
             self._beat_soon()
@@ -424,10 +445,9 @@ class MulticastTransport:
             if reader.take(packets.TAG_BYTES) == ours:
                 peer.hears_us = peer.heard
 
-    def _take_packet(self, packet: packets.Packet) -> None:
-        peer = self._known(packet.sender, packet.incarnation)
+    def _take_packet(self, peer: _Peer, packet: packets.Packet) -> None:
         frames = packet.numbered(self.name)
-        if peer is None or not frames or packet.sender in self._paused:
+        if not frames or packet.sender in self._paused:
             return
         expected = self.host.expects(packet.sender)
         self._counts["received"] += len(frames)

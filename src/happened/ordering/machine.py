@@ -61,6 +61,10 @@ class Message(Protocol):
     def model_bytes(self) -> int:
         """The size of its control information in the papers' model: 4-byte clocks, 2-byte process ids."""
 
+    def carries(self) -> tuple[Any, ...]:
+        """The application messages in it, whole: itself, if it is one, and those of others. Each has a
+        sender, a clock, dests and a payload as its origin made them, whoever passes it on."""
+
 
 class Held(NamedTuple):
     """A message that has arrived and may not be delivered yet, and why."""
@@ -102,6 +106,10 @@ class Machine(Protocol):
     @property
     def clock(self) -> int:
         """The clock of the last event that has one."""
+
+    @property
+    def coming_clock(self) -> int:
+        """The clock that names the next multicast, if that is the next input."""
 
     @property
     def queued(self) -> int:

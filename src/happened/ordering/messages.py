@@ -72,6 +72,9 @@ class Application:
         entries, units = self.size()
         return ENTRY_BYTES * entries + UNIT_BYTES * units
 
+    def carries(self) -> tuple[Any, ...]:
+        return (self,)
+
     def known_to(self, n: int) -> Self:
         """The same message as a larger system of n processes sees it."""
         return self
@@ -113,3 +116,6 @@ class Control:
 
     def size(self) -> tuple[int, int]:
         return 1, 0
+
+    def carries(self) -> tuple[Any, ...]:
+        return ()

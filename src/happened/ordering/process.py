@@ -51,6 +51,10 @@ class Process:
         return ((1 << self.n) - 1) & ~self.gone
 
     @property
+    def coming_clock(self) -> int:
+        return self.clock + 1
+
+    @property
     def queued(self) -> int:
         return 0
 

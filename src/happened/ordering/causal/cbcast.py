@@ -14,7 +14,7 @@ uninformed process still carries is recognised, and nothing need be remembered o
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...core.destinations import unpack
 from ...core.effects import Send
@@ -66,6 +66,9 @@ class CbcastMessage(_Carrying, Application):
 
     def model_bytes(self) -> int:
         return super().model_bytes() + 4 * len(self.stable) + sum(len(m.payload) for m in self.past)
+
+    def carries(self) -> tuple[Any, ...]:
+        return (*self.past, self)
 
 
 class _Acknowledged(NamedTuple):

@@ -90,6 +90,10 @@ class SerializedBroadcasts(SerializedProcess[SerializedBroadcast]):
             raise LocalProtocolError(f"{latest!r} does not name a broadcast")
         self._latest = max(self._latest, latest)
 
+    @property
+    def coming_clock(self) -> int:
+        return max(self.clock, self._latest[0]) + 1
+
     def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
         dests = self.everybody(to, payload)
         self.check_right(self._latest)

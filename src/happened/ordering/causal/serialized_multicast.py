@@ -90,6 +90,10 @@ class SerializedMulticasts(SerializedProcess[SerializedMulticast]):
                 raise LocalProtocolError(f"{latest!r} does not name messages and destinations")
         self._learn(dict(latest))
 
+    @property
+    def coming_clock(self) -> int:
+        return max(self.clock, self._newest()[0]) + 1
+
     def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
         dests = self.destinations(to, payload)
         self.check_right(self._latest.get(self.me, NOTHING))

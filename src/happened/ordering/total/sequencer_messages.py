@@ -1,6 +1,6 @@
 """What processes and the coordinator of `sequencer` tell one another."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..machine import MessageKey
 from ..messages import Application, Control
@@ -93,6 +93,9 @@ class SequencerHandover(_Handover, Control):
         told += sum(len(each.request.payload) for each in self.unsettled)
         return told + sum(8 + len(m.payload) for m in self.early)
 
+    def carries(self) -> tuple[Any, ...]:
+        return (*self.early, *(each.request for each in self.unsettled))
+
 
 class _Announcement(NamedTuple):
     sender: int
@@ -170,6 +173,9 @@ class SequencerReport(_Report, Control):
         orders = sum(8 + len(order.payload) for order in self.held)
         return known + orders + sum(8 + len(request.payload) for request in self.requests)
 
+    def carries(self) -> tuple[Any, ...]:
+        return (*self.held, *self.requests)
+
 
 class _Testament(NamedTuple):
     sender: int
@@ -187,3 +193,6 @@ class SequencerTestament(_Testament, Control):
 
     def model_bytes(self) -> int:
         return 10 * len(self.recent) + sum(8 + len(request.payload) for request in self.requests)
+
+    def carries(self) -> tuple[Any, ...]:
+        return self.requests

@@ -1,0 +1,191 @@
+"""Signatures by the keys of certificates: everybody can check who said something, whoever has passed it on.
+
+    key         the private key of this process, NAME.key of `happened ca issue`
+    members     a folder with the certificate of every process, NAME.pem; a file may hold several of one
+                process, one after the other, so that what it signed with an earlier key is taken too
+    authority   who issued them, ca.pem
+
+Signatures are ECDSA on the curve P-256 with SHA-256, 64 bytes. A certificate counts if the authority itself
+has issued it, for one process of that name (identity.py), and while it is valid. The folder is looked at
+again whenever a signature cannot be checked with what is known of it: so the certificate of a newcomer, or a
+renewed one, may be put there while nodes run.
+
+Bounds     certificates are kept for those processes that somebody asked for; a check that fails costs one
+           look at a file, and reading it if it has changed.
+Needs      `cryptography` (extra `net`).
+"""
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from ..core.errors import RemoteProtocolError
+from .errors import IdentityError
+from .identity import paths, read_file, refuse_exposed
+from .signed import SIGNATURE_BYTES
+
+try:
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+    from . import certificates
+except ImportError:
+    raise IdentityError("signatures need cryptography: pip install 'happened[net]'") from None
+
+CONTEXT = b"happened signature 1\0"
+"""What is signed begins with this: what the same key signs in TLS cannot be taken for it."""
+HALF = SIGNATURE_BYTES // 2
+ALGORITHM = ec.ECDSA(hashes.SHA256())
+MOST_BYTES = 1 << 20
+"""Of a file of certificates."""
+
+
+class _Certified(NamedTuple):
+    """A key that the authority certifies, from one time to another in seconds since 1970."""
+
+    key: ec.EllipticCurvePublicKey
+    begins: float
+    ends: float
+
+
+class _Member(NamedTuple):
+    """What the folder has of one process, and by what its file is told from a later one."""
+
+    file: tuple[int, int, int]
+    keys: list[_Certified]
+
+    def trouble(self, signature: bytes, data: bytes) -> str | None:
+        """Why a signature of these bytes does not count; None: it does."""
+        why = (
+            "was altered on its way, or signed with a key that no certificate in the folder proves: if that "
+            "process has a new key, put its certificate there, and the old one behind it in the same file"
+        )
+        for key, begins, ends in self.keys:
+            if _is_signed(key, signature, data):
+                if begins <= time.time() < ends:
+                    return None
+                first, last = (datetime.fromtimestamp(when, UTC) for when in (begins, ends))
+                why = (
+                    f"is signed with a certificate that is valid from {first:%Y-%m-%d %H:%M} to "
+                    f"{last:%Y-%m-%d %H:%M} UTC: `happened ca renew` makes a new one for the same key"
+                )
+        return why
+
+
+class Signatures:
+    """Signs for the process `me`, and checks what others have signed. See the module for the files."""
+
+    def __init__(self, me: str, *, key: str | Path, members: str | Path, authority: str | Path) -> None:
+        """IdentityError, with the file, unless everything needed to sign is there and belongs together."""
+        self.me = me
+        self._key_file, self._folder, self._authority_file = Path(key), Path(members), Path(authority)
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the files again: what is signed from now on has the key that is there now. IdentityError
+        leaves everything as it was."""
+        refuse_exposed(self._key_file)
+        key = _private_key(self._key_file)
+        authorities = _certificates(self._authority_file)
+        own = _read_member(self._path_of(self.me), self.me, authorities)
+        if not any(each.key == key.public_key() and each.ends > time.time() for each in own.keys):
+            raise IdentityError(
+                f"{self._path_of(self.me)}: has no valid certificate of the key {self._key_file}, which "
+                "others would need to check what it signs"
+            )
+        self._key, self._authorities, self._known = key, authorities, {self.me: own}
+
+    def sign(self, *parts: str | bytes) -> bytes:
+        """Our signature of these parts together, in this order."""
+        r, s = decode_dss_signature(self._key.sign(_joined(parts), ALGORITHM))
+        return r.to_bytes(HALF, "big") + s.to_bytes(HALF, "big")
+
+    def check(self, name: str, signature: bytes, *parts: str | bytes) -> None:
+        """Raise RemoteProtocolError unless the process `name` has signed these parts together."""
+        data, known = _joined(parts), self._known.get(name)
+        if known is not None and known.trouble(signature, data) is None:
+            return
+        known = self._known[name] = self._looked_up(name, known)
+        if (why := known.trouble(signature, data)) is not None:
+            raise RemoteProtocolError(f"what {name!r} is said to have sent {why}")
+
+    def _looked_up(self, name: str, known: _Member | None) -> _Member:
+        path = self._path_of(name)
+        try:
+            if known is not None and known.file == _stamp(path):
+                return known
+            return _read_member(path, name, self._authorities)
+        except IdentityError as error:
+            raise RemoteProtocolError(
+                f"what {name!r} is said to have sent cannot be checked: {error}. Put its certificate there"
+            ) from None
+
+    def _path_of(self, name: str) -> Path:
+        return paths(self._folder, name)[1]
+
+
+def _joined(parts: tuple[str | bytes, ...]) -> bytes:
+    """No two lists of parts are alike in this form."""
+    told = [part.encode() if isinstance(part, str) else part for part in parts]
+    return CONTEXT + b"".join(len(part).to_bytes(8, "big") for part in told) + b"".join(told)
+
+
+def _is_signed(key: ec.EllipticCurvePublicKey, signature: bytes, data: bytes) -> bool:
+    if len(signature) != SIGNATURE_BYTES:
+        return False
+    r, s = int.from_bytes(signature[:HALF], "big"), int.from_bytes(signature[HALF:], "big")
+    try:
+        key.verify(encode_dss_signature(r, s), data, ALGORITHM)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise IdentityError(f"{path}: cannot be read: {error.strerror}") from None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(read_file(path), password=None)
+    except (ValueError, TypeError) as error:
+        raise IdentityError(f"{path}: is no key that could be used: {error}") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise IdentityError(f"{path}: is no key on the curve P-256, as `happened ca issue` makes them")
+    return key
+
+
+def _certificates(path: Path) -> list[x509.Certificate]:
+    try:
+        return certificates.read(read_file(path))
+    except IdentityError as error:
+        raise _about(path, error) from None
+
+
+def _read_member(path: Path, name: str, authorities: list[x509.Certificate]) -> _Member:
+    stamp = _stamp(path)
+    if stamp[1] > MOST_BYTES:
+        raise IdentityError(f"{path}: has {stamp[1]} bytes, too many for certificates")
+    keys = []
+    for each in _certificates(path):
+        try:
+            key = certificates.key_of(each, name, authorities)
+        except IdentityError as error:
+            raise _about(path, error) from None
+        lasts = each.not_valid_before_utc.timestamp(), each.not_valid_after_utc.timestamp()
+        keys.append(_Certified(key, *lasts))
+    return _Member(stamp, keys)
+
+
+def _about(path: Path, error: IdentityError) -> IdentityError:
+    text = str(error)
+    return error if text.startswith(str(path)) else IdentityError(f"{path}: {text}")

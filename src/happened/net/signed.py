@@ -1,0 +1,117 @@
+"""Messages that their origin has signed: what is signed, where the signature stands, and who checks it.
+
+    payload     version (1 byte)  signature (64 bytes)  the application's payload
+
+Signed are the cluster, the origin's name, its clock, whether the message is ordered, the names of its
+destinations in order, and the application's payload. So whoever passes a message on can neither alter it, nor
+address it to others, nor put it under another name; a new computation needs a new name of the cluster, since
+its clocks begin anew.
+
+An origin signs before its machine takes the message, whose clock that machine tells (`coming_clock`): so the
+journal has the payload with its signature, and a replay gives the same bytes although signing draws dice. A
+frame that arrives is checked before anything else sees it, with all the messages that it carries
+(`Message.carries`), by everybody that it comes to, those included who only pass it on. What was journaled has
+been checked, and is replayed as it was.
+
+Bounds     a message is checked once while it is among the last REMEMBERED ones: in `flooding` and `cbcast` it
+           comes many times.
+Leaves out what processes say for themselves: control information, piggybacks of trackers, labels and
+           priorities of incomplete orders. It is as true as the link or the relay that it comes from.
+"""
+
+import hashlib
+from importlib import import_module
+from typing import Any, Protocol
+
+from ..core.destinations import unpack
+from ..core.errors import LocalProtocolError, RemoteProtocolError
+from ..core.roster import Roster
+from ..ordering import Facts, Machine
+from ..wire import piggybacks
+
+SCHEME = "ecdsa-p256-1"
+"""How messages are signed, as hellos and journals tell it."""
+VERSION = 1
+SIGNATURE_BYTES = 64
+HEAD = 1 + SIGNATURE_BYTES
+REMEMBERED = 4096
+"""Messages that are not checked again when they come again: by another way, or within others."""
+ORDERED, UNORDERED = "ordered", "unordered"
+
+
+class Signer(Protocol):
+    """What signs for the process `me` and knows the keys of the others (signatures.py)."""
+
+    @property
+    def me(self) -> str: ...
+    def sign(self, *parts: str | bytes) -> bytes: ...
+    def check(self, name: str, signature: bytes, *parts: str | bytes) -> None: ...
+
+
+class Signed:
+    """The signatures of all messages of the system `cluster`, as one process makes and checks them."""
+
+    def __init__(self, signer: Signer, cluster: str) -> None:
+        self._signer, self._cluster = signer, cluster
+        self._passed: dict[bytes, None] = {}  # digests of messages that were checked, the oldest first
+
+    def seal(self, origin: int, clock: int, dests: int, payload: bytes, roster: Roster, kind: str) -> bytes:
+        """The payload with our signature."""
+        parts = self._parts(roster, origin, clock, dests, kind)
+        return bytes((VERSION,)) + self._signer.sign(*parts, payload) + payload
+
+    def check(self, message: Any, roster: Roster, *, tracked: bool) -> None:
+        """Raise RemoteProtocolError unless all that a message carries is as its origins have signed it.
+        `tracked`: there are piggybacks around what was signed."""
+        for each in message.carries():
+            payload = piggybacks.open_sealed(each.payload).payload if tracked else each.payload
+            self.check_one(each, payload, roster, ORDERED)
+
+    def check_one(self, message: Any, payload: bytes, roster: Roster, kind: str) -> None:
+        """The same for one message of this kind, with its payload as it was sealed."""
+        sender, clock, dests = message.sender, message.clock, message.dests
+        if not 0 <= sender < len(roster) or dests >> len(roster):
+            raise RemoteProtocolError(
+                f"M({sender}, {clock}) names processes that are not among the {len(roster)} known here"
+            )
+        if payload[:1] != bytes((VERSION,)) or len(payload) < HEAD:
+            raise RemoteProtocolError(
+                f"M({sender}, {clock}) has no signature of {roster.name(sender)!r}: give all nodes "
+                "`signatures`, or none"
+            )
+        parts = self._parts(roster, sender, clock, dests, kind)
+        digest = hashlib.sha256(repr(parts).encode() + payload).digest()
+        if digest not in self._passed:
+            self._signer.check(roster.name(sender), payload[1:HEAD], *parts, payload[HEAD:])
+            self._passed[digest] = None
+            if len(self._passed) > REMEMBERED:
+                del self._passed[next(iter(self._passed))]
+
+    def open(self, payload: bytes) -> bytes:
+        """The application's payload."""
+        return payload[HEAD:]
+
+    def _parts(self, roster: Roster, origin: int, clock: int, dests: int, kind: str) -> tuple[str, ...]:
+        names = sorted(map(roster.name, unpack(dests)))
+        return ("message", self._cluster, roster.name(origin), str(clock), kind, str(len(names)), *names)
+
+
+def check_protocol(facts: Facts, machine: Machine) -> None:
+    """Refuse a protocol, registered by others, that does not tell what signatures need to know."""
+    kinds = import_module(facts.wire.codec).MESSAGES if facts.wire is not None else ()
+    silent = [f"{kind.__name__} tells nothing by `carries`" for kind in kinds if not hasattr(kind, "carries")]
+    if not hasattr(machine, "coming_clock"):
+        silent.append("its machine tells no `coming_clock`")
+    if silent:
+        raise LocalProtocolError(f"messages of {facts.name} cannot be signed: {silent[0]} (docs/runtime.md)")
+
+
+def check_node(me: str, signatures: Signer, cluster: str) -> None:
+    """Refuse signatures of another process, or in a system without a name."""
+    if signatures.me != me:
+        raise LocalProtocolError(f"signatures of {signatures.me!r} are given to {me!r}: give it its own")
+    if not cluster:
+        raise LocalProtocolError(
+            "signatures need the name of the system, as in Node(cluster=…): otherwise messages of another "
+            "one with the same certificates could be passed off as its own"
+        )
