@@ -114,7 +114,8 @@ def test_an_expulsion_among_many(name, seed):
     dice, system = Dice(seed), System(protocols()[name], 85, act=3)
     for _ in range(6):
         system.multicast(dice)
-        system.arrive(dice)
+        if any(system.channels.values()):  # it is not, if all went to their senders alone
+            system.arrive(dice)
     system.expel(dice, system.active[0])
     system.multicast(dice)
     system.drain(dice)

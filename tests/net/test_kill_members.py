@@ -25,6 +25,7 @@ class World(System):
         self.history, self.payloads = History(), {}
         self.leaving, self.departed, self.lost = set(), set(), set()
         self.expelled_by = {}
+        self.knew = {}  # of those who have left, whom they had heard of by then
         self.ever = len(NAMES)
         self.faults = dict.fromkeys(("kill", "join", "leave", "expel"), 0)
         self.uids = Self()
@@ -172,6 +173,7 @@ class World(System):
             engine = self.engines[name]
             links = [link for link in engine.present_links() if engine.roster.name(link) in self.engines]
             if all(map(engine.members.has_parted, links)):
+                self.knew[name] = set(engine.roster.ever())
                 del self.engines[name]
 
     def run(self, steps):
@@ -207,10 +209,14 @@ class World(System):
         return any(name in engine.roster.ever() for other, engine in self.engines.items() if other != name)
 
     def expel_again(self):
-        """Who expelled a process may have been expelled before anybody heard: somebody does it again."""
+        """Who expelled a process may have been expelled before anybody heard: somebody does it again. And who
+        left may not have heard of those who were admitted by a process that was expelled since."""
         for name, engine in list(self.engines.items()):
             for missing in [each for each in engine.roster if each not in self.engines]:
-                assert self.expelled_by[missing] in self.lost
+                if missing in self.knew:
+                    assert name not in self.knew[missing] and self.lost
+                else:
+                    assert self.expelled_by[missing] in self.lost
                 self.give(name, lambda engine, missing=missing: engine.leave(missing), lethal=0)
             self.drain_links()
 
