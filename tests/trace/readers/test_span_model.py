@@ -84,7 +84,11 @@ CASES = {
         [],
     ),
     "a span of a thread that ended before it started": (
-        [span("a", "x", 10, 20, task="1"), span("b", "x", 30, 25, task="1"), span("c", "x", 40, 50, task="1")],
+        [
+            span("a", "x", 10, 20, task="1"),
+            span("b", "x", 30, 25, task="1"),
+            span("c", "x", 40, 50, task="1"),
+        ],
         ["Ab", "Ac"],
         ["bc", "Bc"],
     ),
@@ -317,8 +321,8 @@ def test_a_queue_keeps_the_order_of_a_key(spans, violations):
 
 
 def test_a_call_out_of_a_handler_goes_through_no_queue():
-    """bill handles a message of the key after it was called by one who handles another of that key: the call is
-    no message of the key, neither where it arrives nor where it leaves.
+    """bill handles a message of the key after it was called by one who handles another of that key: the call
+    is no message of the key, neither where it arrives nor where it leaves.
     """
     spans = [
         span("p", "shop", 1, 2, kind="producer", key="42"),
