@@ -134,6 +134,29 @@ def test_what_came_before_a_request_is_not_saved_in_it():
     assert saved(chains, "r2", "q") == (30, 30)
 
 
+def test_time_before_an_event_without_a_known_cause_is_at_no_place():
+    """Nothing led from p to q, so nothing was under way between them; nor is it q's own time."""
+    chains = {"p": [event("r", 0), event("r", 10)], "q": [event("r", 50), event("r", 60)]}
+    answer = ask.critical_path(table(number(chains, "c")))
+    segments = [(each.place, each.begin.id, each.end.id, each.took) for each in answer.slowest.segments]
+    assert segments == [("(unknown)", "p#1", "q#1", 50), ("q", "q#1", "q#2", 10)]
+    assert [(share.place, share.took, share.saved) for share in answer.shares] == [
+        ("(unknown)", 50, 0),
+        ("q", 10, 10),
+    ]
+
+
+def test_events_at_one_time_are_a_path_of_no_length():
+    answer = ask.critical_path(table(number({"p": [event("r", 5)], "q": [event("r", 5)]}, "c")))
+    assert [segment.took for segment in answer.slowest.segments] == [0]
+
+
+def test_a_request_does_not_end_before_the_last_of_its_events():
+    """Without p's time the request would end with what q does meanwhile, at 90, and not at once."""
+    chains = {"p": [event("r", 0), event("r", 100)], "q": [event("r", 0, ["p#1"]), event("r", 90)]}
+    assert saved(chains, "r", "p") == (100, 10)
+
+
 @pytest.mark.parametrize("late", ["a", "b"])
 def test_of_causes_at_one_time_the_one_that_waited_longer_was_waited_for(late):
     chains = {name: [event("r", 90 if name == late else 10), event("r", 100)] for name in "ab"}
@@ -171,12 +194,16 @@ def test_paths_are_chains_that_last_as_long_as_the_request_and_savings_are_what_
         assert answer.took == (end - begin,)
         assert sum(segment.took for segment in answer.slowest.segments) == end - begin
         assert answer.backwards == 0
+        for segment in answer.slowest.segments:
+            one, other = (("run", each.process, each.seq) for each in (segment.begin, segment.end))
+            assert segment.place == "(unknown)" or one in brute.past(other)
         first = min(at, key=lambda name: (at[name], len(brute.past(name))))
         for share in answer.shares:
             assert share.took == sum(s.took for s in answer.slowest.segments if s.place == share.place)
-            last = max(at, key=lambda name: at[name])
             if sum(time == begin for time in at.values()) == sum(time == end for time in at.values()) == 1:
-                assert share.saved == min(share.took, end - rerun(brute, at, share.place, first)[last])
+                assert share.saved == min(
+                    share.took, end - max(rerun(brute, at, share.place, first).values())
+                )
                 judged += 1
     assert judged > samples(400)
 

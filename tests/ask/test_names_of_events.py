@@ -86,6 +86,8 @@ def test_many_candidates_are_counted():
     [
         ("web#9", "there is no event 'web#9': process 'web' has the events 1 to 5"),
         ("wed#2", "nearest: 'web#2'"),
+        ("wed#9", "nearest: 'web#5'"),  # what is told is there
+        ("wed#0", "nearest: 'web#1'"),
         ("odrer", "nearest: 'order'"),
         ("chrge", "nearest: 'charge card'"),
         ("zzzzzzzz", "no process#seq, span, message or label$"),

@@ -73,12 +73,40 @@ def test_ambiguity_is_reported(run, match, fate):
     assert f"ambiguous                 1  receives that could be of several sends, {fate}" in out
 
 
-def test_an_empty_trace_is_said_to_be_empty(run, tmp_path):
-    (tmp_path / "log").touch()
-    code, out, err = run(tmp_path / "log", "--format", "tokens")
-    assert code == 0
-    assert "events                    0" in out
-    assert "no events: the trace is empty" in err and "is empty: no events" in err
+EMPTY_FILES = {
+    "nothing": ("", "is empty: no events"),
+    "blank lines": ("\n \n", "is empty: no events"),
+    "no resources": ('{"resourceSpans": []}', "holds no events"),
+    "no spans": ('{"resourceSpans": [{"scopeSpans": [{"spans": []}]}]}', "holds no events"),
+    "a trace without spans": (
+        '{"data": [{"traceID": "1", "spans": [], "processes": {}}]}',
+        "holds no events",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY_FILES)
+def test_a_file_without_events_is_an_error(run, tmp_path, name):
+    text, reason = EMPTY_FILES[name]
+    (tmp_path / "log").write_text(text)
+    code, out, err = run(tmp_path / "log")
+    assert (code, out) == (2, "")
+    assert reason in err and len(err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_file_among_others_is_named(run, tmp_path):
+    (tmp_path / "none").touch()
+    code, out, err = run(FIXTURES / "tokens.log", tmp_path / "none")
+    assert code == 0 and "tokens" in out
+    assert f"{tmp_path / 'none'}: is empty: no events" in err
+
+
+def test_json_that_is_nested_too_deeply_is_an_error(run, tmp_path):
+    for text in ("[" * 100_000, '{"resourceSpans":' + "[" * 100_000):
+        (tmp_path / "log").write_text(text)
+        code, _, err = run(tmp_path / "log")
+        assert code == 2 and "Traceback" not in err
 
 
 def test_an_output_that_is_there_is_an_error(run, tmp_path):

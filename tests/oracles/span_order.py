@@ -52,7 +52,7 @@ def by_clocks(spans, by_name):
     """Pairs that only a clock tells: one after the other for one parent or in one task."""
     pairs = set()
     for a, b in product(spans, spans):
-        if not timed(a) or not timed(b) or a["end"] >= b["start"]:
+        if not timed(a) or b.get("start") is None or a["end"] >= b["start"]:
             continue
         same_task = a.get("task") is not None and (a["at"], a["task"]) == (b["at"], b.get("task"))
         siblings = a.get("parent") == b.get("parent") and is_step(a, by_name) and is_step(b, by_name)

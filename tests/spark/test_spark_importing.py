@@ -97,12 +97,12 @@ def test_what_a_task_refuses_is_said_as_if_there_were_no_tasks(spark, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_empty_file_is_an_empty_trace(spark, tmp_path):
+def test_a_file_without_events_is_an_error(spark, tmp_path):
     path = tmp_path / "log"
     path.touch()
-    done = run(spark, [path], tmp_path / "out", format="tokens")
-    assert (done.summary["events"], done.summary["quarantined"]) == (0, 1)
-    assert trace.read(tmp_path / "out").num_rows == 0
+    with pytest.raises(TraceFormatError, match=f"no events were found: {path}: is empty"):
+        run(spark, [path], tmp_path / "out", format="tokens")
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_command_takes_a_master(spark, tmp_path, capsys):

@@ -2,18 +2,20 @@
 
 From the last event of a request the path leads back to whatever each event waited for last, up to the first
 event of the request. Between two events of one place (a service, or a process) the time is that place's;
-between two places it was under way, `a → b`.
+between two places it was under way, `a → b`. Where the path comes to an event of which no cause is known, or
+none since the request began, nothing tells where the time before that went: it is at no place, `(unknown)`.
 
 What would be saved: the request is run again with all durations as they were (each event follows the last of
-its causes after the same time) but for those of one place, which take none. Waits for other causes remain, so
-that what is saved may be less than the time on the path. Durations that are negative by the clocks count as
-zero. The first event of a request stays where it is.
+its causes after the same time) but for those of one place, which take none, and ends with the last of its
+events. Waits for other causes remain, so that what is saved may be less than the time on the path. Durations
+that are negative by the clocks count as zero. The first event of a request stays where it is, and so does the
+one at which its path begins.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,6 +31,9 @@ By: TypeAlias = Literal["service", "process"]
 Between: TypeAlias = tuple[str, str]
 """Two places; twice the same one is at that place."""
 
+UNKNOWN: Between = ("(unknown)", "(unknown)")
+"""Where the time went of which nothing is recorded."""
+
 QUANTILES = (0.5, 0.9, 0.99)
 MOST_PLACES = 50
 """Places of which it is worked out what they would save; those with the most time on paths."""
@@ -40,6 +45,15 @@ class Segment(NamedTuple):
     place: str
     begin: Occurrence
     end: Occurrence
+    took: int
+
+
+class Step(NamedTuple):
+    """From one event of a path to the next, by number; ns, which clocks may make negative."""
+
+    begin: int
+    end: int
+    place: Between
     took: int
 
 
@@ -178,16 +192,14 @@ def _ends(history: History, codes: Ints, requests: int) -> list[tuple[int, int] 
 
 
 def _walk_back(history: History, begin: int, end: int) -> list[int]:
-    """From the first event of a request to its last, along what was waited for last.
-
-    Where that leads to something older than the request, the request itself begins there.
+    """To the last event of a request, along what was waited for last, from its first event, or from one of
+    which no cause is known, or none since then.
     """
     when, waited = history.waits
     path = [end]
     while path[-1] != begin:
         u = int(waited[path[-1]])
         if u < 0 or when[u] == NEVER or when[u] < when[begin]:
-            path.append(begin)
             break
         path.append(u)
     return path[::-1]
@@ -203,26 +215,27 @@ class Paths:
         codes, names = history.requests
         chosen = range(len(names)) if request is None else [find_request(history, request)]
         ends = _ends(history, codes, len(names))
-        self._paths: dict[str, list[int]] = {}
+        self._paths: dict[str, list[Step]] = {}
         for number in chosen:
             if (of := ends[number]) is not None:
-                self._paths[names[number]] = _walk_back(history, *of)
-        self._steps = {name: self._spent_by(path) for name, path in self._paths.items()}
+                self._paths[names[number]] = self._steps_to(*of)
+        self._steps = {name: _spent_by(path) for name, path in self._paths.items()}
+        self._numbers = [number for number in chosen if ends[number] is not None]
         self._untimed = len(chosen) - len(self._paths)
 
     @property
     def spent(self) -> Spent:
         spent = Spent(untimed=self._untimed, is_timed=self._history.times is not None)
         for name, path in self._paths.items():
-            spent.took[name] = int(self._when[path[-1]] - self._when[path[0]])
-            spent.backwards += sum(bool(self._when[v] < self._when[u]) for u, v in pairwise(path))
+            spent.took[name] = self._took(path)
+            spent.backwards += sum(step.took < 0 for step in path)
             spent.at.update(self._steps[name])
             spent.requests.update(self._steps[name].keys())
         return spent
 
     def path_of(self, request: str) -> RequestPath:
         path = self._paths[request]
-        return RequestPath(request, int(self._when[path[-1]] - self._when[path[0]]), self._segments(path))
+        return RequestPath(request, self._took(path), self._segments(path))
 
     def saved(self, places: Sequence[Between]) -> dict[Between, int]:
         """How much sooner all requests together would end if one place took no time, for each of these."""
@@ -231,46 +244,65 @@ class Paths:
         work = np.zeros(c.events, np.int64)
         work[after] = np.maximum(0, when[after] - when[waited[after]])
         source, target = self._places[waited[after]], self._places[after]
-        begins, ends = (np.array([path[end] for path in self._paths.values()], np.int64) for end in (0, -1))
         pinned = np.zeros(c.events, bool)
-        pinned[begins] = True
-        as_it_was = replay(c, when, work, pinned)
+        for path in self._paths.values():
+            first = path[0]
+            pinned[[first.begin, first.end] if first.place == UNKNOWN else first.begin] = True
+        as_it_was = self._last(replay(c, when, work, pinned))
         numbers = {name: number for number, name in enumerate(self._names)}
         saves = dict.fromkeys(places, 0)
         for a, b in places:
             if a in numbers and b in numbers:
                 less = work.copy()
                 less[after[(source == numbers[a]) & (target == numbers[b])]] = 0
-                then = replay(c, when, less, pinned)
+                then = self._last(replay(c, when, less, pinned))
                 # What came before a request cannot be saved in it: no more than its path has there.
                 most = np.array([steps.get((a, b), 0) for steps in self._steps.values()], np.int64)
-                saves[a, b] = int(np.minimum(as_it_was[ends] - then[ends], most).sum())
+                saves[a, b] = int(np.minimum(as_it_was - then, most).sum())
         return saves
+
+    def _last(self, then: Ints) -> Ints:
+        """When the last event of each request is, if events happen then; what has no time is left out."""
+        codes, names = self._history.requests
+        timed = np.flatnonzero((self._when != NEVER) & (codes >= 0))
+        last = np.full(len(names), NEVER)
+        np.maximum.at(last, codes[timed], then[timed])
+        return last[self._numbers]
+
+    def _took(self, path: Sequence[Step]) -> int:
+        return int(self._when[path[-1].end] - self._when[path[0].begin])
+
+    def _steps_to(self, begin: int, end: int) -> list[Step]:
+        """The steps from the first event of a request to its last one."""
+        path = _walk_back(self._history, begin, end)
+        steps = [self._step(u, v, self._between(u, v)) for u, v in pairwise(path)]
+        if path[0] != begin and (not steps or self._when[path[0]] > self._when[begin]):
+            steps.insert(0, self._step(begin, path[0], UNKNOWN))
+        return steps
+
+    def _step(self, begin: int, end: int, place: Between) -> Step:
+        return Step(begin, end, place, int(self._when[end] - self._when[begin]))
 
     def _between(self, u: int, v: int) -> Between:
         return self._names[self._places[u]], self._names[self._places[v]]
 
-    def _spent_by(self, path: Sequence[int]) -> dict[Between, int]:
-        """ns at each place of a path."""
-        spent: dict[Between, int] = defaultdict(int)
-        for u, v in pairwise(path):
-            spent[self._between(u, v)] += max(0, int(self._when[v] - self._when[u]))
-        return spent
-
-    def _segments(self, path: Sequence[int]) -> tuple[Segment, ...]:
+    def _segments(self, path: Sequence[Step]) -> tuple[Segment, ...]:
         """The path, with the steps at one place joined."""
-        stretches: list[list[int]] = []
-        for u, v in pairwise(path):
-            if stretches and self._between(u, v) == self._between(*stretches[-1][-2:]):
-                stretches[-1].append(v)
-            else:
-                stretches.append([u, v])
+        stretches = (list(steps) for _, steps in groupby(path, lambda step: step.place))
         return tuple(
             Segment(
-                told(self._between(*stretch[:2])),
-                self._history.occurrence(stretch[0]),
-                self._history.occurrence(stretch[-1]),
-                int(self._when[stretch[-1]] - self._when[stretch[0]]),
+                told(stretch[0].place),
+                self._history.occurrence(stretch[0].begin),
+                self._history.occurrence(stretch[-1].end),
+                sum(step.took for step in stretch),
             )
             for stretch in stretches
         )
+
+
+def _spent_by(path: Sequence[Step]) -> dict[Between, int]:
+    """ns at each place of a path."""
+    spent: dict[Between, int] = defaultdict(int)
+    for step in path:
+        spent[step.place] += max(0, step.took)
+    return spent

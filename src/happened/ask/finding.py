@@ -160,8 +160,13 @@ def _counts(history: History, process: str) -> Ints:
 def _names(history: History, text: str) -> list[str]:
     """Names that `text` may be a misspelling of: first ids of the processes that it may mean."""
     process, _, number = text.rpartition("#")
-    processes = dict.fromkeys(history.union.process_names)
-    ids = (f"{name}#{number}" for name in processes) if process else iter(processes)
+    events = np.diff(history.union.chain_offsets).tolist()
+    processes: dict[str, int] = {}
+    for name, count in zip(history.union.process_names, events, strict=True):
+        if count:
+            processes[name] = max(count, processes.get(name, 0))
+    seq = int(number) if number.isdecimal() and len(number) <= 18 else 1
+    ids = (f"{name}#{max(1, min(seq, count))}" if process else name for name, count in processes.items())
     texts = (
         name
         for column in (history.table["message"], history.table["label"], history.attribute("span"))

@@ -210,8 +210,6 @@ def _report(summary: dict[str, Any], out: AnyPath) -> Iterator[str]:
 
 def _leftovers(done: Import) -> Iterator[str]:
     yield from done.summary["remarks"]
-    if not done.summary["events"]:
-        yield "no events: the trace is empty"
     for each in done.quarantined[:SHOWN]:
         yield f"{each}{f' | {each.text}' if each.text else ''}"
     if done.summary["quarantined"] > SHOWN:

@@ -24,7 +24,7 @@ from .readers.detection import detect
 from .readers.draft import Row, by_computation, storable, table_of
 from .readers.file_counts import FileCounts
 from .readers.mapped import Mapping
-from .readers.source import EMPTY, NO_EVENTS, uncompressed_size
+from .readers.source import EMPTY, NO_EVENTS, uncompressed_size, unreadable
 from .readers.span_joins import TraceJoins
 from .readers.spill import Spill
 from .schema import SENDS
@@ -229,10 +229,13 @@ def refuse_other_format(path: AnyPath, format: str, left_out: Sequence[Quarantin
 
 
 def refuse_nothing(events: int, first: Sequence[Quarantined]) -> None:
-    """Raise TraceFormatError if nothing became an event, although there is something in the files."""
-    problem = next((each for each in first if each.reason not in (EMPTY, NO_EVENTS)), None)
-    if not events and problem is not None:
-        raise TraceFormatError(f"no events were found: {problem}")
+    """Raise TraceFormatError if nothing became an event: what is wrong with the files, or that they are
+    empty.
+    """
+    if events:
+        return
+    problems = [each for each in first if each.reason not in (EMPTY, NO_EVENTS)] or first
+    raise TraceFormatError(f"no events were found{f': {problems[0]}' if problems else ''}")
 
 
 def remarks(files: Sequence[AnyPath], processes: Sequence[set[str]], together: bool) -> list[str]:
@@ -271,6 +274,12 @@ def not_understood(first: str, count: int) -> TraceFormatError:
     )
 
 
+UNKNOWN_FORMAT = (
+    f"its format cannot be told from its beginning; say --format, one of {', '.join(FORMATS)}, "
+    "or which fields of JSON lines or CSV mean what with --map"
+)
+
+
 def choose_format(files: Sequence[AnyPath], format: str, options: Options) -> str:
     """The format that was asked for, or else the one that all files are recognised to be in."""
     if format != AUTO:
@@ -282,13 +291,12 @@ def choose_format(files: Sequence[AnyPath], format: str, options: Options) -> st
     if options.map is not None:
         return "map-spans" if Mapping(options.map).is_spans else "map"
     found = {path: detect(path) for path in files}
-    unknown = next((path for path, name in found.items() if name is None), None)
-    if unknown is not None:
-        raise TraceFormatError(
-            f"its format cannot be told from its beginning; say --format, one of {', '.join(FORMATS)}, "
-            "or which fields of JSON lines or CSV mean what with --map",
-            file=str(unknown),
-        )
+    wrong = {path: unreadable(path) for path, name in found.items() if name is None}
+    if len(wrong) < len(files):  # the others decide what an empty file is, which is named later
+        wrong = {path: reason for path, reason in wrong.items() if reason != EMPTY}
+        found = {path: name for path, name in found.items() if name is not None or path in wrong}
+    for path, reason in wrong.items():
+        raise TraceFormatError(reason or UNKNOWN_FORMAT, file=str(path))
     if len(set(found.values())) > 1:
         of_each = ", ".join(f"{path.name} is {name}" for path, name in found.items())
         raise TraceFormatError(f"the files are in different formats ({of_each}); import them apart")

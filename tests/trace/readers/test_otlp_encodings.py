@@ -89,6 +89,24 @@ def test_cancelled_before_created_is_a_violation_with_its_witness(form, tmp_path
     )
 
 
+@pytest.mark.parametrize("form", ["json", "protobuf"])
+def test_a_compressed_document_that_was_cut_is_read_up_to_the_cut(form, tmp_path):
+    """One long line, or none at all: what could be uncompressed is not lost with the rest."""
+    document = {"resourceSpans": orders(4000, 5000)["resourceSpans"] * 50}
+    data = json.dumps(document).encode() if form == "json" else encode(document)
+    path = tmp_path / "spans.gz"
+    path.write_bytes(gzip.compress(data)[:-20])
+    done = import_files([path], tmp_path / "out")
+    assert done.summary["events"] > 0
+    assert any("the compressed file is cut or damaged" in str(each) for each in done.quarantined)
+
+
+@pytest.mark.parametrize("blank", ["\n", "\n\n\n", "\r\n\n", "\n \n"])
+def test_json_after_blank_lines_is_not_taken_for_protobuf(blank, tmp_path):
+    out = imported(tmp_path, "spans", f"{blank}{json.dumps(orders(4000, 5000), indent=2)}".encode())
+    assert causality.check(out).verdict.deliveries == 2
+
+
 def test_created_before_cancelled_is_none(tmp_path):
     out = imported(tmp_path, "spans", encode(orders(4000, 5000)))
     found = causality.check(out)

@@ -78,6 +78,20 @@ def letters(text):
 
 CASES = {
     # name: spans, what is before what, what is concurrent. Small letters are starts, capitals are ends.
+    "a span of a thread that never ended": (
+        [span("a", "x", 10, 20, task="1"), span("b", "x", 30, None, task="1")],
+        ["Ab"],
+        [],
+    ),
+    "a span of a thread that ended before it started": (
+        [
+            span("a", "x", 10, 20, task="1"),
+            span("b", "x", 30, 25, task="1"),
+            span("c", "x", 40, 50, task="1"),
+        ],
+        ["Ab", "Ac"],
+        ["bc", "Bc"],
+    ),
     "a synchronous call": (
         [span("c", "front", 10, 20, kind="client"), span("s", "back", 110, 115, "c", kind="server")],
         ["cs", "sS", "SC", "cC"],
@@ -304,6 +318,36 @@ def test_a_queue_keeps_the_order_of_a_key(spans, violations):
         (witness,) = found.witnesses
         assert (witness.early, witness.overtaken) == ("t:cancelled cancelled", "t:created created")
         assert witness.process == "bill~[q/42]"
+
+
+def test_a_call_out_of_a_handler_goes_through_no_queue():
+    """bill handles a message of the key after it was called by one who handles another of that key: the call
+    is no message of the key, neither where it arrives nor where it leaves.
+    """
+    spans = [
+        span("p", "shop", 1, 2, kind="producer", key="42"),
+        span("c", "mail", 10, 19, "p", kind="consumer", key="42"),
+        span("s", "bill", 12, 14, "c", kind="server"),
+        span("q", "mail", 30, 31, kind="producer", key="42"),
+        span("d", "bill", 40, 41, "q", kind="consumer", key="42"),
+    ]
+    model = Model(spans)
+    order = model.order()
+    assert not {letters("sd"), letters("cq"), letters("cd")} & order
+    assert model.row("s")["process"] == "bill"
+    assert model.row("d")["process"] == "bill~[q/42]"
+
+
+def test_what_a_handler_hands_on_is_not_in_the_channel_that_it_took_from():
+    """Where a producer's span is missing, its parent is a handler, whose channel is another matter."""
+    spans = [
+        span("p", "shop", 1, 2, kind="producer", key="42"),
+        span("c", "mail", 10, 19, "p", kind="consumer", key="42"),
+        span("d", "bill", 12, 14, "c", kind="consumer"),
+        span("e", "bill", 15, 16, "c", kind="consumer", key="7"),
+    ]
+    model = Model(spans)
+    assert [model.row(name)["process"] for name in "de"] == ["bill", "bill~[q/7]"]
 
 
 def test_with_clock_order_an_instance_is_one_sequence():

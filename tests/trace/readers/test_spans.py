@@ -134,12 +134,12 @@ def test_addresses_are_instances_and_an_absent_port_is_the_only_one_there_is(rea
     assert found.quarantined == []
 
 
-def test_pieces_of_a_span_are_put_together(read):
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("last", [{"timestamp": 5, "duration": 7}, {"duration": 7}])
+def test_pieces_of_a_span_are_put_together(read, last, turned):
     piece = {"traceId": "t", "id": "1", "localEndpoint": {"serviceName": "s"}, "kind": "SERVER"}
-    text = json.dumps(
-        [piece | {"timestamp": 5, "tags": {"a": "1"}}, piece | {"name": "get", "duration": 7, "timestamp": 5}]
-    )
-    found = read("zipkin", text)
+    pieces = [piece | {"timestamp": 5, "tags": {"a": "1"}}, piece | {"name": "get"} | last]
+    found = read("zipkin", json.dumps(pieces[::-1] if turned else pieces))
     start, end = found.rows
     assert (start["label"], start["time"], end["time"]) == ("get", 5000, 12000)
     assert start["attributes"]["a"] == "1"

@@ -72,8 +72,9 @@ def _field_names(text: str) -> set[str]:
     record: Any
     try:
         record, _ = json.JSONDecoder().raw_decode(text)
-    except ValueError:
-        # Only the beginning of the document is here: all fields in it are as much as can be known.
+    except (ValueError, RecursionError):
+        # Only the beginning of the document is here, or it is too deep to be read: all fields in it are as
+        # much as can be known.
         return set(re.findall(r'"(\w+)"\s*:', text))
     while isinstance(record, list) and record:
         record = record[0]

@@ -85,6 +85,7 @@ class Draft:
     to: list[str] | None = None
     time: int | None = None  # nanoseconds
     end: int | None = None  # of a span
+    took: int | None = None  # nanoseconds, of a piece of a span that does not say when the span began
     clock: dict[str, int] | None = None
     attributes: dict[str, str] = field(default_factory=dict)
     relevant: bool = True  # what is logged is taken to be of interest
@@ -153,7 +154,7 @@ def storable(parsed: Parsed) -> Parsed:
     """The same, but what no table can hold (times beyond 64 bits, text that is no Unicode) is quarantined."""
     for each in parsed:
         if isinstance(each, Draft):
-            for name in ("time", "end"):
+            for name in ("time", "end", "took"):
                 value = getattr(each, name)
                 if value is not None and not -(1 << 63) <= value < 1 << 63:
                     if "span" in each.attributes and _is_unicode(each):  # its children become its parents'

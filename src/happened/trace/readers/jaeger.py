@@ -36,7 +36,10 @@ def _drafts(source: Source, number: int, processes: Any, span: Any) -> Parsed:
     if not (isinstance(process, dict) and process.get("serviceName")):
         process = processes.get(str(span.get("processID"))) if isinstance(processes, dict) else None
     if not isinstance(process, dict) or not process.get("serviceName"):
-        problem = rejected("processID", f"{span.get('processID')!r} is none of the trace's processes")
+        reason = f"{span.get('processID')!r} is none of the trace's processes"
+        if processes is None:
+            reason += ": it has none, and they follow its spans; the file may have been cut"
+        problem = rejected("processID", reason)
         yield from set_aside(problem, trace, id, parents)
         return
     start, duration = span.get("startTime"), span.get("duration")

@@ -32,6 +32,10 @@ def is_protobuf(head: bytes) -> bool:
 
     A message begins with a resource's spans, field 1, and those with field 1, 2 or 3.
     """
+    if not any(byte < 0x20 and byte not in b"\t\n\r" for byte in head):
+        return (
+            False  # a text that begins with a blank line begins like a message; lengths and tags are no text
+        )
     at = _start(head)
     try:
         _, after = _varint(head, at + 1)

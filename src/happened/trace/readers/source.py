@@ -21,6 +21,7 @@ from .draft import Quarantined, excerpt
 
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 EMPTY, NO_EVENTS = "is empty: no events", "holds no events"
+CUT = "the compressed file is cut or damaged"
 TYPICAL_RATIO = 12  # of logs, compressed by either
 BYTE_ORDER_MARK = "﻿"
 
@@ -36,10 +37,16 @@ class Source:
     path: AnyPath | None = None  # where the whole file is; None of a part, or of text that is in no file
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """(number, text) of every line that is not blank, without its end."""
+        """(number, text) of every line that is not blank, without its end; not what is left of the line in
+        which a compressed file was cut.
+        """
         for number, text in self.numbered:
-            if text.strip():
+            if text.strip() and not (self._is_cut and not text.endswith("\n")):
                 yield number, text.rstrip("\r\n")
+
+    @property
+    def _is_cut(self) -> bool:
+        return any(fault.reason.startswith(CUT) for fault in self.faults)
 
     def text(self) -> str:
         return "".join(text for _, text in self.numbered).replace("\r\n", "\n")
@@ -53,8 +60,7 @@ class Source:
         if self.path is None:
             return b""
         chunks: list[bytes] = []
-        with _reporting(self.path, self.faults), self.path.open("rb") as raw:
-            stream = _uncompressed(raw, compression_of(self.path))
+        with _opened(self.path, self.faults) as stream:
             while chunk := stream.read(1 << 20):
                 chunks.append(chunk)
         return b"".join(chunks)
@@ -74,12 +80,24 @@ def open_source(path: AnyPath, computation: str = "") -> Source:
 
 def beginning(path: AnyPath, size: int = 1 << 16) -> str:
     """The first characters of a file, for telling its format."""
+    return _beginning(open_source(path), size)
+
+
+def _beginning(source: Source, size: int) -> str:
     text = ""
-    for _, line in open_source(path).numbered:
+    for _, line in source.numbered:
         text += line[:size]
         if len(text) >= size:
             break
     return text
+
+
+def unreadable(path: AnyPath) -> str | None:
+    """Why the beginning of a file tells nothing: it is cut or damaged, or there is nothing in it."""
+    source = open_source(path)
+    text = _beginning(source, 1 << 16)
+    cut = (fault.reason for fault in source.faults if fault.reason.startswith(CUT))
+    return next(cut, None) or (None if text.strip() else EMPTY)
 
 
 def open_piece(path: AnyPath, begin: int, end: int, first_line: int, computation: str = "") -> Source:
@@ -106,9 +124,8 @@ def lines_begun(path: AnyPath, begin: int, end: int) -> int:
 
 
 def first_bytes(path: AnyPath, size: int) -> bytes:
-    with _reporting(path, []), path.open("rb") as raw:
-        return bytes(_uncompressed(raw, compression_of(path)).read(size))
-    return b""
+    with _opened(path, []) as stream:
+        return bytes(stream.read(size))
 
 
 def compression_of(path: AnyPath) -> str | None:
@@ -128,12 +145,34 @@ def is_compressed(path: AnyPath) -> bool:
     return compression_of(path) is not None
 
 
-def _uncompressed(raw: IO[bytes], compression: str | None) -> IO[bytes]:
+def _uncompressed(raw: IO[bytes], compression: str) -> IO[bytes]:
     if compression == "gzip":
         return cast(IO[bytes], gzip.GzipFile(fileobj=raw))
-    if compression == "zstd":
-        return cast(IO[bytes], io.BufferedReader(_Zstd(raw)))
-    return raw
+    return cast(IO[bytes], io.BufferedReader(_Zstd(raw)))
+
+
+class _UpToTheCut(io.RawIOBase):
+    """What can be uncompressed of a stream, and then its end; `tell` is told why that came too early."""
+
+    def __init__(self, stream: IO[bytes], tell: Callable[[Exception], object]) -> None:
+        self._stream = cast(io.BufferedReader, stream)
+        self._tell = tell
+        self._failed = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            chunk = b"" if self._failed else self._stream.read1(len(buffer))
+        except (EOFError, OSError, zlib.error, pa.ArrowException) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            # An OSError without a number is gzip's word, and Arrow's, for a damaged stream.
+            self._failed, chunk = True, b""
+            self._tell(error)
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
 
 
 class _Zstd(io.RawIOBase):
@@ -152,24 +191,28 @@ class _Zstd(io.RawIOBase):
 
 
 @contextmanager
-def _reporting(
+def _opened(
     path: AnyPath, faults: list[Quarantined], number: Callable[[], int] = lambda: 0
-) -> Iterator[None]:
-    """Note a compressed stream that is cut or damaged; `number` is the last line that was read."""
+) -> Iterator[IO[bytes]]:
+    """The bytes of a file, uncompressed. That a stream is cut or damaged is noted before what is left of its
+    last line is read; `number` is the last line before that.
+    """
+
+    def note(error: Exception) -> None:
+        where = " after this line" if number() else ""
+        reason = f"{CUT}{where} ({error}); the rest is missing"
+        faults.append(Quarantined(str(path), number() or None, None, reason))
+
     try:
-        yield
-    except (EOFError, gzip.BadGzipFile, zlib.error, pa.ArrowException) as error:
-        faults.append(_cut(path, number(), error))
+        compression = compression_of(path)
+        with path.open("rb") as raw:
+            if compression is None:
+                yield raw
+            else:
+                whole = _UpToTheCut(_uncompressed(raw, compression), note)
+                yield cast(IO[bytes], io.BufferedReader(whole))
     except OSError as error:
-        if error.errno is None:  # Arrow's word for a damaged stream
-            faults.append(_cut(path, number(), error))
-        else:
-            raise TraceFormatError(f"cannot be read: {error.strerror}", file=str(path)) from error
-
-
-def _cut(path: AnyPath, line: int, error: Exception) -> Quarantined:
-    reason = f"the compressed file is cut or damaged after this line ({error}); the rest is missing"
-    return Quarantined(str(path), line or None, None, reason)
+        raise TraceFormatError(f"cannot be read: {error.strerror or error}", file=str(path)) from error
 
 
 def _lines_between(path: AnyPath, begin: int, end: int) -> Iterator[bytes]:
@@ -183,8 +226,8 @@ def _lines_between(path: AnyPath, begin: int, end: int) -> Iterator[bytes]:
 
 def _decoded(path: AnyPath, faults: list[Quarantined]) -> Iterator[tuple[int, str]]:
     number = 0
-    with _reporting(path, faults, lambda: number), path.open("rb") as raw:
-        for number, text in _decode(_uncompressed(raw, compression_of(path)), str(path), 1, faults):
+    with _opened(path, faults, lambda: number) as stream:
+        for number, text in _decode(stream, str(path), 1, faults):
             yield number, text
     if number == 0 and not faults:
         faults.append(Quarantined(str(path), None, None, EMPTY))

@@ -115,6 +115,7 @@ class Span:
     links: tuple[str, ...] = ()
     shared: bool = False
     error: bool = False
+    took: int | None = None  # where the end is not known because the start is not
 
     def draft(self, file: str, line: int) -> Draft:
         facts = {"trace": self.trace, "span": self.id, "service": self.place.service}
@@ -129,6 +130,7 @@ class Span:
             self.name or None,
             time=self.start,
             end=self.end,
+            took=self.took,
             attributes=self.attributes | facts | {name: value for name, value in told.items() if value},
             id=span_id(self.trace, self.id),
             parents=self.parents,

@@ -44,6 +44,9 @@ MOST_PAIRED = 1000
 of more, orders that only follow from a contradicted one may be left out with it.
 """
 
+NEVER_ENDS = 1 << 63
+"""Later than every time."""
+
 LOCAL, CALL, PUBLISH, LINK = "local", "request", "publish", "link"
 
 
@@ -160,10 +163,18 @@ class SpanGraph:
                 event = self._extra(j, "send", span.process)
                 self._before(event, 2 * j, "message")
             self._make_send(event, self._name(j))
-            if span.channel is not None:
-                by_channel.setdefault((span.process, span.channel), []).append([event])
+            channel = self._sent_to(j, requests[j])
+            if channel is not None:
+                by_channel.setdefault((span.process, channel), []).append([event])
         for runs in by_channel.values():
             self._follow_queue(runs)
+
+    def _sent_to(self, j: int, receivers: Sequence[int]) -> str | None:
+        """The channel that span j sent to. The one that a consumer names is what it took its message from,
+        and a call goes through no queue, whatever its caller had to do with one.
+        """
+        queued = self._kind[j] == "producer" or any(self._ties[i, j] == PUBLISH for i in receivers)
+        return self.spans[j].channel if queued and self._kind[j] != "consumer" else None
 
     def _name(self, i: int) -> str:
         """What the message of a span is called: the span's id, and its name, for people."""
@@ -226,7 +237,10 @@ class SpanGraph:
 
     def _queue(self, i: int, j: int) -> str | None:
         """The queue of its instance that span i took the message of span j from, if one is named."""
-        named = [channel for channel in (self.spans[i].channel, self.spans[j].channel) if channel is not None]
+        if self._ties[i, j] != PUBLISH:
+            return None
+        channels = (self.spans[i].channel, self._sent_to(j, [i]))
+        named = [channel for channel in channels if channel is not None]
         if not named:
             return None
         channel = next((each for each in named if not is_partition(each)), named[0])
@@ -267,13 +281,15 @@ class SpanGraph:
 
     def _threads_of_control(self) -> list[list[tuple[int, int, int]]]:
         """Spans (with start and end) that one clock tells the order of: of one parent, of one thread or
-        task.
+        task. One without an end that is known can only come after others.
         """
         groups: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
         for i, span in enumerate(self.spans):
             times = interval(span)
             if times is None:
-                continue
+                if span.time is None:
+                    continue
+                times = span.time, NEVER_ENDS
             if self._lane_parent[i] >= 0:
                 groups.setdefault(("parent", str(self._lane_parent[i])), []).append((i, *times))
             task = first_of(span.attributes, TASKS)

@@ -69,6 +69,9 @@ def _merge(first: Draft, again: Draft) -> None:
     first.label = first.label or again.label
     first.time = min((time for time in (first.time, again.time) if time is not None), default=None)
     first.end = max((time for time in (first.end, again.end) if time is not None), default=None)
+    first.took = again.took if first.took is None else first.took
+    if first.end is None and first.time is not None and first.took is not None:
+        first.end = min(first.time + first.took, (1 << 63) - 1)
     first.attributes = again.attributes | first.attributes
     first.parents = first.parents or again.parents
     first.links = tuple(dict.fromkeys(first.links + again.links))

@@ -68,6 +68,7 @@ def _drafts(source: Source, number: int, span: Any) -> Parsed:
         parents,
         shared=bool(span.get("shared")) or kind == "server",
         error="error" in attributes,
+        took=duration * 1000 if start is None and duration is not None else None,
     ).draft(source.file, number)
 
 
