@@ -1,8 +1,8 @@
 """What is new in a trace that is being written: Parquet parts that appeared, and whole lines that were added.
 
 A position says how far each file has been read: {name: bytes}. Of a Parquet part or a compressed file that is
-nothing or all of it, since such files appear whole; of JSON lines it is the end of a line. Names of files
-that are gone leave the position, so that it is as long as the directory.
+nothing or all of it, since such files appear whole; of JSON lines it is the end of a line, or of the file if
+the trace has ended. Names of files that are gone leave the position, so that it is as long as the directory.
 
 Assumes    files only appear and lines are only added. A file that shrank, or went before it was read, is an
            error that names it: what it held cannot be had any more.
@@ -31,9 +31,13 @@ class Stretch(NamedTuple):
 
 
 class TraceTail:
-    """A directory, or a file, at a path or URL."""
+    """A directory, or a file, at a path or URL.
 
-    def __init__(self, where: str) -> None:
+    ended   nothing is being written: a last line counts although nothing ends it
+    """
+
+    def __init__(self, where: str, *, ended: bool = False) -> None:
+        self._ended = ended
         given = any_path(where)
         self.root: AnyPath = given / "trace" if (given / "trace").is_dir() else given
 
@@ -53,7 +57,7 @@ class TraceTail:
             if left is not None and left <= 0:
                 end = begin
             elif _grows(path):
-                end = _line_end(path, begin, size if left is None else min(size, begin + left), size)
+                end = self._line_end(path, begin, size if left is None else min(size, begin + left), size)
             else:
                 end = size
             if end:
@@ -79,6 +83,12 @@ class TraceTail:
             return Split((Groups(path, None, {}),), None)
         stop = stretch.end if _grows(path) else None
         return Split((Lines(path, stretch.begin, stop),), None)
+
+    def _line_end(self, path: AnyPath, begin: int, wanted: int, size: int) -> int:
+        if self._ended and wanted == size:
+            return size
+        end = _line_end(path, begin, wanted, size)
+        return size if self._ended and end == begin else end
 
     def _files(self) -> dict[str, AnyPath]:
         if self.root.is_file():
