@@ -5,6 +5,7 @@ import os
 import random
 import signal
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -191,3 +192,28 @@ def test_a_run_that_is_interrupted_before_its_end_can_be_gone_on_with(tmp_path, 
     again.take(1, traces.table(rows[::2]), QUARANTINE.empty_table())
     again.finish()
     assert_told_as_the_whole(out, rows)
+
+
+def test_files_that_are_read_within_a_limit_are_read_side_by_side(tmp_path):
+    """Two processes that talk to each other wait for each other: if one file were read to its end first, its
+    events would be let go (--retire) before what they wait for, which is there, was read."""
+    logs, seq = {"a": "", "b": ""}, {"a": 0, "b": 0}
+    for number in range(200):
+        sender, receiver = ("b", "a") if number % 2 else ("a", "b")
+        for process, kind in ((sender, "send"), (receiver, "deliver")):
+            seq[process] += 1
+            row = {"process": process, "seq": seq[process], "kind": kind, "message": str(number)}
+            logs[process] += line(row | {"to": [receiver] if kind == "send" else None})
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    for process, log in logs.items():
+        (trace / f"{process}.jsonl").write_text(log)
+    tail, tables = TraceTail(str(trace)), LiveTables(tmp_path / "out", Rules(retire=5))
+    at, batch = {}, 0
+    while (end := tail.latest(at, 1000)) != at:
+        read = [tail.split(stretch).read() for stretch in tail.stretches(at, end)]
+        tables.take(batch, *map(pa.concat_tables, zip(*read, strict=True)))
+        at, batch = end, batch + 1
+    tables.finish()
+    assert (tables.totals["events"], tables.totals["quarantined"]) == (400, 0)
+    assert batch > 20
