@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import socket
 import threading
 from http.client import HTTPConnection
 
@@ -278,3 +279,100 @@ def test_a_port_that_is_taken_is_said_by_name(running):
         GrpcReceiver(running.intake, "127.0.0.1", running.grpc.port)
     with pytest.raises(OSError):
         HttpReceiver(running.intake, "127.0.0.1", running.http.port)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"traceId": ""},
+        {"traceId": None},
+        {"traceId": "0" * 32},
+        {"traceId": ["5b8efff798038103d269b633813fc60c"]},
+        {"spanId": ""},
+        {"spanId": None},
+        {"spanId": "0" * 16},
+        {"spanId": True},
+    ],
+)
+def test_a_span_whose_ids_are_empty_or_no_ids_is_rejected(running, wrong):
+    _, _, body = running.post(json.dumps(document(SPAN, SPAN | {"traceId": "a" * 32} | wrong)))
+    assert json.loads(body)["partialSuccess"]["rejectedSpans"] == "1"
+    assert running.window.spans == 1
+
+
+def test_ids_in_capitals_are_the_same_ids(running):
+    """OTLP's JSON has ids in hexadecimal digits of either case."""
+    running.post(json.dumps(document(SPAN)))
+    running.post(json.dumps(document(SPAN | {name: SPAN[name].upper() for name in ("traceId", "spanId")})))
+    assert (running.window.spans, running.window.counts["repeated"]) == (1, 1)
+
+
+def test_a_refusal_reaches_a_client_that_reads_no_answer_before_it_has_sent_everything(narrow):
+    assert narrow.post(bytes(otlp_http.MOST_BYTES + (1 << 20)))[0] == 413
+    with narrow.intake.room(1):
+        status, headers, _ = narrow.post(bytes(otlp_http.MOST_BYTES))
+    assert (status, headers["Retry-After"]) == (429, "1")
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_request_may_come_in_chunks_of_no_length_told_before(running, compressed):
+    """As OpenTelemetry's exporter for Node sends what it compresses, and proxies whatever they pass on."""
+    body = json.dumps(document(SPAN)).encode()
+    body = gzip.compress(body) if compressed else body
+    headers = {"Content_Encoding": "gzip"} if compressed else {}
+    pieces = iter([body[:7], body[7:8], body[8:]])
+    assert running.post(pieces, **headers)[::2] == (200, b"{}")
+    assert running.window.spans == 1
+
+
+def chunked(running, body):
+    """What is answered to these bytes after the head of a request in chunks."""
+    head = f"POST /v1/traces HTTP/1.1\r\nContent-Type: {JSON}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", running.http.port), 60) as connection:
+        connection.sendall(head.encode() + body)
+        connection.shutdown(socket.SHUT_WR)
+        return connection.makefile("rb").readline().split()[1]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"zz\r\n{}\r\n0\r\n\r\n",
+        b"-2\r\n{}\r\n0\r\n\r\n",
+        b"2\r\n{}",
+        b"2\r\n{}xx0\r\n\r\n",
+        b"",
+        b"9" * 100_000,
+    ],
+    ids=range(6),
+)
+def test_chunks_that_are_none_or_end_too_early_are_no_request(running, body):
+    assert chunked(running, body) == b"400"
+    assert kept(running) == []
+
+
+def test_chunks_are_counted_as_they_come(tmp_path):
+    running = Running(tmp_path, most_bytes=3 << 20)
+    megabyte = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
+    try:
+        assert chunked(running, megabyte * (otlp_http.MOST_BYTES // (1 << 20) + 1)) == b"413"
+        with running.intake.room(2 << 20):
+            assert chunked(running, megabyte * 2) == b"429"
+        assert chunked(running, b"2; note=x\r\n{}\r\n0\r\nTrailer: x\r\n\r\n") == b"200"
+        with running.intake.room(3 << 20):
+            pass
+    finally:
+        running.close()
+
+
+def test_a_body_of_several_gzip_members_is_read_to_its_end(running):
+    body = json.dumps(document(SPAN)).encode()
+    members = gzip.compress(body[:20]) + gzip.compress(body[20:])
+    assert running.post(members, Content_Encoding="gzip")[0] == 200
+    assert running.window.spans == 1
+    more = protobuf().SerializeToString()
+    other = protobuf()
+    other.resource_spans[0].scope_spans[0].spans[0].span_id = bytes(range(8))
+    both = gzip.compress(more) + gzip.compress(other.SerializeToString())
+    assert running.post(both, PROTOBUF, Content_Encoding="gzip")[0] == 200
+    assert running.window.spans == 2

@@ -1,8 +1,11 @@
 """`happened stream` on Spark: batches of files, of growing lines, and of any streaming DataFrame."""
 
 import json
+import os
 import random
+import signal
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -11,7 +14,9 @@ from causality.test_live import early, pairs, random_rows, stamps
 from happened.causality.analysis import analyse
 from happened.causality.live import Rules
 from happened.causality.questions import QUARANTINE
+from happened.cli import main
 from happened.core.errors import CausalityError, TraceFormatError
+from happened.spark.live import live_job
 from happened.spark.live.live_job import LiveTables, committed, follow, last_manifest
 from happened.spark.live.trace_source import TraceReader, TraceSource
 from happened.spark.live.trace_tail import Stretch, TraceTail
@@ -139,3 +144,76 @@ def test_a_file_that_vanishes_before_it_is_read_is_named(tmp_path):
 def test_options_that_make_no_sense_are_refused(options, told):
     with pytest.raises(CausalityError, match=told):
         TraceSource(options).streamReader(None)
+
+
+UNENDED = b'{"process": "a", "seq": 1, "kind": "internal"}\n{"process": "a", "seq": 2, "kind": "internal"}'
+
+
+def test_of_a_trace_that_has_ended_the_last_line_counts_although_nothing_ends_it(tmp_path):
+    """As `happened check` reads it; of a trace that grows, the rest of the line may still come."""
+    (tmp_path / "a.jsonl").write_bytes(UNENDED)
+    for ended, expected in (("true", [1, 2]), ("false", [1])):
+        for limit in ("1", "50", "1000"):
+            options = {"path": str(tmp_path), "maxBytesPerTrigger": limit, "ended": ended}
+            reader = TraceSource(options).streamReader(None)
+            reader.prepareForTriggerAvailableNow()
+            at, read = reader.initialOffset(), []
+            while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+                for part in reader.partitions(at, end):
+                    read += [row["seq"] for batch in reader.read(part) for row in batch.to_pylist()]
+                at = end
+            assert read == expected
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_interrupted_before_its_end_can_be_gone_on_with(tmp_path, monkeypatch, by):
+    """What is held waits for events that nobody has read yet: it is not told as missing."""
+    rows = one_computation(random.Random(3))
+    out, trace = tmp_path / "out", tmp_path / "trace.jsonl"
+    trace.write_text("".join(map(line, rows)))
+
+    class Query:
+        stopped = False
+
+        def awaitTermination(self):
+            os.kill(os.getpid(), by)
+
+        def stop(self):
+            self.stopped = True
+
+    query, tables = Query(), LiveTables(out, Rules())
+    tables.take(0, traces.table(rows[1::2]), QUARANTINE.empty_table())
+    monkeypatch.setattr(live_job, "stretches", lambda *_, **__: None)
+    monkeypatch.setattr(live_job, "follow", lambda *_, **__: (query, tables))
+    monkeypatch.setattr("happened.spark.session.session", lambda master: None)
+    assert main(["stream", str(trace), "--out", str(out)]) == 130
+    assert query.stopped
+    again = LiveTables(out, Rules())
+    again.take(1, traces.table(rows[::2]), QUARANTINE.empty_table())
+    again.finish()
+    assert_told_as_the_whole(out, rows)
+
+
+def test_files_that_are_read_within_a_limit_are_read_side_by_side(tmp_path):
+    """Two processes that talk to each other wait for each other: if one file were read to its end first, its
+    events would be let go (--retire) before what they wait for, which is there, was read."""
+    logs, seq = {"a": "", "b": ""}, {"a": 0, "b": 0}
+    for number in range(200):
+        sender, receiver = ("b", "a") if number % 2 else ("a", "b")
+        for process, kind in ((sender, "send"), (receiver, "deliver")):
+            seq[process] += 1
+            row = {"process": process, "seq": seq[process], "kind": kind, "message": str(number)}
+            logs[process] += line(row | {"to": [receiver] if kind == "send" else None})
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    for process, log in logs.items():
+        (trace / f"{process}.jsonl").write_text(log)
+    tail, tables = TraceTail(str(trace)), LiveTables(tmp_path / "out", Rules(retire=5))
+    at, batch = {}, 0
+    while (end := tail.latest(at, 1000)) != at:
+        read = [tail.split(stretch).read() for stretch in tail.stretches(at, end)]
+        tables.take(batch, *map(pa.concat_tables, zip(*read, strict=True)))
+        at, batch = end, batch + 1
+    tables.finish()
+    assert (tables.totals["events"], tables.totals["quarantined"]) == (400, 0)
+    assert batch > 20

@@ -294,3 +294,30 @@ def test_a_million_held_messages_wait_in_pages_and_go_in_order(monkeypatch):
     out = destination.arrive([(Arrival((0, 1), (), ((0, 1),)), "(0, 1)")], 0)
     assert [outcome.row for outcome in out[1:-1]] == [f"(0, {k})" for k in range(2, million + 2)]
     assert destination.flush().held == 0
+
+
+@pytest.mark.parametrize("release, status", [(True, VIOLATED), (False, DEAD)])
+def test_a_message_is_given_up_although_a_delivered_cause_of_it_was_forgotten(release, status):
+    """It is parked under the other cause, and that one never comes."""
+    pages, head = Pages(), Head()
+    for now, arrivals in enumerate([[("a", ()), ("m", ("a", "b"))], [(f"x{n}", ()) for n in range(50)]]):
+        destination = Destination("ids", pages, head, remember=8)
+        destination.arrive([(Arrival(name, wants, ()), (name,)) for name, wants in arrivals], now)
+        head = destination.flush()
+    destination = Destination("ids", pages, head, remember=8)
+    assert [(o.row, o.status) for o in destination.expire(10_000, 1000, release=release)] == [
+        (("m",), status)
+    ]
+    assert (destination.held, list(destination.pending())) == (0, [])
+
+
+def test_two_copies_of_a_message_of_which_one_came_after_a_cause_was_forgotten_are_delivered_once():
+    pages, head = Pages(), Head()
+    copies = [("m", ("a", "b"))]
+    for now, arrivals in enumerate([[("a", ()), *copies], [(f"x{n}", ()) for n in range(50)], copies]):
+        destination = Destination("ids", pages, head, remember=8)
+        destination.arrive([(Arrival(name, wants, ()), (name,)) for name, wants in arrivals], now)
+        head = destination.flush()
+    destination = Destination("ids", pages, head, remember=8)
+    assert [o.row for o in destination.expire(10_000, 1000, release=True)] == [("m",)]
+    assert (destination.held, list(destination.pending())) == (0, [])

@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     rules = Rules(retire=arguments.retire, receives=arguments.receives, relevant_only=arguments.relevant_only)
     out: AnyPath = arguments.out
     spark = session(arguments.master)
-    events = stretches(spark, arguments.trace, arguments.batch_bytes)
+    events = stretches(spark, arguments.trace, arguments.batch_bytes, ended=not arguments.follow)
     query, tables = follow(
         events,
         out,
@@ -104,24 +104,34 @@ def run(arguments: argparse.Namespace) -> int:
         seconds=arguments.every,
         tell=note,
     )
-    _wait(query)
+    interrupted = _wait(query)
     if not arguments.follow:
+        if interrupted:  # what is held waits for what was not read
+            raise KeyboardInterrupt
         tables.finish()
     return _judge(tables.totals, as_json=arguments.json)
 
 
-def _wait(query: Any) -> None:
-    """Until the query ends; an interrupt stops it after the batch that is being taken."""
+def _wait(query: Any) -> bool:
+    """Until the query ends; an interrupt stops it after the batch that is being taken. Whether one came."""
+    interrupted = False
+
+    def stop(*_: object) -> None:
+        nonlocal interrupted
+        interrupted = True
+        query.stop()
+
     stopping = signal.getsignal(signal.SIGTERM)
     try:
-        signal.signal(signal.SIGTERM, lambda *_: query.stop())
+        signal.signal(signal.SIGTERM, stop)
         query.awaitTermination()
     except KeyboardInterrupt:
-        query.stop()
+        stop()
     except Exception as error:  # of Spark: what went wrong in a batch, with a page of Java around it
         raise CausalityError(_cause(str(error))) from error
     finally:
         signal.signal(signal.SIGTERM, stopping)
+    return interrupted
 
 
 def _cause(told: str) -> str:

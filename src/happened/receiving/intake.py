@@ -61,23 +61,37 @@ class Intake:
             self.refused += 1
 
     @contextmanager
-    def room(self, size: int) -> Iterator[None]:
-        """Room for a request of so many bytes while the body runs; Full if there is none."""
+    def room(self, size: int) -> Iterator[Callable[[int], None]]:
+        """Room for a request of so many bytes while the body runs; Full if there is none.
+
+        What it gives takes room for more bytes of the same request, which is Full if there is none for them.
+        """
+        taken = 0
+
+        def more(size: int) -> None:
+            nonlocal taken
+            with self._lock:
+                others = self._requests - 1
+                if others and self._bytes + size > self._most[1]:
+                    raise self._full(others)
+                self._bytes += size
+                taken += size
+
         with self._lock:
-            most_requests, most_bytes = self._most
-            if self._requests >= most_requests or (self._requests and self._bytes + size > most_bytes):
-                self.refused += 1
-                raise Full(
-                    f"{self._requests:,} requests are being taken in, which is as many as there may be"
-                )
+            if self._requests >= self._most[0]:
+                raise self._full(self._requests)
             self._requests += 1
-            self._bytes += size
         try:
-            yield
+            more(size)
+            yield more
         finally:
             with self._lock:
                 self._requests -= 1
-                self._bytes -= size
+                self._bytes -= taken
+
+    def _full(self, requests: int) -> Full:
+        self.refused += 1
+        return Full(f"{requests:,} requests are being taken in, which is as many as there may be")
 
     def take(self, encoding: Encoding, body: bytes, source: str) -> ExportRequest:
         """Keep a request, for which there is room; when this returns it may be confirmed.

@@ -1,4 +1,4 @@
-"""OTLP over HTTP: POST /v1/traces, protobuf or JSON, plain or gzip.
+"""OTLP over HTTP: POST /v1/traces, protobuf or JSON, plain or gzip, of a length told before or in chunks.
 
 Refusals are those that OTLP knows: 400 for what is no request, 429 with Retry-After when there is no room,
 503 when there are too many connections. A page of another site cannot send anything here: neither content
@@ -7,7 +7,9 @@ type may be sent to another origin without being asked for, and nothing here all
 
 import socket
 import threading
+import time
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +23,10 @@ MOST_BYTES = 16 << 20  # of a request, compressed or not
 MOST_CONNECTIONS = 64
 POLL = 0.1  # seconds between looks at whether to end
 PATIENCE = 30  # seconds for a request to come, or for the next one of a connection
+MOST_UNREAD = 4 * MOST_BYTES  # bytes of a refused request that are read and forgotten,
+UNREAD_SECONDS = 5  # for as long
+LONGEST_LINE = 1000  # bytes of a line between chunks
+MOST_TRAILERS = 100
 BUSY = (
     f"HTTP/1.1 503 Service Unavailable\r\nRetry-After: {RETRY_AFTER}\r\nContent-Length: 0\r\n"
     "Connection: close\r\n\r\n"
@@ -89,8 +95,10 @@ class _Handler(BaseHTTPRequestHandler):
         encoding = Encoding.JSON
         try:
             encoding = self._encoding()
-            with self.server.intake.room(size := self._size()):
-                request = self.server.intake.take(encoding, self._body(size), "HTTP")
+            size = None if self._in_chunks() else self._size()
+            with self.server.intake.room(size or 0) as more:
+                body = self._chunks(more) if size is None else self._read(size)
+                request = self.server.intake.take(encoding, self._unpacked(body), "HTTP")
             self._answer(HTTPStatus.OK, encoding, success(encoding, request.left_out))
         except Full as full:
             body = status(encoding, RESOURCE_EXHAUSTED, str(full))
@@ -115,14 +123,46 @@ class _Handler(BaseHTTPRequestHandler):
         if not length.isdecimal() or not length.isascii() or len(length) > 15:
             raise _Refusal(HTTPStatus.LENGTH_REQUIRED, "say how long the request is: Content-Length")
         if int(length) > MOST_BYTES:
-            raise _Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {MOST_BYTES:,} bytes")
+            raise _too_large()
         return int(length)
 
-    def _body(self, size: int) -> bytes:
+    def _in_chunks(self) -> bool:
+        return (self.headers.get("Transfer-Encoding") or "").strip().lower() == "chunked"
+
+    def _read(self, size: int) -> bytes:
         body = self.rfile.read(size)
         if len(body) < size:
-            self.close_connection = True
             raise Malformed("ended before its length")
+        return body
+
+    def _chunks(self, more: Callable[[int], None]) -> bytes:
+        """A body in chunks (RFC 9112, section 7.1), with room taken for each before it is read."""
+        body = bytearray()
+        while size := self._chunk_size():
+            if len(body) + size > MOST_BYTES:
+                raise _too_large()
+            more(size)
+            body += self._read(size)
+            if self._line() != b"":
+                raise Malformed("has a chunk that is longer than it says")
+        for _ in range(MOST_TRAILERS):
+            if self._line() == b"":
+                return bytes(body)
+        raise Malformed("does not end after its last chunk")
+
+    def _chunk_size(self) -> int:
+        size = self._line().partition(b";")[0].strip()
+        if not size or len(size) > 15 or size.strip(b"0123456789abcdefABCDEF"):
+            raise Malformed("has a chunk of no length")
+        return int(size, 16)
+
+    def _line(self) -> bytes:
+        line = self.rfile.readline(LONGEST_LINE)
+        if not line.endswith(b"\n"):
+            raise Malformed("ended between chunks")
+        return line.rstrip(b"\r\n")
+
+    def _unpacked(self, body: bytes) -> bytes:
         match (self.headers.get("Content-Encoding") or "identity").strip().lower():
             case "identity":
                 return body
@@ -143,21 +183,42 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
+        if self.close_connection:
+            self._forget_the_rest()
+
+    def _forget_the_rest(self) -> None:
+        """Read what the sender has still to send, within bounds: a connection that is closed before that is
+        reset, and whoever reads answers only after sending everything would not see this one."""
+        end, left = time.monotonic() + UNREAD_SECONDS, MOST_UNREAD
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            while left > 0 and (seconds := end - time.monotonic()) > 0:
+                self.connection.settimeout(seconds)
+                if not (read := len(self.connection.recv(1 << 16))):
+                    break
+                left -= read
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: refusals are counted, and answered to whoever sent."""
 
 
+def _too_large(when: str = "") -> _Refusal:
+    return _Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {MOST_BYTES:,} bytes{when}")
+
+
 def _unzipped(data: bytes) -> bytes:
-    stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    try:
-        body = stream.decompress(data, MOST_BYTES)
-    except zlib.error as error:
-        raise Malformed(f"is no gzip: {error}") from None
-    if stream.unconsumed_tail:
-        raise _Refusal(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {MOST_BYTES:,} bytes when unpacked"
-        )
-    if not stream.eof:
-        raise Malformed("is gzip that was cut")
-    return body
+    """The members of a gzip file, one after another (RFC 1952, section 2.2)."""
+    body = bytearray()
+    while True:
+        stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            body += stream.decompress(data, MOST_BYTES - len(body) + 1)
+        except zlib.error as error:
+            raise Malformed(f"is no gzip: {error}") from None
+        if len(body) > MOST_BYTES:
+            raise _too_large(" when unpacked")
+        if not stream.eof:
+            raise Malformed("is gzip that was cut")
+        data = stream.unused_data
+        if not data:
+            return bytes(body)

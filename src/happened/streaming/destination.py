@@ -7,8 +7,9 @@ Promises   no message before its causes, nothing twice; a message whose causes a
            has waited for `patience` while a cause of it has not even arrived is given up: delivered without
            that cause, or handed to the dead letters together with everything that waits for it.
 Leaves out any order between concurrent messages but that of arrival.
-Invariant  a held message is parked under the first of its causes that is missing. That place depends on what
-           has been delivered alone, so a duplicate of it comes to the same place.
+Invariant  a held message is parked under the first of its causes that was missing when it was parked. That
+           place depends on what has been delivered alone, so a duplicate of it comes to the same place; but
+           for one that comes after a delivered cause was forgotten, which is found out when one is given up.
 Cost       per arrival and delivery a few look-ups in pages. `expire` looks at all that is held.
 """
 
@@ -112,20 +113,26 @@ class Destination:
 
     def expire(self, now: int, patience: int, *, release: bool) -> list[Outcome]:
         """What has waited too long; `release` delivers it, otherwise it is dead."""
-        entries = [entry for _, entry in self._parked.items()]
-        index = self._reached.index(entry.arrival.name for entry in entries)
-        due = [entry for entry in entries if entry.since + patience <= now]
-        due.sort(key=lambda entry: (entry.since, entry.arrival.name))
+        entries = [*self._parked.items()]
+        index = self._reached.index(entry.arrival.name for _, entry in entries)
+        due = [(place, entry) for place, entry in entries if entry.since + patience <= now]
+        due.sort(key=lambda found: (found[1].since, found[1].arrival.name))
         # A cause that is held itself is waited for once more, in vain if the two wait for each other.
-        overdue = [entry for entry in due if entry.since + 2 * patience <= now]
+        overdue = [(place, entry) for place, entry in due if entry.since + 2 * patience <= now]
         out: list[Outcome] = []
-        for number, entry in enumerate([*due, *overdue]):
+        for number, (place, entry) in enumerate([*due, *overdue]):
             missing = self._reached.missing(entry.arrival)
-            if not missing or self._place(missing[0], entry.arrival) not in self._parked:
+            if missing and place not in self._parked:
+                place = self._place(missing[0], entry.arrival)  # where a delivery just now has put it
+            if not missing or place not in self._parked:
                 continue  # it went with another
+            if self._reached.known(entry.arrival):
+                self._take_out(place)  # a duplicate, of which see the invariant
+                self.duplicates += 1
+                continue
             absent = [want for want in missing if not self._reached.is_among(want, index)]
             if absent or number >= len(due):
-                self._take_out(missing[0], entry.arrival)
+                self._take_out(place)
                 cause = (absent or missing)[0]
                 if release:
                     self._deliver(entry.arrival, entry.row, out, given_up=cause)
@@ -179,8 +186,8 @@ class Destination:
         self._fresh_names.add(entry.arrival.name)
         return True
 
-    def _take_out(self, want: Any, arrival: Arrival) -> None:
-        self._parked.pop(self._place(want, arrival))
+    def _take_out(self, place: Key) -> None:
+        self._parked.pop(place)
         self.held -= 1
 
     def _deliver(self, arrival: Arrival, row: Any, out: list[Outcome], given_up: Any = None) -> None:
@@ -210,8 +217,8 @@ class Destination:
                 if want is None:
                     self.held -= 1
                     released.append((entry.arrival, entry.row))
-                else:
-                    self._park(want, entry)
+                elif not self._park(want, entry):
+                    self._forget_duplicate()
         return released
 
     def _woken(self, low: Key, high: Key) -> list[Entry]:

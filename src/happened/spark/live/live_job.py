@@ -222,11 +222,13 @@ def follow(
     return writer.start(), tables
 
 
-def stretches(spark: SparkSession, where: AnyPath, most_bytes: int | None = None) -> DataFrame:
-    """The stretches of the files of a trace, as they appear."""
+def stretches(
+    spark: SparkSession, where: AnyPath, most_bytes: int | None = None, *, ended: bool = False
+) -> DataFrame:
+    """The stretches of the files of a trace, as they appear; of one that has `ended`, to the last byte."""
     supply(spark)
     spark.dataSource.register(TraceSource)
-    reader = spark.readStream.format("happened").option("stretches", "true")
+    reader = spark.readStream.format("happened").option("stretches", "true").option("ended", str(ended))
     if most_bytes is not None:
         reader = reader.option("maxBytesPerTrigger", str(most_bytes))
     return reader.load(str(where))

@@ -6,6 +6,7 @@ Out    events, with the columns of a trace; rows that are no events are left out
        quarantine them. With the option stretches=true, the parts of files (name, begin, end) instead, for
        whoever reads them without Spark's help
 Limit  maxBytesPerTrigger: about so many bytes of files in a batch; without it, all there are
+End    ended=true: nothing is being written any more, so that a last line counts although nothing ends it
 
 Offsets are positions of `trace_tail`. Register it once: `spark.dataSource.register(TraceSource)`.
 """
@@ -49,8 +50,8 @@ class TraceSource(DataSource):
         limit = self.options.get("maxBytesPerTrigger")
         if limit is not None and not (limit.isdecimal() and int(limit) > 0):
             raise CausalityError(f"maxBytesPerTrigger is a number of bytes above 0, not {limit!r}")
-        stretches = _is_true(self.options.get("stretches", ""))
-        return TraceReader(where, None if limit is None else int(limit), stretches)
+        stretches, ended = (_is_true(self.options.get(name, "")) for name in ("stretches", "ended"))
+        return TraceReader(where, None if limit is None else int(limit), stretches, ended=ended)
 
 
 def _is_true(option: str) -> bool:
@@ -63,8 +64,9 @@ class _Part(InputPartition):
 
 
 class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, where: str, limit: int | None, stretches: bool) -> None:
+    def __init__(self, where: str, limit: int | None, stretches: bool, *, ended: bool = False) -> None:
         self._where = where
+        self._ended = ended
         self._limit = limit
         self._stretches = stretches
         self._target: dict[str, int] | None = None
@@ -77,7 +79,7 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        latest = TraceTail(self._where).latest(start, most)
+        latest = self._tail().latest(start, most)
         if self._target is not None:
             latest = {
                 name: min(end, self._target[name]) for name, end in latest.items() if name in self._target
@@ -85,15 +87,19 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return latest
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = TraceTail(self._where).latest({})
+        self._target = self._tail().latest({})
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return [_Part(stretch) for stretch in TraceTail(self._where).stretches(start, end)]
+        return [_Part(stretch) for stretch in self._tail().stretches(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, _Part)
         if self._stretches:
             yield tuple(partition.stretch)
             return
-        events, _ = TraceTail(self._where).split(partition.stretch).read()
+        events, _ = self._tail().split(partition.stretch).read()
         yield from events.to_batches()
+
+    def _tail(self) -> TraceTail:
+        """Anew each time: the reader travels to executors, and the directory may not be there yet."""
+        return TraceTail(self._where, ended=self._ended)

@@ -1,13 +1,14 @@
 """What is new in a trace that is being written: Parquet parts that appeared, and whole lines that were added.
 
 A position says how far each file has been read: {name: bytes}. Of a Parquet part or a compressed file that is
-nothing or all of it, since such files appear whole; of JSON lines it is the end of a line. Names of files
-that are gone leave the position, so that it is as long as the directory.
+nothing or all of it, since such files appear whole; of JSON lines it is the end of a line, or of the file if
+the trace has ended. Names of files that are gone leave the position, so that it is as long as the directory.
 
 Assumes    files only appear and lines are only added. A file that shrank, or went before it was read, is an
            error that names it: what it held cannot be had any more.
 """
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -31,36 +32,46 @@ class Stretch(NamedTuple):
 
 
 class TraceTail:
-    """A directory, or a file, at a path or URL."""
+    """A directory, or a file, at a path or URL.
 
-    def __init__(self, where: str) -> None:
+    ended   nothing is being written: a last line counts although nothing ends it
+    """
+
+    def __init__(self, where: str, *, ended: bool = False) -> None:
+        self._ended = ended
         given = any_path(where)
         self.root: AnyPath = given / "trace" if (given / "trace").is_dir() else given
 
     def latest(self, seen: Mapping[str, int], most_bytes: int | None = None) -> Position:
-        """How far one can read now; by about `most_bytes` more than `seen` and by one file at least."""
+        """How far one can read now: by about `most_bytes` more than `seen`, by one file at least, and in each
+        file of lines by as large a part of what is unread as in any other, so that processes which wait for
+        each other come side by side. Files that appear whole come in the order of their names."""
+        files = self._files()
+        sizes = {name: self._size(path, seen.get(name, 0)) for name, path in files.items()}
+        unread = sum(sizes.values()) - sum(seen.get(name, 0) for name in files)
         position: Position = {}
-        left = most_bytes
-        for name, path in self._files().items():
-            begin = seen.get(name, 0)
-            size = size_of(path)
-            if size < begin:
-                raise TraceFormatError(
-                    f"has {size} bytes and {begin} of it were read: files of a trace only grow. Start anew "
-                    "with another checkpoint and --out",
-                    file=str(path),
-                )
-            if left is not None and left <= 0:
-                end = begin
-            elif _grows(path):
-                end = _line_end(path, begin, size if left is None else min(size, begin + left), size)
+        left = unread if most_bytes is None else min(most_bytes, unread)
+        share = left / unread if unread else 0.0
+        for name, path in files.items():
+            begin, size = seen.get(name, 0), sizes[name]
+            if _grows(path):
+                end = self._line_end(path, begin, begin + math.ceil((size - begin) * share), size)
             else:
-                end = size
+                end = size if left > 0 else begin
             if end:
                 position[name] = end
-            if left is not None:
-                left -= end - begin
+            left -= end - begin
         return position
+
+    def _size(self, path: AnyPath, read: int) -> int:
+        size = size_of(path)
+        if size < read:
+            raise TraceFormatError(
+                f"has {size} bytes and {read} of it were read: files of a trace only grow. Start anew "
+                "with another checkpoint and --out",
+                file=str(path),
+            )
+        return size
 
     def stretches(self, begin: Mapping[str, int], end: Mapping[str, int]) -> list[Stretch]:
         """What lies between two positions."""
@@ -79,6 +90,12 @@ class TraceTail:
             return Split((Groups(path, None, {}),), None)
         stop = stretch.end if _grows(path) else None
         return Split((Lines(path, stretch.begin, stop),), None)
+
+    def _line_end(self, path: AnyPath, begin: int, wanted: int, size: int) -> int:
+        if self._ended and wanted == size:
+            return size
+        end = _line_end(path, begin, wanted, size)
+        return size if self._ended and end == begin else end
 
     def _files(self) -> dict[str, AnyPath]:
         if self.root.is_file():

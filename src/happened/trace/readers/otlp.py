@@ -3,11 +3,12 @@ protobuf.
 
 {"resourceSpans": [{"resource", "scopeSpans": [{"spans"}]}]}; Tempo says "batches" for the first and older
 exporters "instrumentationLibrarySpans" for the second; Tempo and Jaeger v2 wrap it all in "trace" or
-"result". Ids are kept as written, hexadecimal or base64; those of protobuf are hexadecimal. A process is a
-service.name at the instance that the resource tells.
+"result". Ids are kept as written, base64 or hexadecimal in small letters; those of protobuf are
+hexadecimal. A process is a service.name at the instance that the resource tells.
 """
 
 import json
+import string
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,8 @@ from .source import Source
 from .span_drafts import Place, Span, known_kind, set_aside, span_id
 
 WRAPPERS = ("trace", "result")
+HEXADECIMAL = (16, 32)
+"""Digits of span and trace ids; in base64 they have 12 and 24 characters."""
 
 
 def parse(source: Source, options: Options) -> Parsed:
@@ -74,11 +77,14 @@ def drafts(file: str, number: int, facts: dict[str, str], span: Any) -> Iterator
     def rejected(field: str | None, reason: str) -> Quarantined:
         return Quarantined(file, number, field, reason, excerpt(json.dumps(span)))
 
-    if not isinstance(span, dict) or not {"traceId", "spanId"} <= span.keys():
+    trace, id = (
+        (_id(span.get(name)) for name in ("traceId", "spanId")) if isinstance(span, dict) else ("", "")
+    )
+    if not trace or not id:
         yield rejected("spanId", "no span with traceId and spanId, in resourceSpans, scopeSpans, spans")
         return
-    trace, id, parent = str(span["traceId"]), str(span["spanId"]), span.get("parentSpanId")
-    parents = (span_id(trace, str(parent)),) if parent else ()
+    parent = _id(span.get("parentSpanId"))
+    parents = (span_id(trace, parent),) if parent else ()
     service = facts.get("service.name")
     if not service:
         problem = rejected("service.name", "is missing from the resource; it names the process")
@@ -102,10 +108,18 @@ def drafts(file: str, number: int, facts: dict[str, str], span: Any) -> Iterator
         end,
         attributes,
         parents,
-        tuple(span_id(str(link.get("traceId")), str(link.get("spanId"))) for link in links),
+        tuple(span_id(_id(link.get("traceId")), _id(link.get("spanId"))) for link in links),
         shared=kind == "server",
         error=isinstance(status, dict) and status.get("code") in (2, "2", "STATUS_CODE_ERROR"),
     ).draft(file, number)
+
+
+def _id(value: Any) -> str:
+    """An id as written, hexadecimal digits in small letters; "" for what is none, as zeros are."""
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if not text.strip("0"):
+        return ""
+    return text.lower() if len(text) in HEXADECIMAL and not text.strip(string.hexdigits) else text
 
 
 def _nanoseconds(value: Any) -> int | None:
