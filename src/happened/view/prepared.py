@@ -17,6 +17,7 @@ from ..causality.predecessors import computation_predecessors
 from ..causality.skew import times_of
 from ..causality.stamps import stamp_computation
 from ..causality.verdict import Cycle, Disagreement, EarlyDelivery, LostCause, Witness
+from .axis import logical_axis
 
 MOST_CELLS = 400_000_000
 """Entries of all vectors of a computation, 1.6 GB: of larger ones no timestamps are shown."""
@@ -56,8 +57,8 @@ class Prepared:
 
     @cached_property
     def levels(self) -> Ints:
-        """How many events the longest chain that ends with each event has: the logical time axis."""
-        return levels_of(self.c)
+        """Where each event stands on the logical time axis."""
+        return logical_axis(self.c)
 
     @cached_property
     def times(self) -> tuple[Ints, int] | None:
@@ -111,10 +112,11 @@ class Prepared:
         c, timed = self.c, self.times is not None and not np.isnan(self.times[0]).any()
         if not c.events:
             return []
-        late = self.times[0] if self.times is not None and timed else self.levels
+        chains = levels_of(c)
+        late = self.times[0] if self.times is not None and timed else chains
         path = [int(np.argmax(late))]
         while causes := self._waited_for(path[-1]) if timed else self._direct_causes(path[-1]):
-            path.append(max(causes, key=lambda u: (late[u], self.levels[u])))
+            path.append(max(causes, key=lambda u: (late[u], chains[u])))
         return path[::-1]
 
     def _waited_for(self, e: int) -> list[int]:
