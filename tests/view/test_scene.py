@@ -222,8 +222,10 @@ def test_the_critical_path_leads_from_what_was_waited_for(seed):
 
 
 def physical(closure, rows):
-    """For each event, what stands to its left: its past and, if its message came with it, the send of that."""
-    sends = {row["message"]: (row["process"], row["seq"]) for row in rows if row["kind"] in ("send", "unordered")}
+    """For each event, what stands to its left: its past and, if a message came with it, the send of that."""
+    sends = {
+        row["message"]: (row["process"], row["seq"]) for row in rows if row["kind"] in ("send", "unordered")
+    }
     for row in rows:
         e = (row["process"], row["seq"])
         left = set(closure.past[e])

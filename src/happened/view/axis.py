@@ -34,7 +34,9 @@ def logical_axis(c: Computation) -> Ints:
     process = c.process[c.chain]
     begins = np.array([0, c.processes], np.int64)
     order, _ = linearize(begins, c.chain_offsets, process, sources, offsets, causes)
-    return levels_of(c) if order.size < c.events else _longest(order, process, sources, offsets, causes)[place]
+    return (
+        levels_of(c) if order.size < c.events else _longest(order, process, sources, offsets, causes)[place]
+    )
 
 
 def _longest(order: Ints, process: Ints, source: Ints, cause_offsets: Ints, causes: Ints) -> Ints:
