@@ -36,6 +36,17 @@ def test_the_nineteen_steps_of_the_textbook_figure():
     assert not any(scene.wrong or scene.held for scene in story.scenes)
 
 
+def test_what_is_carried_is_told_with_the_entries_that_have_no_unit():
+    """Fig. 2.8, where M(4,3) takes 51:∅ to 3 and M(3,3) to 2; and CI of `pruning`, which is sent as it is."""
+    story = Story(read_program(FIGURE_PROGRAM), "ks", tick_at_deliveries=True)
+    story.follow(FIGURE.read_text().splitlines())
+    assert story.scenes[9].carried == ("4,2:{2,3} 5,1:∅  (to 3)", "4,2:{2} 5,1:{6}  (to 6)")
+    assert story.scenes[11].carried == ("4,2:{2} 4,3:{6} 5,1:∅",)
+    story = Story(read_program("0: {1}; 1: {2}"), "pruning")
+    story.follow(["0 sends", "1 receives M(0,1)", "1 sends"])
+    assert dict(story.scenes[1].known)["log"] == "0,1:∅" and story.scenes[2].carried == ("0,1:∅",)
+
+
 def test_every_unit_that_ks_forgets_is_delivered_or_replaced(seed):
     """The reasons come from the events; `ks` keeps what is necessary and no more, so each drop has one."""
     dropped = [

@@ -200,8 +200,7 @@ class Narrator:
         by_text: dict[str, list[int]] = {}
         hops = [self._machines[process].hop_of(message, to) for to, message in copies]
         for (to, message), hop in zip(copies, hops, strict=True):
-            units = message.units() if hop is None else hop.units
-            text = notation.carried(message, units)
+            text = notation.carried(message, None if hop is None else hop.units)
             by_text.setdefault(f"{text}{_as_hop(hop)}", []).append(to)
         if len(by_text) <= 1 or all(hops):
             return tuple(by_text)
