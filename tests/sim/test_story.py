@@ -5,6 +5,7 @@ import random
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,17 @@ def test_the_nineteen_steps_of_the_textbook_figure():
     story.follow(FIGURE.read_text().splitlines())
     assert [dict(scene.known)["log"] for scene in story.scenes] == LOGS.replace("\n", "|").split("|")
     assert not any(scene.wrong or scene.held for scene in story.scenes)
+
+
+def test_what_is_carried_is_told_with_the_entries_that_have_no_unit():
+    """Fig. 2.8, where M(4,3) takes 51:∅ to 3 and M(3,3) to 2; and CI of `pruning`, which is sent as it is."""
+    story = Story(read_program(FIGURE_PROGRAM), "ks", tick_at_deliveries=True)
+    story.follow(FIGURE.read_text().splitlines())
+    assert story.scenes[9].carried == ("4,2:{2,3} 5,1:∅  (to 3)", "4,2:{2} 5,1:{6}  (to 6)")
+    assert story.scenes[11].carried == ("4,2:{2} 4,3:{6} 5,1:∅",)
+    story = Story(read_program("0: {1}; 1: {2}"), "pruning")
+    story.follow(["0 sends", "1 receives M(0,1)", "1 sends"])
+    assert dict(story.scenes[1].known)["log"] == "0,1:∅" and story.scenes[2].carried == ("0,1:∅",)
 
 
 def test_every_unit_that_ks_forgets_is_delivered_or_replaced(seed):
@@ -71,11 +83,34 @@ def test_the_constraint_that_is_told_is_the_one_that_holds(name, seed):
                 later = [m for m in later if ("send", (s, t)) in truth.before[m]]
                 settled = {("deliver", (s, t), d)} & past
                 assert told.rule == ("PC1" if settled else "PC2")
+                mine = d == scene.process
                 if not settled:
                     by = tuple(map(int, re.search(r"M\((\d+),(\d+)\), sent later", told.reason).groups()))
                     assert by in later
                     settled = {("send", m) for m in later}
-                assert ("already" in told.reason) is bool(settled & known)
+                    mine = later == [scene.name] and scene.kind == "send"
+                assert ("just" in told.reason) is (mine and not settled & known)
+                assert ("already" in told.reason) is not ("just" in told.reason)
+
+
+def test_what_is_just_so_is_what_the_machine_counts_as_such(seed):
+    """Jang et al. (1997), Figure 1: the second type is pruned where a message is delivered (R4), the fourth
+    where one is sent (S2); the third and the fifth are learnt from a message."""
+    for number, program in enumerate(programs(3, 3)[::7]):
+        story = Story(program, "pruning").play(seed + number)
+        reasons = [each.reason for scene in story.scenes for each in scene.rules]
+        counted = sum((Counter(machine.pruned()) for machine in story._machines), Counter())
+        assert sum("is just delivered" in each for each in reasons) == counted["just delivered"]
+        assert sum("just replaced" in each for each in reasons) == counted["just replaced"]
+
+
+def test_who_learns_of_a_delivery_or_of_a_later_message_has_it_already_so():
+    story = Story(read_program("0: {1,2}; 1: {2} {0}"), "ks")
+    story.follow(["0 sends", "1 receives M(0,1)", "1 sends", "1 sends", "0 receives M(1,2)"])
+    reasons = {each.about: each.reason for each in story.scenes[-1].rules}
+    assert reasons["0,1:{1}"] == "M(0,1) is already delivered at 1"
+    assert reasons["0,1:{2}"] == "already replaced: M(1,1), sent later to 2, tells of it"
+    assert reasons["1,2:{0}"] == "M(1,2) is just delivered at 0"
 
 
 def test_a_unit_that_is_dropped_without_reason_is_told_as_such(monkeypatch):

@@ -9,6 +9,7 @@ from causality.traces import causal, number, table, wild
 from effort import samples
 from happened import causality
 from happened.causality.extents import between, everything, future, past
+from happened.causality.measures import levels_of
 from happened.trace import write_jsonl
 from happened.view import viewed
 from happened.view.prepared import Prepared
@@ -216,4 +217,75 @@ def test_the_critical_path_leads_from_what_was_waited_for(seed):
     for rows in wild_traces(seed, 20):
         each = of(rows)
         path = each.critical_path
-        assert each.levels[path].tolist() == list(range(1, int(each.levels.max()) + 1))
+        chains = levels_of(each.c)
+        assert chains[path].tolist() == list(range(1, int(chains.max()) + 1))
+
+
+def physical(closure, rows):
+    """For each event, what stands to its left: its past and, if a message came with it, the send of that."""
+    sends = {
+        row["message"]: (row["process"], row["seq"]) for row in rows if row["kind"] in ("send", "unordered")
+    }
+    for row in rows:
+        e = (row["process"], row["seq"])
+        left = set(closure.past[e])
+        if row["kind"] in ("receive", "deliver") and row["message"] in sends:
+            left.add(sends[row["message"]])
+        yield e, left
+
+
+def has_circle(left):
+    seen, done = set(), set()
+
+    def visit(e):
+        if e in done or e in seen:
+            return e not in done
+        seen.add(e)
+        found = any(visit(f) for f in left[e])
+        done.add(e)
+        return found
+
+    return any(visit(e) for e in left)
+
+
+def test_nothing_stands_left_of_what_happened_before_it_nor_of_the_send_of_its_message(seed):
+    straight = 0
+    for rows in wild_traces(seed):
+        each = of(rows)
+        (closure,) = by_computation(rows).values()
+        left = dict(physical(closure, rows))
+        circle = has_circle(left)
+        straight += not circle
+
+        def place(e, each=each):
+            return int(each.levels[each.c.index(*e)])
+
+        for e in left:
+            before = closure.past[e] if circle else left[e]
+            assert all(place(f) < place(e) for f in before), (e, rows)
+            if not circle:  # and no farther right than that
+                assert place(e) == 1 + max(map(place, left[e]), default=0)
+    assert straight
+
+
+def test_an_arrival_stands_right_of_its_send_and_so_does_its_held_message():
+    each = of(
+        number(
+            {
+                "a": [{"kind": "send", "message": "first", "to": ["b", "c"]}],
+                "b": [
+                    {"kind": "receive", "message": "first"},
+                    {"kind": "deliver", "message": "first"},
+                    {"kind": "send", "message": "second", "to": ["c"]},
+                ],
+                "c": [
+                    {"kind": "receive", "message": "second"},
+                    {"kind": "receive", "message": "first"},
+                    {"kind": "deliver", "message": "first"},
+                    {"kind": "deliver", "message": "second"},
+                ],
+            }
+        )
+    )
+    placed = {each.c.event(e).id: int(each.levels[e]) for e in range(each.c.events)}
+    assert placed == {"a#1": 1, "b#1": 2, "b#2": 3, "b#3": 4, "c#1": 5, "c#2": 6, "c#3": 7, "c#4": 8}

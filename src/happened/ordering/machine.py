@@ -55,6 +55,10 @@ class Message(Protocol):
     def units(self) -> frozenset[Unit]:
         """The explicit units carried about messages other than this one."""
 
+    def settled(self) -> frozenset[MessageKey]:
+        """The messages of entries that are carried without a unit: they only say that all older messages of
+        their senders are settled too."""
+
     def size(self) -> tuple[int, int]:
         """How many dependency entries (in the protocol's own grouping) it carries, and how many units."""
 

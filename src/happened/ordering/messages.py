@@ -8,7 +8,7 @@ from html import escape
 from typing import Any, Self
 
 from ..core.destinations import unpack
-from .machine import Unit
+from .machine import MessageKey, Unit
 from .notation import described
 
 ENTRY_BYTES = 4 + 2
@@ -65,6 +65,9 @@ class Application:
     def units(self) -> frozenset[Unit]:
         return NO_UNITS
 
+    def settled(self) -> frozenset[MessageKey]:
+        return frozenset()
+
     def size(self) -> tuple[int, int]:
         return 0, 0
 
@@ -113,6 +116,9 @@ class Control:
 
     def units(self) -> frozenset[Unit]:
         return NO_UNITS
+
+    def settled(self) -> frozenset[MessageKey]:
+        return frozenset()
 
     def size(self) -> tuple[int, int]:
         return 1, 0

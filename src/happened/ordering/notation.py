@@ -58,11 +58,12 @@ def grouped(units: Iterable[Unit]) -> list[tuple[int, int, frozenset[int]]]:
 
 
 def carried(message: Message, units: frozenset[Unit] | None = None) -> str:
-    """The units, and in how many entries of the protocol's own kind, unless that is one for each message.
-    `units` are the message's own by default, or the same under other names."""
-    about_others = message.units() if units is None else units
+    """The entries, and how many they are in the protocol's own way of counting, unless that is one for each
+    message. `units` are the message's own by default, or the same under other names."""
+    about = grouped(message.units() if units is None else units)
+    if units is None:
+        about += [(s, t, frozenset()) for s, t in message.settled()]
     count = message.size()[0]
-    said = entries(grouped(about_others))
-    if count == len({(s, t) for s, t, _ in about_others}):
-        return said
-    return f"{said if about_others else 'no unit'}, in {count} {'entry' if count == 1 else 'entries'}"
+    if count == len(about):
+        return entries(about)
+    return f"{entries(about) if about else 'no unit'}, in {count} {'entry' if count == 1 else 'entries'}"

@@ -7,7 +7,8 @@ Rules  A protocol whose paper numbers its rules records them itself (`Machine.ob
        drops one is worked out from the events alone, not by the machine: a unit (s, t, d) is redundant once
        the delivery of M(s,t) at d is in the causal past (Propagation Constraint 1 of Kshemkalyani & Singhal
        1998), or a message to d sent causally after M(s,t) is (Propagation Constraint 2). Jang et al. (1997)
-       call these *delivered* and *replaced*, and *just* or *already* so: by this event, or known of before.
+       call these *delivered* and *replaced*, and *just* so if the process itself does it in this step: d
+       delivers, or a later message is sent; *already*, if it learns, or knew, that it was done.
 Hops   Where messages are relayed under a name of their own on each stretch (`Machine.hop_of`), the units are
        about those, and each part of the system (a zone) has a causal order of its own hops.
 """
@@ -199,8 +200,7 @@ class Narrator:
         by_text: dict[str, list[int]] = {}
         hops = [self._machines[process].hop_of(message, to) for to, message in copies]
         for (to, message), hop in zip(copies, hops, strict=True):
-            units = message.units() if hop is None else hop.units
-            text = notation.carried(message, units)
+            text = notation.carried(message, None if hop is None else hop.units)
             by_text.setdefault(f"{text}{_as_hop(hop)}", []).append(to)
         if len(by_text) <= 1 or all(hops):
             return tuple(by_text)
@@ -275,7 +275,7 @@ class _Truth:
         key, past = (source, clock), self.past(process)
         about = f"{source},{clock}:{{{to}}}{where}"
         if (key, to) in past:
-            how = "already" if (key, to) in earlier else "just"
+            how = "just" if to == process and (key, to) not in earlier else "already"
             return Told(about, "dropped", "PC1", f"{self._name(key)} is {how} delivered at {to}", (to,))
         later = [
             event[0]
@@ -283,7 +283,7 @@ class _Truth:
             if len(event) == 1 and self._to[event[0]] >> to & 1 and (key,) in self._past_of[event[0]]
         ]
         if later:
-            how = "already" if any((each,) in earlier for each in later) else "just"
+            how = "just" if all(e[0] == process and (e,) not in earlier for e in later) else "already"
             reason = f"{how} replaced: {self._name(min(later))}, sent later to {to}, tells of it"
             return Told(about, "dropped", "PC2", reason, (to,))
         return Told(about, "dropped", "", "neither delivered nor replaced, as far as this process can know")

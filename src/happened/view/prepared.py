@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from ..causality.computation import DELIVER, RECEIVE, Computation
-from ..causality.linearization import Ints
+from ..causality.linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints
 from ..causality.measures import level_rows, levels_of
 from ..causality.predecessors import computation_predecessors
 from ..causality.skew import times_of
 from ..causality.stamps import stamp_computation
 from ..causality.verdict import Cycle, Disagreement, EarlyDelivery, LostCause, Witness
+from .axis import logical_axis
 
 MOST_CELLS = 400_000_000
 """Entries of all vectors of a computation, 1.6 GB: of larger ones no timestamps are shown."""
@@ -47,7 +48,9 @@ class Prepared:
 
     @property
     def fault_count(self) -> int:
-        return len(self._witnesses)
+        """Violations, and deliveries that are repeated or of a message not sent there: what a page lists."""
+        astray = np.isin(self.c.fate, (REPEATED, MISDELIVERED, NEVER_SENT))
+        return len(self._witnesses) + int(astray.sum())
 
     @cached_property
     def vectors(self) -> Ints | None:
@@ -56,8 +59,8 @@ class Prepared:
 
     @cached_property
     def levels(self) -> Ints:
-        """How many events the longest chain that ends with each event has: the logical time axis."""
-        return levels_of(self.c)
+        """Where each event stands on the logical time axis."""
+        return logical_axis(self.c)
 
     @cached_property
     def times(self) -> tuple[Ints, int] | None:
@@ -66,7 +69,14 @@ class Prepared:
         if found is None:
             return None
         origin = int(found.time[found.timed].min())
-        return np.where(found.timed, (found.time - origin).astype(np.float64), np.nan), origin
+        # A difference that is too large for int64 wraps to a negative one and, taken as unsigned, is right.
+        since = (found.time - origin).view(np.uint64).astype(np.float64)
+        return np.where(found.timed, since, np.nan), origin
+
+    @property
+    def timed(self) -> bool:
+        """Whether every event has a time: otherwise the critical path is about order alone."""
+        return self.times is not None and not bool(np.isnan(self.times[0]).any())
 
     @cached_property
     def arrivals(self) -> Ints:
@@ -106,15 +116,16 @@ class Prepared:
 
         A delivery waited for its message, unless it was held: then for what its process did before. An event
         with recorded causes waited for the latest of them, any other for the one before it on its process.
-        Where events have no times, it is a longest chain of causes.
+        Where an event has no time, it is a longest chain of causes.
         """
-        c, timed = self.c, self.times is not None and not np.isnan(self.times[0]).any()
+        c, timed = self.c, self.timed
         if not c.events:
             return []
-        late = self.times[0] if self.times is not None and timed else self.levels
-        path = [int(np.argmax(late))]
+        chains = levels_of(c)
+        late = self.times[0] if self.times is not None and timed else chains
+        path = [int(np.lexsort((chains, late))[-1])]  # of several last ones, that with most before it
         while causes := self._waited_for(path[-1]) if timed else self._direct_causes(path[-1]):
-            path.append(max(causes, key=lambda u: (late[u], self.levels[u])))
+            path.append(max(causes, key=lambda u: (late[u], chains[u])))
         return path[::-1]
 
     def _waited_for(self, e: int) -> list[int]:

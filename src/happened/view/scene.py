@@ -91,6 +91,7 @@ def _header(prepared: Prepared, extent: Extent, numbering: _Numbering, texts: Te
         "totals": np.diff(c.chain_offsets).tolist(),
         "depth": int(prepared.levels.max(initial=1)),
         "origin": None if origin is None else str(origin),
+        "critical_timed": prepared.timed,
         "texts": texts.all,
         "faults": _faults(prepared, numbering),
     }

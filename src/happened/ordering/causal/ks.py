@@ -86,6 +86,10 @@ class KsMessage(_Ks, Application):
             units.update((s, t, self.receiver) for s, t in self.waits())
         return frozenset(units)
 
+    def settled(self) -> frozenset[MessageKey]:
+        empty = {(s, t) for s, t, dests in self.about_others() if not dests}
+        return frozenset(empty if self.receiver is None else empty.difference(self.waits()))
+
     def size(self) -> tuple[int, int]:
         entries, units = self.log.size()
         if self.receiver is None:

@@ -77,6 +77,9 @@ class PruningMessage(_Pruning, Application):
         units = {(s, t, d) for s, t, dests in self.ci for d in unpack(dests)}
         return frozenset(units | {(s, t, self.receiver) for s, t in self.dc})
 
+    def settled(self) -> frozenset[MessageKey]:
+        return frozenset((s, t) for s, t, dests in self.ci if not dests).difference(self.dc)
+
     def size(self) -> tuple[int, int]:
         """The text's dependents are the entries of CI; the pairs of DC count among the units."""
         units = sum(dests.bit_count() for _, _, dests in self.ci)
@@ -158,6 +161,9 @@ class Pruning(HoldingProcess[PruningMessage]):
 
     def log_units(self) -> frozenset[Unit]:
         return frozenset((s, t, d) for s, t, dests in self._entries() for d in unpack(dests))
+
+    def log_entries(self) -> list[tuple[int, int, frozenset[int]]]:
+        return [(s, t, frozenset(unpack(dests))) for s, t, dests in self._entries()]
 
     def log_size(self) -> tuple[int, int]:
         """How many entries CI has, and how many units."""

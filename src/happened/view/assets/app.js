@@ -55,7 +55,7 @@ class App extends Served {
     this.scene = scene;
     this.clear();
     this.astray = [];
-    for (let i = 0; i < scene.size; i++) if (scene.fate[i] > 1) this.astray.push(i);
+    for (let i = 0; i < scene.size; i++) if (FATES[scene.fate[i]]) this.astray.push(i);
     this.faulty = new Set(scene.faults.flatMap(fault => fault.events).concat(this.astray));
     this.matches = null;
     // For whoever waits for a scene: which one is there.
@@ -153,6 +153,7 @@ class App extends Served {
 
   choose(events, { reveal = false } = {}) {
     this.fault = -1;
+    if (!events.length) this.pinned = false;
     this.relate(events);
     if (reveal && events.length) this.reveal(events);
     if (this.about.serve && events.length) this.askAbout(events);
@@ -191,6 +192,10 @@ class App extends Served {
         [future, also] = [scene.future(a), scene.future(b)];
       this.pastOf = past.map((seq, q) => Math.min(seq, other[q]));
       this.futureOf = future.map((seq, q) => Math.max(seq, also[q]));
+      this.common = {
+        past: this.pastOf.reduce((sum, seq) => sum + seq, 0),
+        future: this.about.serve ? null : this.following(this.futureOf),
+      };
     } else {
       const [first, last] = this.relation === "before" ? [a, b] : [b, a];
       this.path = scene.path(first, last);
@@ -227,9 +232,23 @@ class App extends Served {
       past = scene.past_sizes[i];
     let future = this.told && this.told.event === scene.name(i) ? this.told.future : null;
     if (!this.about.serve) {
-      future = scene.future(i).reduce((sum, seq, q) => sum + Math.max(0, scene.totals[q] - seq + 1), -1);
+      future = this.following(scene.future(i)) - 1;
     }
     return { past, future, concurrent: future === null ? null : all - 1 - past - future };
+  }
+
+  // How many events there are from these on, one of each process, by seq.
+  following(first) {
+    return first.reduce((sum, seq, q) => sum + Math.max(0, this.scene.totals[q] - seq + 1), 0);
+  }
+
+  // The next event is selected beside the one that is, as with Shift; or no longer.
+  pin() {
+    this.pinned = !this.pinned;
+    this.panels.update();
+    $("live").textContent = this.pinned
+      ? "The next event is selected beside this one."
+      : "One event is selected at a time.";
   }
 
   // Show the past or the future of an event alone, or everything again.
@@ -311,7 +330,10 @@ class App extends Served {
   // The chain of causes behind the last event.
   showCritical() {
     const path = this.scene.criticalPath();
-    if (path.length < 2) return;
+    if (!path.length) {
+      $("live").textContent = "No event of the critical path is loaded.";
+      return;
+    }
     if (this.view !== "space") {
       this.view = "space";
       this.rebuild();

@@ -229,12 +229,7 @@ const KEYS = {
   v: app => {
     if (app.scene.faults.length) app.showFault((app.fault + 1) % app.scene.faults.length);
   },
-  p: app => {
-    app.pinned = !app.pinned;
-    $("live").textContent = app.pinned
-      ? "The next event is selected beside this one."
-      : "One event is selected at a time.";
-  },
+  p: app => app.pin(),
   c: app => app.showCritical(),
   m: app => followMessage(app),
   Escape: app => app.choose([]),

@@ -2,6 +2,7 @@
 // are only ever put into the page as text.
 
 const MOST_LISTED = 200;
+const LABEL_LISTED = 80; // characters
 
 function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
@@ -60,8 +61,17 @@ class Panels {
       "button",
       { class: "link", type: "button", onclick: () => app.choose([i], { reveal: true }) },
       element("b", {}, app.scene.name(i)),
-      text === undefined ? ` ${app.scene.deed(i)}` : ` ${text}`,
+      ...(text === undefined ? this.told(i) : [` ${text}`]),
     );
+  }
+
+  // What an event of a list did: its kind and message, and what the trace says of it.
+  told(i) {
+    const { scene } = this.app;
+    const label = scene.text(scene.label[i]);
+    if (!label) return [` ${scene.deed(i)}`];
+    const short = label.length > LABEL_LISTED ? `${label.slice(0, LABEL_LISTED)}…` : label;
+    return [` ${scene.deed(i)} “`, element("bdi", {}, short), "”"];
   }
 
   list(title, events, tell) {
@@ -110,25 +120,30 @@ class Panels {
   criticalPath() {
     const { app } = this,
       { scene, path } = app;
+    const timed = scene.criticalTimed,
+      total = scene.critical.length;
     const [first, last] = [path[0], path[path.length - 1]];
-    const took = scene.hasTime ? duration(scene.time[last] - scene.time[first]) : null;
-    const since = (i, n) =>
-      n && scene.hasTime ? ` +${duration(scene.time[i] - scene.time[path[n - 1]])}` : "";
-    const items = path
-      .slice(-MOST_LISTED)
-      .map((i, n, shown) =>
-        element("li", {}, this.link(i, `${scene.deed(i)}${since(i, path.length - shown.length + n)}`)),
-      );
+    const shown = path.slice(-MOST_LISTED),
+      left = path.length - shown.length;
+    const items = shown.map((i, n) => {
+      const before = path[left + n - 1];
+      const since = timed && before !== undefined ? ` +${duration(scene.time[i] - scene.time[before])}` : "";
+      return element("li", {}, this.link(i), since);
+    });
+    const loaded = path.length < total ? `, of which ${path.length.toLocaleString("en")} are loaded` : "";
+    const took = timed && !loaded ? ` in ${duration(scene.time[last] - scene.time[first])}` : "";
+    const meant = timed ? "before each event, what it waited for." : "a longest chain of causes.";
     return [
       element("h2", {}, "Critical path"),
       element(
         "p",
         {},
-        scene.hasTime
-          ? `${count(path.length, "event")} in ${took}: before each event, what it waited for.`
-          : `${count(path.length, "event")}: a longest chain of causes.`,
+        total === 1
+          ? "1 event: nothing that is recorded led to the last one."
+          : `${count(total, "event")}${took}${loaded}: ${meant}`,
       ),
       element("button", { type: "button", class: "quiet", onclick: () => app.choose([]) }, "Back"),
+      left ? element("p", { class: "note" }, `The last ${shown.length} of them are listed.`) : null,
       element("ol", { class: "plain" }, ...items),
     ];
   }
@@ -139,7 +154,7 @@ class Panels {
     const rows = [["kind", scene.deed(i)]];
     if (scene.label[i] >= 0) rows.push(["label", scene.text(scene.label[i])]);
     if (scene.hasTime && !Number.isNaN(scene.time[i])) rows.push(["time", app.timeOf(i)]);
-    if (scene.fate[i] > 1) rows.push(["fate", FATES[scene.fate[i]]]);
+    if (FATES[scene.fate[i]]) rows.push(["fate", FATES[scene.fate[i]]]);
     rows.push(["level", scene.level[i].toLocaleString("en")]);
     const attributes = scene.attributes[i] >= 0 ? scene.text(scene.attributes[i]) : [];
     for (let k = 0; k < attributes.length; k += 2) rows.push([attributes[k], attributes[k + 1]]);
@@ -165,7 +180,18 @@ class Panels {
           )
         : null,
       this.list("Caused", scene.effectsOf(i)),
+      ...(app.view === "hasse" ? this.neighbours(i) : []),
       this.timestamp(i),
+    ];
+  }
+
+  // What is next to an event in the Hasse diagram.
+  neighbours(i) {
+    const { scene } = this.app;
+    const beside = (mine, others) => [...mine.keys()].filter(k => mine[k] === i).map(k => others[k]);
+    return [
+      this.list("Immediate predecessors", beside(scene.hasse_effects, scene.hasse_causes)),
+      this.list("Immediate successors", beside(scene.hasse_causes, scene.hasse_effects)),
     ];
   }
 
@@ -190,6 +216,8 @@ class Panels {
     const { app } = this;
     if (!app.scene.hasPast) return null;
     const button = (text, act) => element("button", { type: "button", class: "quiet", onclick: act }, text);
+    const second = button("Select a second", () => app.pin());
+    second.setAttribute("aria-pressed", String(Boolean(app.pinned)));
     return element(
       "p",
       {},
@@ -198,6 +226,8 @@ class Panels {
       button("Only its future", () => app.slice("future", i)),
       app.only ? " " : null,
       app.only ? button("Everything", () => app.slice(null, i)) : null,
+      " ",
+      second,
     );
   }
 
@@ -247,7 +277,7 @@ class Panels {
       return [
         title,
         element("p", { class: "verdict" }, "Concurrent: neither happened before the other."),
-        element("p", { class: "dim" }, "Their common past and common future are lit."),
+        element("p", {}, `In the past of both: ${app.common.past}. ${this.commonFuture()}`),
         back,
       ];
     }
@@ -258,6 +288,12 @@ class Panels {
       app.path ? this.list(`A causal path of ${count(app.path.length, "event")}`, app.path) : this.farPath(),
       back,
     ];
+  }
+
+  // A window of a trace does not tell what comes after it.
+  commonFuture() {
+    const { common } = this.app;
+    return common.future === null ? "Their common future is lit." : `In the future of both: ${common.future}.`;
   }
 
   // A path through events that are not loaded, as the server told it.
@@ -319,15 +355,16 @@ class Panels {
       element("p", { class: `verdict ${app.about.outcome}` }, app.about.sentence),
       items.length ? element("ol", { class: "plain faults" }, ...items) : null,
       this.list("Deliveries astray", app.astray, i => `${scene.messageOf(i)}: ${FATES[scene.fate[i]]}`),
-      scene.lost_send.length
-        ? this.list(
-            "Never delivered",
-            [...scene.lost_send.keys()].map(k => scene.lost_send[k]),
-            i => scene.messageOf(i),
-          )
-        : null,
+      this.list("Never delivered", [...new Set(scene.lost_send)], i => this.lost(i)),
       ...app.about.quarantine.map(reason => element("p", { class: "note" }, `Left out: ${reason}`)),
     ];
+  }
+
+  // A message that was not delivered everywhere, and where not.
+  lost(send) {
+    const { scene } = this.app;
+    const at = [...scene.lost_send.keys()].filter(k => scene.lost_send[k] === send);
+    return `${scene.messageOf(send)} at ${at.map(k => scene.processes[scene.lost_dest[k]]).join(", ")}`;
   }
 
   find() {

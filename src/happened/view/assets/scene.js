@@ -3,12 +3,14 @@
 
 const TYPES = { i1: Int8Array, u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f8: Float64Array };
 const KINDS = ["send", "receive", "deliver", "internal", "unordered"];
+// What is wrong with a delivery, by its fate; of an unordered message there is nothing to be wrong.
 const FATES = [
   "",
   "",
   "repeated: it was delivered here before",
   "misdelivered: it was not sent here",
   "of a message that the trace has no send of",
+  "",
 ];
 const NEVER = 2 ** 31 - 1;
 
@@ -65,6 +67,7 @@ class Scene {
     this.faults = header.faults;
     this.notes = header.notes;
     this.window = header.window || null;
+    this.criticalTimed = header.critical_timed;
     this.size = this.kind.length;
     this.offsets = new Int32Array(this.processes.length + 1);
     header.lengths.forEach((length, p) => {
