@@ -22,11 +22,15 @@ preflight        whether executors reach what the driver does
 phases           what a run has finished, for one that goes on
 session          the session that is there, or one of our own; announcing, what Spark's pages show of us
 
-The names below are looked up in `library` when they are first used: importing this imports nothing.
+The names below are looked up in `library` when they are first used: importing this imports nothing. `deliver`
+is that of `happened.streaming`, which stands on this room, under the name that people look for here.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from .library import (
         Analysis,
         analyze,
@@ -43,9 +47,12 @@ if TYPE_CHECKING:
         violations,
     )
 
+    deliver: Callable[..., Any]
+
 __all__ = [
     "Analysis",
     "analyze",
+    "deliver",
     "measures",
     "messages",
     "necessary",
@@ -67,6 +74,8 @@ def _look_up(name: str) -> object:
 
     from ..core.extras import how_to_install
 
+    if name == "deliver":
+        return import_module("..streaming", __name__).deliver
     try:
         library = import_module(".library", __name__)
     except ImportError as error:
@@ -74,7 +83,7 @@ def _look_up(name: str) -> object:
         if advice is None:
             raise
         raise ImportError(f"happened.spark.{name} cannot be used: {advice}", name=error.name) from error
-    globals().update({each: getattr(library, each) for each in __all__})
+    globals().update({each: getattr(library, each) for each in __all__ if each != "deliver"})
     return globals()[name]
 
 
