@@ -22,8 +22,8 @@ preflight        whether executors reach what the driver does
 phases           what a run has finished, for one that goes on
 session          the session that is there, or one of our own; announcing, what Spark's pages show of us
 
-The names below are looked up in `library` when they are first used: importing this imports nothing. `deliver`
-is that of `happened.streaming`, which stands on this room, under the name that people look for here.
+The names below are looked up when they are first used: importing this imports nothing. `deliver` is that
+of `happened.streaming`, which stands on this room, under the name that people look for here.
 """
 
 TYPE_CHECKING = False
@@ -67,24 +67,25 @@ __all__ = [
 ]
 
 
+_HOMES = dict.fromkeys(__all__, ".library") | {"deliver": "..streaming"}
+
+
 def _look_up(name: str) -> object:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
     from ..core.extras import how_to_install
 
-    if name == "deliver":
-        return import_module("..streaming", __name__).deliver
     try:
-        library = import_module(".library", __name__)
+        found = getattr(import_module(_HOMES[name], __name__), name)
     except ImportError as error:
         advice = how_to_install(error)
         if advice is None:
             raise
         raise ImportError(f"happened.spark.{name} cannot be used: {advice}", name=error.name) from error
-    globals().update({each: getattr(library, each) for each in __all__ if each != "deliver"})
-    return globals()[name]
+    globals()[name] = found
+    return found
 
 
 if not TYPE_CHECKING:  # a type checker that saw this would let any misspelt name pass

@@ -103,7 +103,8 @@ class Office:
 def succeed(reports: Mapping[int, SequencerReport], round_: int) -> tuple[Office, list[Unsettled]]:
     """The office of a successor, and what it must order anew: each message that somebody may lack, with its
     place and those who lack it, in the order of places. `round_` is the number of the round, from 1."""
-    order = _in_order(reports, round_)
+    delivered = {process: dict(report.delivered) for process, report in reports.items()}
+    order = _in_order(reports, delivered, round_)
     known = [place for place, _ in order]
     office = Office()
     for process, report in reports.items():
@@ -112,7 +113,6 @@ def succeed(reports: Mapping[int, SequencerReport], round_: int) -> tuple[Office
         known += [report.place, *(place for place, _, _ in report.recent)]
         known += [request.reached for request in report.requests]
     office.place = max((place[0] for place in known if place), default=0)
-    delivered = {process: dict(report.delivered) for process, report in reports.items()}
     due = []
     for place, request in order:
         sender, clock = request.sender, request.clock
@@ -122,9 +122,11 @@ def succeed(reports: Mapping[int, SequencerReport], round_: int) -> tuple[Office
     return office, due
 
 
-def _in_order(reports: Mapping[int, SequencerReport], round_: int) -> list[tuple[Place, SequencerRequest]]:
+def _in_order(
+    reports: Mapping[int, SequencerReport], delivered: Mapping[int, Mapping[int, int]], round_: int
+) -> list[tuple[Place, SequencerRequest]]:
+    """All that is known, by place. `delivered` is per process what it reports, by sender."""
     requests, places = _known(reports)
-    delivered = {process: dict(report.delivered) for process, report in reports.items()}
     found: list[tuple[Place, SequencerRequest]] = []
     inserted = 0
     bounds: dict[int, Place] = {}  # per sender, the place of its last message so far, or the bound of that
