@@ -93,9 +93,10 @@ def timed(stream: DataFrame, checkpoint: Path, spark: SparkSession | None = None
                 reader = spark.read.format("statestore").option("stateVarName", name)
                 return reader.option("batchId", batch).load(str(checkpoint))
 
-            heads = state("head").agg(F.sum("value.held"), F.sum("value.delivered")).head()
+            counts = F.sum("value.held"), F.sum("value.delivered"), F.sum(F.length("value.directories"))
+            held, passed, heads = state("head").agg(*counts).head()
             pages = state("pages").agg(F.sum(F.length("user_map_value.data"))).head()
-            states.append({"held": heads[0], "passed": heads[1], "bytes_of_pages": pages[0]})
+            states.append({"held": held, "passed": passed, "bytes": heads + (pages[0] or 0)})
     rows = sum(each["numInputRows"] for each in batches[1:])
     return rows / (sum(each["batchDuration"] for each in batches[1:]) / 1000), states
 

@@ -1,6 +1,7 @@
 """The pure core of causal delivery in a stream, against a count of what had been delivered before what."""
 
 import itertools
+import pickle
 import random
 
 import pytest
@@ -36,6 +37,7 @@ class Pages(dict):
 def small_pages(monkeypatch):
     monkeypatch.setattr(paged, "PAGE", 4)
     monkeypatch.setattr(reached, "GENERATION", 4)
+    monkeypatch.setattr(paged, "DRAWER", 300)  # some pages
 
 
 def in_batches(kind, batches, *, remember=10**6, now=0):
@@ -214,14 +216,15 @@ def test_a_sender_that_goes_on_without_a_lost_message_may_still_bring_it_late_an
 def test_ids_are_forgotten_as_stated_and_no_sooner():
     messages = [Arrival(f"m{k}", (), ()) for k in range(100)]
     _, head, store = in_batches("ids", cut(messages, range(0, 100, 7)), remember=32)
-    assert len(store) <= 32 // 4 + 1
+    assert len(store) <= 32 // 4 + 1 and len(head.directories) < 500
     destination = Destination("ids", store, head, remember=32)
     for arrival in messages[-32:]:
         assert destination.arrive([(arrival, "")], 0) == []
     assert short(destination.arrive([(messages[0], "m0")], 0)) == [("m0", DELIVERED, None)]
 
 
-def test_a_batch_touches_the_pages_it_needs_and_no_others():
+def test_a_batch_touches_the_pages_it_needs_and_no_others(monkeypatch):
+    monkeypatch.setattr(paged, "DRAWER", 0)
     held = [Arrival(f"h{k:04}", (f"c{k:04}",), ()) for k in range(400)]
     _, head, store = in_batches("ids", [held])
     assert head.held == 400 and len(store) >= 100
@@ -231,6 +234,55 @@ def test_a_batch_touches_the_pages_it_needs_and_no_others():
     head = destination.flush()
     assert [outcome.row for outcome in out] == ["c", "h0200"] and head.held == 399
     assert store.reads <= 3 and store.writes <= 3
+
+
+def test_a_destination_of_which_little_is_known_has_no_pages_but_in_its_head(monkeypatch):
+    monkeypatch.setattr(paged, "DRAWER", 2000)
+    chain = [Arrival(f"m{k}", (f"m{k - 1}",), ()) for k in range(30, 0, -1)]
+    outcomes, head, store = in_batches("ids", [chain[:10], chain[10:], [Arrival("m0", (), ())]])
+    assert [len(out) for out in outcomes] == [0, 0, 31] and store.writes == store.reads == 0
+    assert len(head.directories) < 2200
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["new", "again", "remove", "flush"]), st.integers(0, 200)), max_size=60
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_a_page_is_in_the_drawer_or_in_the_store_and_never_in_both(steps):
+    store, numbers, model, kept = Pages(), Numbers(), {}, {}
+    drawer = paged.Drawer(store, numbers, kept)
+    for step, (what, size) in enumerate(steps):
+        number = sorted(model)[size % len(model)] if model else None
+        if what == "new":
+            number = numbers.next()
+        if what in ("new", "again") and number is not None:
+            model[number] = bytes([step]) * size
+            drawer.write(number, model[number])
+        elif what == "remove" and number is not None:
+            drawer.remove(number)
+            del model[number]
+        elif what == "flush":
+            kept = drawer.flush()
+            assert sum(map(len, kept.values())) <= paged.DRAWER
+            assert not kept.keys() & store.keys() and kept.keys() | store.keys() == model.keys()
+            drawer = paged.Drawer(store, numbers, kept)
+        assert {number: drawer.read(number) for number in model} == model
+
+
+def test_the_state_that_an_earlier_version_has_left_is_read():
+    """It kept no pages in the head, and told their numbers in three fields."""
+    store = Pages({1: b"".join(reached.digest(f"m{k}") for k in range(3))})
+    waiting = ("m9", "m10"), (7, ("m10", ("m9",), ()), "m10")
+    store[2] = pickle.dumps([waiting])
+    head = Head(3, 1, 7, 0, pickle.dumps((2, ([(1, 3)], [], 0), [(("m9", "m10"), 2)])))
+    destination = Destination("ids", store, head, remember=32)
+    assert destination.arrive([(Arrival("m1", (), ()), "again")], 8) == []
+    out = destination.arrive([(Arrival("m9", ("m2",), ()), "m9")], 9)
+    assert short(out) == [("m9", DELIVERED, None), ("m10", DELIVERED, None)] and out[-1].number == 5
+    again = Destination("ids", store, destination.flush(), remember=32)
+    assert again.arrive([(Arrival(f"m{k}", (), ()), "again") for k in (0, 1, 2, 9, 10)], 10) == []
 
 
 STEPS = st.tuples(st.sampled_from(["put", "pop", "take", "flush"]), st.integers(0, 30), st.integers(0, 30))

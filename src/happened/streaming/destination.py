@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from .paged import Key, Numbers, PagedMap, PageStore
+from .paged import Drawer, Key, Numbers, PagedMap, PageStore
 from .reached import Arrival, Range, Reached, ReachedClocks, ReachedIds
 
 DELIVERED = "delivered"
@@ -55,7 +55,7 @@ class Head(NamedTuple):
     held: int = 0
     oldest: int = 0  # no held message has arrived before (milliseconds)
     timer: int = 0  # when the timer that is set fires; 0: none is set
-    directories: bytes = b""
+    directories: bytes = b""  # of the pages, and the small ones themselves
 
 
 EMPTY = Head()
@@ -68,12 +68,15 @@ def _name(entry: Entry) -> Any:
 
 class Destination:
     def __init__(self, kind: str, store: PageStore, head: Head = EMPTY, *, remember: int) -> None:
-        last, reached, parked = pickle.loads(head.directories) if head.directories else (0, None, [])
+        # Earlier versions kept no pages in the head.
+        stored = pickle.loads(head.directories) if head.directories else (0, None, [])
+        last, reached, parked, pages = stored if len(stored) == 4 else (*stored, {})
         self.delivered, self.held, self.oldest, self.timer = head[:4]
         self.duplicates = 0  # of this batch
         self._numbers = Numbers(last)
-        self._reached = REACHED[kind](store, self._numbers, remember, reached)
-        self._parked = PagedMap(store, self._numbers, parked, self._entry)
+        self._drawer = Drawer(store, self._numbers, pages)
+        self._reached = REACHED[kind](self._drawer, self._numbers, remember, reached)
+        self._parked = PagedMap(self._drawer, self._numbers, parked, self._entry)
         self._read: list[Arrival] = []  # held messages of pages that were read, and not prepared for yet
         self._fresh: dict[Key, list[Entry]] | None = None  # by cause, while a batch arrives
         self._fresh_names: set[Any] = set()  # of all that was ever in it
@@ -164,8 +167,9 @@ class Destination:
     def flush(self, row: Callable[[Any], Any] = lambda row: row) -> Head:
         """Write what changed; `row` gives the rows of held messages as they are to be stored."""
         parked = self._parked.flush(lambda entry: (entry.since, tuple(entry.arrival), row(entry.row)))
-        state = (self._reached.flush(), parked)
-        directories = pickle.dumps((self._numbers.last, *state), pickle.HIGHEST_PROTOCOL)
+        reached = self._reached.flush()
+        state = (self._numbers.last, reached, parked, self._drawer.flush())
+        directories = pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
         return Head(self.delivered, self.held, self.oldest, self.timer, directories)
 
     def _place(self, want: Any, arrival: Arrival) -> Key:
@@ -193,11 +197,10 @@ class Destination:
     def _deliver(self, arrival: Arrival, row: Any, out: list[Outcome], given_up: Any = None) -> None:
         """Deliver a message, without a cause if one is given up, then every held one that this releases."""
         reached = self._reached
-        ready: deque[tuple[Arrival, Any]] = deque([(arrival, row)])
-        while ready:
-            arrival, row = ready.popleft()
+        ready = [(arrival, row)]
+        for arrival, row in ready:  # which grows meanwhile
             self.delivered += 1
-            status = LATE if reached.is_late(arrival) else DELIVERED
+            status = LATE if reached.skipped and reached.is_late(arrival) else DELIVERED
             if given_up is not None:
                 out.append(Outcome(row, self.delivered, VIOLATED, given_up))
                 ranges = reached.give_up(arrival)

@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -188,7 +189,7 @@ class Deliveries(StatefulProcessor):
 
     def _arrived_at(self, name: Any, frame: pd.DataFrame, now: int) -> Iterator[pd.DataFrame]:
         """What comes out at the destination of this name when these rows come in."""
-        frame, arrivals, out = self._read(name, frame)
+        arrivals, out = self._read(name, frame)
         if name is None:
             yield from self._table(frame, out)
             return
@@ -212,27 +213,33 @@ class Deliveries(StatefulProcessor):
         head = EMPTY if stored is None else Head._make(stored)
         return Destination(self._rule.kind, _Pages(self._pages), head, remember=self._remember)
 
-    def _read(
-        self, destination: Any, frame: pd.DataFrame
-    ) -> tuple[pd.DataFrame, list[tuple[Arrival, int]], list[Outcome]]:
-        """The rows, what those that make sense say of their messages, and what is wrong with the others."""
-        control = list(self._rule.columns)
-        frame = frame.sort_values(control[0], ignore_index=True, kind="stable")
-        if self._arrived is not None:
-            came = frame[self._arrived].map(lambda number: -1 if pd.isna(number) else int(number))
-            frame = frame.iloc[came.argsort(kind="stable")].reset_index(drop=True)
-        columns = [frame[name].tolist() for name in control]
+    def _read(self, destination: Any, frame: pd.DataFrame) -> tuple[list[tuple[Arrival, int]], list[Outcome]]:
+        """What the rows that make sense say of their messages, in order of arrival, each with its place in
+        the frame; and what is wrong with the others."""
+        columns = [frame[name].tolist() for name in self._rule.columns]
         arrivals: list[tuple[Arrival, int]] = []
         corrupt: list[Outcome] = []
         read = self._rule.arrival
-        for place, values in enumerate(zip(*columns, strict=True)):
+        rows = list(zip(*columns, strict=True))
+        for place in self._order(frame, columns[0]):
             try:
                 if destination is None:
                     raise RemoteProtocolError("a message without a destination")
-                arrivals.append((read(destination, values), place))
+                arrivals.append((read(destination, rows[place]), place))
             except RemoteProtocolError as error:
                 corrupt.append(Outcome(place, None, CORRUPT, str(error)))
-        return frame, arrivals, corrupt
+        return arrivals, corrupt
+
+    def _order(self, frame: pd.DataFrame, names: list[Any]) -> list[int]:
+        """The places in the frame by arrival, then by id or frame; rows without one come last."""
+        order = [place for place, name in enumerate(names) if name is not None]
+        order.sort(key=names.__getitem__)
+        if len(order) < len(names):
+            order += [place for place, name in enumerate(names) if name is None]
+        if self._arrived is not None:
+            came = [-1 if pd.isna(number) else int(number) for number in frame[self._arrived].tolist()]
+            order.sort(key=came.__getitem__)
+        return order
 
     def _finish(
         self, destination: Destination, frame: pd.DataFrame, out: list[Outcome], now: int
@@ -261,24 +268,28 @@ class Deliveries(StatefulProcessor):
     def _table(self, frame: pd.DataFrame, out: list[Outcome]) -> Iterator[pd.DataFrame]:
         if not out:
             return
-        stored = [outcome.row for outcome in out if type(outcome.row) is not int]
-        if not stored:
-            table = frame.take([outcome.row for outcome in out])
-        else:
-            both = pd.concat(
-                [frame.astype(object), pd.DataFrame(stored, columns=frame.columns, dtype=object)]
-            )
-            places = iter(range(len(frame), len(both)))
-            table = both.take([o.row if type(o.row) is int else next(places) for o in out])
+        rows, numbers, statuses, _ = zip(*out, strict=True)
+        stored = [row for row in rows if type(row) is not int]
+        if stored:
+            more = iter(range(len(frame), len(frame) + len(stored)))
+            rows = tuple(row if type(row) is int else next(more) for row in rows)
+            stored_rows = pd.DataFrame(stored, columns=frame.columns, dtype=object)
+            frame = pd.concat([frame.astype(object), stored_rows])
+        places = np.array(rows, np.intp)
+        reasons = [None if outcome.cause is None else self._reason(outcome) for outcome in out]
         delivery, status, reason = self._names[-3:]
-        table = table.reset_index(drop=True)
-        table[delivery] = pd.array([outcome.number for outcome in out], dtype="Int64")
-        table[status] = [outcome.status for outcome in out]
-        table[reason] = [None if outcome.cause is None else self._reason(outcome) for outcome in out]
-        yield table[self._names]
+        # Made in one go: a column that is added to a table costs as much as to take all of its rows.
+        table = {name: _values(frame[name]).take(places) for name in self._names[:-3]}
+        table[delivery] = pd.array(numbers, dtype="Int64")
+        table[status], table[reason] = np.array(statuses, object), np.array(reasons, object)
+        yield pd.DataFrame(table, copy=False)
 
     def _reason(self, outcome: Outcome) -> str:
         return str(outcome.cause) if outcome.status == CORRUPT else self._rule.named(outcome.cause)
+
+
+def _values(column: "pd.Series[Any]") -> Any:
+    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 A state store answers one request after another, each a round trip to another process: a record for each
 message would cost a round trip for each message, and one record for everything would be rewritten with
 every batch. A page holds up to PAGE entries, next to each other in the order of their keys. The directory
-(the first key of each page) is part of the small record that a batch reads and writes anyway.
+(the first key of each page) is part of the small record that a batch reads and writes anyway, and so are
+the pages of a destination that are small (`Drawer`).
 
 Invariant  the pages of a map cover its keys in order; no stored page is empty.
 Bound      a map of m entries has at most 2 m / PAGE + 1 pages after inserts alone; a page that entries
@@ -18,6 +19,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 PAGE = 512
+DRAWER = 24 * 1024
+"""Bytes of pages that stay in the small record: about what a round trip costs."""
 
 Key = tuple[Any, ...]
 
@@ -39,6 +42,44 @@ class Numbers:
     def next(self) -> int:
         self.last += 1
         return self.last
+
+
+class Drawer:
+    """A page store that gives small pages back, to be kept with the directory, and others to a store.
+
+    Invariant  a page is here or in the store. One that is in the store stays there.
+    """
+
+    def __init__(self, store: PageStore, numbers: Numbers, pages: dict[int, bytes]) -> None:
+        self._store, self._numbers, self._pages = store, numbers, dict(pages)
+        self._last = numbers.last  # pages up to this one are in the store if they are not here
+
+    def read(self, number: int) -> bytes:
+        page = self._pages.get(number)
+        return self._store.read(number) if page is None else page
+
+    def write(self, number: int, data: bytes) -> None:
+        if number in self._pages or number > self._last:
+            self._pages[number] = data
+        else:
+            self._store.write(number, data)
+
+    def remove(self, number: int) -> None:
+        if self._pages.pop(number, None) is None:
+            self._store.remove(number)
+
+    def flush(self) -> dict[int, bytes]:
+        """The smallest pages, as many as there is room for; the others go to the store."""
+        kept: dict[int, bytes] = {}
+        room = DRAWER
+        for number, data in sorted(self._pages.items(), key=lambda page: len(page[1])):
+            room -= len(data)
+            if room >= 0:
+                kept[number] = data
+            else:
+                self._store.write(number, data)
+        self._pages, self._last = kept, self._numbers.last
+        return kept
 
 
 class _Page:

@@ -11,6 +11,7 @@ Both answer the same questions of a message (`Arrival`):
     is_late(arrival)  whether something that waited for it was delivered without it
     cause(want)       where in the order of all causes one stands; a held message is parked there, and
     under(want)       is the range of what is parked there
+    skipped           how many causes are remembered as skipped; nothing is late if there are none
     reaches_one_cause whether a delivery always reaches one cause: its own name
     index(names)      of messages that are held; `is_among` asks it whether a cause is one of them
 
@@ -46,6 +47,7 @@ Range = tuple[Key, Key]
 
 class Reached(Protocol):
     reaches_one_cause: bool
+    skipped: int
 
     def prepare(self, arrivals: Iterable[Arrival]) -> None: ...
     def known(self, arrival: Arrival) -> bool: ...
@@ -66,6 +68,15 @@ def digest(name: str) -> bytes:
     return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=DIGEST).digest()
 
 
+def _rows(digests: Iterable[bytes]) -> Ints:
+    return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST)
+
+
+def _first(digests: Ints) -> Ints:
+    """The first two bytes of each, as a number."""
+    return digests.view(np.uint16)[:, 0]
+
+
 class ReachedIds:
     """Ids are remembered as digests, in pages of a GENERATION in order of delivery."""
 
@@ -74,9 +85,9 @@ class ReachedIds:
     def __init__(self, store: PageStore, numbers: Numbers, remember: int, state: Any) -> None:
         self._store, self._numbers, self._remember = store, numbers, remember
         self._page = min(max(remember // 8, 1), GENERATION)  # ids in a page
-        pages, skipped, self._count = state if state is not None else ([], [], 0)
+        pages, skipped, self.skipped = state if state is not None else ([], [], 0)
         self._pages: list[tuple[int, int]] = list(pages)  # (number, ids in it), the newest last
-        self._words: Ints | None = None  # of all digests in the pages, two words each, once read
+        self._stored: Ints | None = None  # all digests in the pages, a row of bytes each, once read
         self._digests: dict[str, bytes] = {}  # of the ids that were looked up
         self._ids: set[str] = set()  # of those, the delivered ones
         self._tail: bytes | None = None  # the newest page, once read
@@ -93,12 +104,14 @@ class ReachedIds:
         self._digests |= digests
         if not digests or not self._pages:
             return
-        if self._words is None:
+        if self._stored is None:
             data = [self._store.read(number) for number, _ in self._pages]
             self._tail = data[-1]
-            self._words = np.frombuffer(b"".join(data), np.uint64).reshape(-1, 2)
-        wanted = np.frombuffer(b"".join(digests.values()), np.uint64).reshape(-1, 2)
-        near = self._words[np.isin(self._words[:, 0], wanted[:, 0])].tobytes()
+            self._stored = _rows(data)
+        wanted = _rows(digests.values())
+        is_near = np.zeros(1 << 16, bool)  # by the first two bytes: few of the others are left
+        is_near[_first(wanted)] = True
+        near = self._stored[is_near[_first(self._stored)]].tobytes()
         found = {near[i : i + DIGEST] for i in range(0, len(near), DIGEST)}
         self._ids.update(name for name, mark in digests.items() if mark in found)
 
@@ -108,7 +121,8 @@ class ReachedIds:
         return name in self._ids
 
     def known(self, arrival: Arrival) -> bool:
-        return self._has(arrival.name)
+        name = arrival.name  # mostly one that was looked up
+        return name in self._ids or (name not in self._digests and self._has(name))
 
     def missing(self, arrival: Arrival) -> list[str]:
         return [want for want in arrival.wants if not self._has(want)]
@@ -126,25 +140,25 @@ class ReachedIds:
             mark = self._digests[name] = digest(name)
         self._ids.add(name)
         self._new.append(mark)
-        if self._count and (name,) in self._skipped:
+        if self.skipped and (name,) in self._skipped:
             self._skipped.pop((name,))
-            self._count -= 1
+            self.skipped -= 1
         return [((name,), (name + "\0",))]
 
     def give_up(self, arrival: Arrival) -> list[Range]:
         for want in self.missing(arrival):
             if (want,) not in self._skipped:
                 self._skipped.put((want,), None)
-                self._count += 1
-        while self._count > self._remember:
+                self.skipped += 1
+        while self.skipped > self._remember:
             lowest = self._skipped.first_from(())
             assert lowest is not None
             self._skipped.pop(lowest[0])
-            self._count -= 1
+            self.skipped -= 1
         return self.take(arrival)
 
     def is_late(self, arrival: Arrival) -> bool:
-        return self._count > 0 and (arrival.name,) in self._skipped
+        return self.skipped > 0 and (arrival.name,) in self._skipped
 
     def cause(self, want: str) -> Key:
         return (want,)
@@ -173,8 +187,8 @@ class ReachedIds:
             self._pages[-1] = (number, filled + len(added))
         while sum(ids for _, ids in self._pages[1:]) >= self._remember:
             self._store.remove(self._pages.pop(0)[0])
-        self._words = None
-        return self._pages, self._skipped.flush(), self._count
+        self._stored = None
+        return self._pages, self._skipped.flush(), self.skipped
 
 
 class ReachedClocks:
@@ -189,7 +203,7 @@ class ReachedClocks:
         # (sender, clock of a skipped cause) -> how far the sender had got: all between may come late
         self._skipped = PagedMap(store, numbers, skipped)
         self._late = PagedMap(store, numbers, late)  # the late ones that have come
-        self._remember, self._count = remember, count
+        self._remember, self.skipped = remember, count
 
     def prepare(self, arrivals: Iterable[Arrival]) -> None:
         """Clocks are few: they are looked up as they are asked for."""
@@ -222,14 +236,14 @@ class ReachedClocks:
         for sender, clock in self.missing(arrival):
             if (sender, clock) not in self._skipped:
                 self._skipped.put((sender, clock), self._clocks.get((sender,), 0))
-                self._count += 1
-        while self._count > self._remember:
+                self.skipped += 1
+        while self.skipped > self._remember:
             lowest = self._skipped.first_from(())
             assert lowest is not None
             (sender, clock), before = lowest
             self._skipped.pop((sender, clock))
             self._late.pop_between((sender, before + 1), (sender, clock + 1))
-            self._count -= 1
+            self.skipped -= 1
         return self.take(arrival)
 
     def is_late(self, arrival: Arrival) -> bool:
@@ -256,4 +270,4 @@ class ReachedClocks:
         return sender in index and index[sender] <= clock
 
     def flush(self) -> Any:
-        return self._clocks.flush(), self._skipped.flush(), self._late.flush(), self._count
+        return self._clocks.flush(), self._skipped.flush(), self._late.flush(), self.skipped
