@@ -28,6 +28,7 @@ from ..core.destinations import pack, unpack
 from ..core.effects import Deliver, Send
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
 from ..core.roster import Roster
+from ..core.tuples import new
 from ..ordering import Held, Machine, Multicast, create, facts_of
 from ..tracking import Stamp
 from ..wire import decode, encode_multicast, load, resent, site_news, token_frames
@@ -57,7 +58,6 @@ from .unordered import check_arrival, check_destinations, next_hops
 
 # Looked up once: a member of an Enum costs a call of Python code, and these are needed for every message.
 CHANGE_MARK, UNORDERED_MARK, TOKEN_MARK = changes.MARK, unordered_wire.MARK, token_frames.MARK
-new = tuple.__new__  # makes a named tuple without the call of Python code that its constructor is
 APART = frozenset((CHANGE_MARK, UNORDERED_MARK, TOKEN_MARK, TRACKED_MARK))
 """What frames begin with that may be no plain message of the ordering protocol."""
 MULTICAST, FRAME_RECEIVED = Input.MULTICAST, Input.FRAME_RECEIVED

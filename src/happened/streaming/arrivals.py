@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
+from ..core.tuples import new
 from ..ordering.listening import Listener
 from ..wire import decode
 from .reached import Arrival
@@ -32,7 +33,6 @@ class Rule(Protocol):
 
 
 _TEXT = ("string",)
-new = tuple.__new__  # makes a named tuple without the call of Python code that its constructor is
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ..core.tuples import new
 from .paged import Drawer, Key, Numbers, PagedMap, PageStore
 from .reached import Arrival, Range, Reached, ReachedClocks, ReachedIds
 
@@ -59,7 +60,6 @@ class Head(NamedTuple):
 
 
 EMPTY = Head()
-new = tuple.__new__  # makes a named tuple without the call of Python code that its constructor is
 
 
 def _name(entry: Entry) -> Any:

@@ -23,6 +23,7 @@ from ...core.destinations import unpack
 from ...core.effects import Deliver, Send
 from ...core.lanes import CLOCK_LIMIT, lanes
 from ...core.orders import Order
+from ...core.tuples import new
 from ..facts import Facts, Option, WireFormat
 from ..machine import Effect, MessageKey, Unit
 from ..messages import Application
@@ -30,7 +31,7 @@ from ..parking import Want
 from ..process import State
 from . import dependency_log
 from .dependency_log import DependencyLog
-from .lane_process import LaneProcess, new
+from .lane_process import LaneProcess
 
 FACTS = Facts(
     name="ks",
