@@ -483,3 +483,33 @@ def test_a_new_process_succeeds_a_router_that_was_all_that_connected(tmp_path):
         await asyncio.gather(*(each.close() for each in (a, c, d)))
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.parametrize("protocol", ROUTING)
+@pytest.mark.parametrize("file", [None, LINE], ids=["everybody a neighbour", "line"])
+def test_a_peer_that_is_away_stops_what_goes_its_way_and_nothing_else(protocol, file):
+    """c is never there; a sends to it and d by b where there are routes, and b to a directly."""
+
+    async def main():
+        where = addresses(LINE)
+        limits = Limits(outbox=20_000, first_retry=0.02, last_retry=0.2, linger=0.5)
+        nodes = [node(name, where, file, protocol, limits=limits) for name in "ab"]
+        a, b = nodes
+        await asyncio.gather(a.start(), b.start())
+        try:
+            with pytest.raises(NodeFull, match="not acknowledged by c"):
+                for _ in range(1000):
+                    b.multicast_nowait("c", bytes(1000))
+            if file is not None:
+                with pytest.raises(NodeFull, match="not acknowledged by c"):
+                    b.multicast_nowait("d", b"by c")
+            for k in range(100):
+                await b.multicast("a", bytes([k]), timeout=5)
+            async with asyncio.timeout(10):
+                assert [(await anext(a)).payload for _ in range(100)] == [bytes([k]) for k in range(100)]
+            with pytest.raises(NodeFull, match="not acknowledged by c"):
+                b.multicast_nowait(["a", "c"], b"to both")
+        finally:
+            await asyncio.gather(*(each.close() for each in nodes))
+
+    asyncio.run(main())

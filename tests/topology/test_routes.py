@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from happened import causality, trace
 from happened.core.destinations import pack, unpack
-from happened.core.places import Branch, Place, in_use
-from happened.ordering import create
+from happened.core.places import Branch, Place, in_use, outgoing
+from happened.ordering import Relays, create, protocols
 from happened.ordering.causal.succession import admit, succeed
 from happened.sim.network import Network, parse_delay
 from happened.sim.recorder import Recorder
@@ -149,6 +149,33 @@ def assert_links(routes):
     used = links_in_use(routes)
     for name, place in zip(routes.names, routes.places, strict=True):
         assert called(routes.names, in_use(place)) == set(used[name])
+
+
+@pytest.mark.parametrize(
+    "protocol", [name for name, facts in protocols().items() if facts.relays is Relays.ROUTERS]
+)
+@given(topologies(), st.data())
+def test_the_links_that_a_multicast_uses_follow_from_its_place(protocol, topology, data):
+    """Witnesses get nothing from protocols that have none: what is told of them is too much there."""
+    places = derive(topology).places
+    n = len(places)
+    for me, place in enumerate(places):
+        dests = data.draw(st.integers(1, (1 << n) - 1), label=f"to whom {me} sends")
+        machine = create(protocol, me, n, place=place)
+        used = pack(
+            {effect.to for effect in machine.multicast(unpack(dests), b"").effects if hasattr(effect, "to")}
+        )
+        told = outgoing(place, me, dests)
+        assert not used & ~told and not told & ~used & ~(place.witnesses | pack_copies(place))
+        if protocols()[protocol].witnesses:
+            assert used == told
+
+
+def pack_copies(place):
+    copies = 0
+    for branch in place.branches:
+        copies |= branch.copies
+    return copies
 
 
 TWO_GATEWAYS = {

@@ -53,6 +53,16 @@ def onward(branches: tuple[Branch, ...], origin: int, dests: int) -> list[Branch
     return [branch for branch in branches if branch.behind & dests and branch.block != source]
 
 
+def outgoing(place: Place, me: int, dests: int) -> int:
+    """The neighbours that a message of the process at this place, `me`, is sent to: those next on its way to
+    `dests`, and witnesses."""
+    following = onward(place.branches, me, dests)
+    links = place.witnesses if following else 0
+    for branch in following:
+        links |= 1 << branch.towards | branch.copies
+    return links & place.neighbours & ~(1 << me)
+
+
 def reach(place: Place) -> int:
     """The set of processes that are behind some branch."""
     reached = 0

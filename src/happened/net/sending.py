@@ -5,7 +5,9 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ..core.destinations import pack, unpack
 from ..core.errors import LocalProtocolError
+from ..core.places import outgoing
 from ..ordering import Relays
 from .errors import EngineFault, NodeFull
 from .giving_state import StateGiving
@@ -44,8 +46,9 @@ class Sending:
         self._stamps, self._confirms = stamps, confirms
         self._beside = HEAD if running.engine.signed is not None else 0  # bytes in front of each payload
         facts = running.facts
+        self._is_routed = facts.relays is Relays.ROUTERS
         # Otherwise others pass messages on, or hold what follows a message that somebody else has not got.
-        self._is_alone = facts.relays is Relays.NOBODY and running.site is None and facts.waits_only_for_past
+        self._is_alone = facts.relays is Relays.NOBODY and facts.waits_only_for_past
 
     async def room(
         self, to: str | Iterable[str] | None, timeout: float | None, *, refuses: bool = False
@@ -68,8 +71,9 @@ class Sending:
                 raise NodeFull(f"{running.name!r} {why}; nothing was sent") from None
 
     def why_wait(self, links: Sequence[int] | None) -> str | None:
-        """Why a multicast to these members must wait now; None: it need not. Where others pass messages on,
-        or wait for a place in a total order, a full outbox concerns every multicast."""
+        """Why a multicast to these members must wait now; None: it need not. Where it has to wait for a place
+        in a total order, or everybody passes messages on, a full outbox concerns every multicast; where there
+        are routes, those that go that way."""
         engine = self._engine
         if engine.sites is not None and engine.sites.change is not None:
             return "waits until the topology has changed"
@@ -93,6 +97,9 @@ class Sending:
         full = self._engine.links.full - self._engine.gone
         if links is not None and self._is_alone:
             full &= set(links)
+        elif links is not None and self._is_routed:
+            site = self._running.site
+            full &= set(links if site is None else unpack(outgoing(site.place, site.me, pack(links))))
         return sorted(self._running.members.names[link] for link in full)
 
     def _refuse(self, links: Sequence[int] | None) -> None:
