@@ -5,6 +5,7 @@ import math
 import os
 import threading
 import time
+from base64 import b64encode
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +16,8 @@ from happened.streaming import ByIds, ByProtocol, Watch, deliver, held, to_table
 from happened.wire import encode
 
 COLUMNS = "destination string, id string, after array<string>"
-SCHEMA = f"{COLUMNS}, big long, ratio double, nested array<struct<n: long>>"
+OTHERS = "at timestamp, day date, small int, flag boolean, price decimal(9,2), data binary"
+SCHEMA = f"{COLUMNS}, big long, ratio double, nested array<struct<n: long>>, {OTHERS}"
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
@@ -65,12 +67,18 @@ def told(rows):
 def test_rows_come_out_in_causal_order_with_every_value_as_it_was(spark, settings, tmp_path):
     big = 2**60 + 1
     nested = [{"n": big}, None, {"n": None}]
+    others = {"at": "2026-03-29T02:30:00.123456", "day": "1815-12-10", "small": -7, "flag": False}
+    others |= {"price": 0.10, "data": b64encode(b"\0\xff").decode()}
     lines(
         tmp_path / "in",
         [
-            [message("c", ["b"], big=big, ratio="NaN", nested=nested), message("x", destination="e")],
             [
-                message("a", big=None, ratio=None),
+                message("c", ["b"], big=big, ratio="NaN", nested=nested, **others),
+                message("d", ["c"]),  # stored with a list of causes as long as c's
+                message("x", destination="e"),
+            ],
+            [
+                message("a", big=None, ratio=None, **others),
                 message("c", ["b"]),
                 message(None),
                 message("n", destination=None),
@@ -96,7 +104,11 @@ def test_rows_come_out_in_causal_order_with_every_value_as_it_was(spark, setting
         assert seen.wait(60)
     finally:
         spark.streams.removeListener(watch)
-    assert sorted(told(first), key=str) == [("c", None, "held", "b"), ("x", 1, "delivered", None)]
+    assert sorted(told(first), key=str) == [
+        ("c", None, "held", "b"),
+        ("d", None, "held", "c"),
+        ("x", 1, "delivered", None),
+    ]
     assert sorted(told(second), key=str) == [
         ("a", 1, "delivered", None),
         ("n", None, "corrupt", "a message without a destination"),
@@ -106,11 +118,17 @@ def test_rows_come_out_in_causal_order_with_every_value_as_it_was(spark, setting
         ("q", None, "corrupt", "column after: a cause of q is null"),
         ("b", 2, "delivered", None),
         ("c", 3, "delivered", None),
+        ("d", 4, "delivered", None),
         ("z", None, "held", "y"),
     ]
     # c went through the state, and came twice.
     c = third[2]
     assert c["big"] == big and math.isnan(c["ratio"]) and c["nested"] == nested
+    names = [part.split()[0] for part in OTHERS.split(", ")]
+    (sent,) = spark.read.schema(OTHERS).json(str(tmp_path / "in" / "0.json")).where("small < 0").collect()
+    (a,) = [row for row in second if row["id"] == "a"]
+    assert [c[name] for name in names] == [a[name] for name in names] == list(sent) and None not in sent
+    assert [third[3][name] for name in names] == [None] * len(names)
     assert second[0]["big"] is None and third[1]["ratio"] == 0.1
     (row,) = held(spark, str(tmp_path / "checkpoint"), ByIds()).collect()
     assert (row.destination, row.message, row.waits_for) == ("d", "z", ["y"])

@@ -23,7 +23,7 @@ or not given. If `arrived` grows from batch to batch, the output does not depend
 import gc
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -246,10 +246,11 @@ class Deliveries(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Set the timer, write the state, give out the rows."""
         new = destination.new_rows()
-        places = [entry.row for entry, _ in new]
-        kept = dict(zip(places, frame.iloc[places].itertuples(index=False, name=None), strict=True))
+        columns = [column.to_numpy(object) for _, column in frame.items()] if new else []
         self._set_timer(destination, now)
-        head = destination.flush(lambda row: kept[row] if type(row) is int else row)
+        head = destination.flush(
+            lambda row: tuple([column[row] for column in columns]) if type(row) is int else row
+        )
         self._head.update(tuple(head))
         if self._report_held:
             out = out + [Outcome(entry.row, None, HELD, cause) for entry, cause in new]
@@ -269,23 +270,32 @@ class Deliveries(StatefulProcessor):
         if not out:
             return
         rows, numbers, statuses, _ = zip(*out, strict=True)
-        stored = [row for row in rows if type(row) is not int]
-        if stored:
-            more = iter(range(len(frame), len(frame) + len(stored)))
-            rows = tuple(row if type(row) is int else next(more) for row in rows)
-            stored_rows = pd.DataFrame(stored, columns=frame.columns, dtype=object)
-            frame = pd.concat([frame.astype(object), stored_rows])
-        places = np.array(rows, np.intp)
         reasons = [None if outcome.cause is None else self._reason(outcome) for outcome in out]
         delivery, status, reason = self._names[-3:]
         # Made in one go: a column that is added to a table costs as much as to take all of its rows.
-        table = {name: _values(frame[name]).take(places) for name in self._names[:-3]}
+        table = dict(zip(self._names[:-3], _taken(frame, rows), strict=True))
         table[delivery] = pd.array(numbers, dtype="Int64")
         table[status], table[reason] = np.array(statuses, object), np.array(reasons, object)
         yield pd.DataFrame(table, copy=False)
 
     def _reason(self, outcome: Outcome) -> str:
         return str(outcome.cause) if outcome.status == CORRUPT else self._rule.named(outcome.cause)
+
+
+def _taken(frame: pd.DataFrame, rows: Sequence[Any]) -> list[Any]:
+    """The columns of these rows: each is a place in the frame, or a row that was stored."""
+    places = np.array([row for row in rows if type(row) is int], np.intp)
+    if len(places) == len(rows):
+        return [_values(column).take(places) for _, column in frame.items()]
+    is_here = np.array([type(row) is int for row in rows], bool)
+    stored = zip(*(row for row in rows if type(row) is not int), strict=True)
+    taken = []
+    for (_, column), others in zip(frame.items(), stored, strict=True):
+        values = np.empty(len(rows), object)
+        values[is_here] = column.to_numpy(object)[places]
+        values[~is_here] = np.fromiter(others, object, len(others))  # which may be lists of one length
+        taken.append(values)
+    return taken
 
 
 def _values(column: "pd.Series[Any]") -> Any:
