@@ -183,3 +183,81 @@ def test_what_everybody_has_says_nothing_of_the_places_of_what_follows():
     _, ordered = succeed(reports, 1)
     lacking = [(each.request.clock, each.missing) for each in ordered]
     assert [each for each in lacking if each[1]] == [(2, 0b010), (3, 0b010)]
+
+
+class Group:
+    """Four machines whose messages all arrive at once, but for those of processes that are away."""
+
+    def __init__(self):
+        self.machines = [create("sequencer", me, 4) for me in range(4)]
+        self.away = {}
+        self.delivered = [0] * 4
+
+    def multicast(self, me, to, payload):
+        self.perform(me, self.machines[me].multicast(to, payload).effects)
+
+    def perform(self, me, effects):
+        due = [(me, effects)]
+        for me, effects in due:
+            for effect in effects:
+                if isinstance(effect, Deliver):
+                    self.delivered[me] += 1
+                elif effect.to in self.away:
+                    self.away[effect.to].append(effect.message)
+                else:
+                    due.append((effect.to, self.machines[effect.to].receive(effect.message)))
+
+    def restart(self):
+        snapshots = [machine.snapshot() for machine in self.machines]
+        self.machines = [create("sequencer", me, 4) for me in range(4)]
+        for machine, snapshot in zip(self.machines, snapshots, strict=True):
+            machine.restore(snapshot)
+
+    def come_back(self, process, order=lambda messages: messages):
+        for message in order(self.away.pop(process)):
+            self.perform(process, self.machines[process].receive(message))
+
+    def kept(self):
+        """The most that anybody keeps for its successor, in messages."""
+        own = [max(len(m.save()["kept"]), len(m.save()["recent"])) for m in self.machines]
+        return max(*own, len(self.machines[0].save()["office"][4]))
+
+
+@pytest.mark.parametrize("size", [1, 3000, 200_000])
+def test_who_gets_little_does_not_keep_others_from_forgetting(size):
+    group = Group()
+    group.multicast(0, [3], b"the only one for 3")
+    for _ in range(200):
+        group.multicast(1, [2], bytes(size))
+        group.restart()
+        assert group.kept() <= 64
+    assert group.machines[1].kept_bytes == 0
+    assert group.kept() * size <= 4 * 32 * 2048
+
+
+@pytest.mark.parametrize("order", [list, lambda messages: messages[::-1]], ids=["fifo", "reversed"])
+def test_what_is_kept_for_one_who_is_away_is_told_and_forgotten_when_it_is_back(order):
+    group = Group()
+    group.away[3] = []
+    group.multicast(0, [3], b"the only one for 3")
+    for _ in range(1000):
+        group.multicast(1, [2], bytes(1000))
+    assert group.machines[1].kept_bytes >= 1000 * 1000 - 3 * 32 * (2048 + 256)
+    assert len(group.away[3]) == 2  # the message, and one question
+    group.restart()
+    group.come_back(3, order)
+    assert group.machines[1].kept_bytes == 0 and group.delivered == [0, 0, 1000, 1]
+    assert group.kept() < 64
+
+
+def test_a_successor_asks_for_what_its_predecessor_kept():
+    group = Group()
+    group.multicast(0, [3], b"the only one for 3")
+    group.away[3] = []
+    for _ in range(200):
+        group.multicast(1, [2], bytes(10_000))
+    asked = group.away.pop(3)
+    assert group.machines[1].kept_bytes
+    assert len(asked) == 1  # and it is lost with the coordinator that asked
+    group.perform(0, group.machines[0].hand_over(1))
+    assert group.machines[1].kept_bytes == 0

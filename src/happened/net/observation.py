@@ -37,7 +37,7 @@ def stats(running: Running, hosting: Hosting) -> dict[str, Any]:
         "held": engine.held_count(),
         "held_bytes": engine.held_bytes,
         "queued": engine.machine.queued,
-        "queued_bytes": engine.queued_bytes,
+        "queued_bytes": engine.queued_bytes + engine.machine.kept_bytes,
         "staged_bytes": engine.staged,
         "failures": running.connections.troubles,
         "quarantined": len(running.quarantine.frames()),

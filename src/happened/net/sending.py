@@ -86,8 +86,9 @@ class Sending:
             why = self._states.why_wait(links if self._is_alone else None)
             if why is not None:
                 return why
-        if not self._running.flow.has_room(engine.staged, engine.queued_bytes):
-            return "has too much that is not journaled, or that the protocol keeps back"
+        kept = engine.queued_bytes + engine.machine.kept_bytes
+        if not self._running.flow.has_room(engine.staged, kept):
+            return "has too much that is not journaled, or that the protocol keeps back or until all have it"
         if engine.links.full and (names := self._full(links)):
             return f"has too much that is not acknowledged by {', '.join(names)}"
         return None

@@ -119,6 +119,11 @@ class Machine(Protocol):
     def queued(self) -> int:
         """How many multicasts of ours the protocol keeps back or has not done with: we leave when none is."""
 
+    @property
+    def kept_bytes(self) -> int:
+        """How much it keeps of our multicasts that have gone out until everybody has them, beyond what it
+        keeps when nothing is under way: a driver lets the application wait while this is too much."""
+
     def multicast(self, to: Iterable[int], payload: bytes) -> Multicast: ...
     def receive(self, message: Any) -> list[Effect]: ...
     def pending(self) -> list[Held]:

@@ -58,6 +58,10 @@ class Process:
     def queued(self) -> int:
         return 0
 
+    @property
+    def kept_bytes(self) -> int:
+        return 0
+
     def pending(self) -> list[Held]:
         return []
 

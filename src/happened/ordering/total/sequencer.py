@@ -18,7 +18,9 @@ knows of a later one passes it on, one that knows only of an earlier one keeps i
 
 Rounds. Every order has a *place* in the order of all. A process keeps its own requests, and the places of
 what it delivered, until it hears that everybody has delivered those: it says how far it is every SEEN_EVERY
-deliveries, and the coordinator, which keeps what it has ordered, says how far everybody is. Whenever nothing
+deliveries, of which long ones count for several, and the coordinator, which keeps what it has ordered, says
+how far everybody is. Once it keeps twice as much it asks those whom it waits for, so that somebody who gets
+little keeps nobody from forgetting. Somebody who is away does, and `kept_bytes` tells. Whenever nothing
 more comes from a process that has left, be it the coordinator, one that was, or one that passed a request
 on, everybody reports what it keeps to the first process that has not ended, and drops what has not arrived.
 That one orders all of it anew and is the coordinator from then on: what was delivered anywhere has the place
@@ -50,13 +52,17 @@ from .sequencer_messages import (
     SequencerTestament,
     Unsettled,
 )
-from .sequencer_office import EVERYWHERE, Office, succeed
+from .sequencer_office import EVERYWHERE, LONG, SEEN_EVERY, Office, succeed, weight
 
 ROUND = 1 << 20
 """More than the hand-overs between two departures."""
 
-SEEN_EVERY = 32
-"""After so many deliveries a process says how far it is."""
+BESIDE = 256
+"""Bytes that a request takes beside its payload, about."""
+
+UNTOLD = 3 * SEEN_EVERY * (LONG + BESIDE)
+"""At least what a process keeps of its own when nothing is under way: a weight of less than 2 * SEEN_EVERY
+is not asked for, and of less than that has been settled and is not told."""
 
 FACTS = Facts(
     name="sequencer",
@@ -93,11 +99,13 @@ class SequencerTotalOrder(Process):
         self._held: dict[MessageKey, _Held] = {}  # by the message before it
         self._ahead: dict[MessageKey, SequencerRequest] = {}  # kept until we hear of a new coordinator
         self._kept: dict[int, SequencerRequest] = {}  # by clock, our requests that not everybody may have
+        self._kept_size = 0
         self._entrusted: dict[MessageKey, SequencerRequest] = {}  # the same of those who leave
         self._entrusted_until: Place = ()  # needed until everybody is at this place; (): not known yet
         self._recent: dict[MessageKey, Place] = {}  # the places of what not everybody may have delivered
         self._place: Place = ()  # of our last delivery
-        self._unsaid = 0  # deliveries since we said how far we are
+        self._unsaid = 0  # the weight of deliveries since we said how far we are
+        self._is_asked = False  # how far we are, and have not said so since
         self._ended = 0  # bit set: those of whom nothing more comes
         self._is_orphan = False  # whether we have reported, and not heard who is the coordinator
         self._reports: dict[int, SequencerReport] = {}  # to us, as a successor
@@ -119,7 +127,12 @@ class SequencerTotalOrder(Process):
         told = previous, self._epoch, payload, self._place
         request = SequencerRequest(self.me, clock, self.n, dests, *told)
         self._kept[clock] = request
+        self._kept_size += len(payload) + BESIDE
         return Multicast(clock, list(self._handle(request, self.events)))
+
+    @property
+    def kept_bytes(self) -> int:
+        return max(self._kept_size - UNTOLD, 0)
 
     # Who is there.
 
@@ -245,7 +258,7 @@ class SequencerTotalOrder(Process):
         self._entrusted_until = last = max((each.place for each in lacking), default=())
         news = SequencerAnnouncement(self.me, self._epoch, self.me, last)
         effects = [*(Send(d, news) for d in unpack(self.present & ~(1 << self.me))), *effects]
-        return effects + self._resumed(self.events)
+        return effects + self._resumed(self.events) + self._settle_much(office)
 
     # Messages.
 
@@ -260,6 +273,8 @@ class SequencerTotalOrder(Process):
             case SequencerSeen():
                 return self._seen(message)
             case SequencerSettled():
+                if not message.place:
+                    return self._asked()
                 self._settled(message.place, message.requested)
                 return []
             case SequencerTestament():
@@ -282,11 +297,12 @@ class SequencerTotalOrder(Process):
         self._coordinator = self.me
         self._office = office = Office(message.place)
         office.taken, office.tails = dict(message.taken), dict(message.tails)
-        office.unsettled = list(message.unsettled)
+        for each in message.unsettled:
+            office.keep(each)
         for process in unpack(self.excused):
             office.has_seen(process, EVERYWHERE)
         effects = [effect for request in message.early for effect in self._handle(request, since)]
-        effects += self._redirect() + self._resumed(since)
+        effects += self._redirect() + self._resumed(since) + self._settle_much(office)
         return effects + (self._pass_on_role() if self.excused >> self.me & 1 else [])
 
     def _resumed(self, since: int) -> list[Effect]:
@@ -348,7 +364,7 @@ class SequencerTotalOrder(Process):
         yield from self._put_in_order(office, Unsettled(office.next_place(), request, due), since)
 
     def _put_in_order(self, office: Office, ordered: Unsettled, since: int) -> Iterator[Effect]:
-        office.unsettled.append(ordered)
+        office.keep(ordered)
         place, request, due = ordered
         sender, clock, n, dests, _, _, payload, _ = request
         for d in unpack(due):
@@ -359,6 +375,7 @@ class SequencerTotalOrder(Process):
                 yield from self._ordered(order, since)
             else:
                 yield Send(d, order)
+        yield from self._ask(office)
 
     def _ordered(self, order: SequencerOrder, since: int) -> Iterator[Effect]:
         if order.epoch // ROUND < self._ended.bit_count():
@@ -374,13 +391,30 @@ class SequencerTotalOrder(Process):
             self._delivered[order.sender] = order.clock
             if order.place:  # which versions up to 0.2.0 did not give
                 self._recent[self._last] = self._place = order.place
-                self._unsaid += 1
+                self._unsaid += weight(order)
             yield self.delivery(order)
-        if self._unsaid >= SEEN_EVERY:
-            self._unsaid = 0
-            yield from self._seen(SequencerSeen(self.me, self._place, self._epoch))
+        if self._unsaid >= SEEN_EVERY or self._is_asked:
+            yield from self._say()
 
     # How far everybody is.
+
+    def _say(self) -> list[Effect]:
+        if not self._unsaid:
+            return []
+        self._unsaid, self._is_asked = 0, False
+        return self._seen(SequencerSeen(self.me, self._place, self._epoch))
+
+    def _asked(self) -> list[Effect]:
+        """The coordinator waits for our word: now, or when what it has ordered for us comes."""
+        self._is_asked = True
+        return self._say()
+
+    def _ask(self, office: Office) -> list[Effect]:
+        """As the coordinator, ask those whom we wait for."""
+        effects: list[Effect] = []
+        for d in unpack(office.to_ask()):
+            effects += self._asked() if d == self.me else [Send(d, SequencerSettled(self.me, (), 0))]
+        return effects
 
     def _seen(self, message: SequencerSeen) -> list[Effect]:
         if message.epoch // ROUND < self._ended.bit_count():
@@ -391,25 +425,34 @@ class SequencerTotalOrder(Process):
         knows_whom = not self._is_orphan and not self.excused >> self._coordinator & 1
         return [Send(self._coordinator, message)] if knows_whom else []
 
+    def _settle_much(self, office: Office) -> list[Effect]:
+        """As a new coordinator: nobody may have a word to say that would make us look at it."""
+        return self._settle() if office.keeps_much else []
+
     def _settle(self) -> list[Effect]:
         """As the coordinator, tell everybody what need not be kept, if that is worth a message."""
         office = self._office
         assert office is not None
         office.settling |= office.settle()
         place, told = office.settled
-        if sum(place[:1]) - sum(told[:1]) < SEEN_EVERY:
-            return []
-        office.settled = place, place
+        if sum(place[:1]) - sum(told[:1]) + office.settling_more < SEEN_EVERY:
+            return self._ask(office)
+        office.settled, office.settling_more = (place, place), 0
         clocks, office.settling = office.settling, {}
         self._settled(place, clocks.get(self.me, 0))
         others = unpack(self.present & ~(1 << self.me))
-        return [Send(d, SequencerSettled(self.me, place, clocks.get(d, 0))) for d in others]
+        news = [Send(d, SequencerSettled(self.me, place, clocks.get(d, 0))) for d in others]
+        return news + self._ask(office)
 
     def _settled(self, place: Place, requested: int) -> None:
         if self._entrusted_until and self._entrusted_until <= place:
             self._entrusted, self._entrusted_until = {}, ()
         self._recent = {name: at for name, at in self._recent.items() if at > place}
-        self._kept = {clock: request for clock, request in self._kept.items() if clock > requested}
+        self._keep(request for clock, request in self._kept.items() if clock > requested)
+
+    def _keep(self, requests: Iterable[SequencerRequest]) -> None:
+        self._kept = {request.clock: request for request in requests}
+        self._kept_size = sum(len(request.payload) + BESIDE for request in self._kept.values())
 
     def pending(self) -> list[Held]:
         held = [Held(order, (after,), since) for after, (order, since) in self._held.items()]
@@ -436,6 +479,7 @@ class SequencerTotalOrder(Process):
                 self._ended,
                 int(self._is_orphan),
                 self._entrusted_until,
+                *((1,) if self._is_asked else ()),
             ),
             "reports": [report for _, report in sorted(self._reports.items())],
         }
@@ -450,13 +494,13 @@ class SequencerTotalOrder(Process):
         entrusted = [SequencerRequest(*fields) for fields in state["entrusted"]]
         recent = {(sender, clock): place for sender, clock, place in state["recent"]}
         reports = [_report_from(*each) for each in state["reports"]]
-        self._unsaid, self._place, self._ended, orphan, self._entrusted_until = state["succession"]
-        self._is_orphan = bool(orphan)
+        self._unsaid, self._place, self._ended, orphan, self._entrusted_until, *asked = state["succession"]
+        self._is_orphan, self._is_asked = bool(orphan), bool(asked)
         self._epoch, self._coordinator, self._requested = epoch, coordinator, requested
         self._last, self._delivered, self._office, self._recent = last, delivered, office, recent
         self._held = {entry.order.after: entry for entry in held}
         self._ahead = {(request.sender, request.clock): request for request in ahead}
-        self._kept = {request.clock: request for request in kept}
+        self._keep(kept)
         self._entrusted = {(request.sender, request.clock): request for request in entrusted}
         self._reports = {report.sender: report for report in reports}
 

@@ -19,10 +19,16 @@ from typing import Any
 from ...core.destinations import pack, unpack
 from ...core.lanes import CLOCK_LIMIT
 from ..machine import MessageKey
-from .sequencer_messages import Place, SequencerReport, SequencerRequest, Unsettled
+from .sequencer_messages import Place, SequencerOrder, SequencerReport, SequencerRequest, Unsettled
 
 EVERYWHERE: Place = (CLOCK_LIMIT,)
 """Behind every place."""
+
+SEEN_EVERY = 32
+"""After deliveries of so much weight a process says how far it is."""
+
+LONG = 2048
+"""Bytes of a payload that weigh as much as a message."""
 
 FIRST: Place = (0,)
 """Before every place."""
@@ -30,6 +36,10 @@ FIRST: Place = (0,)
 ROUNDS = 1 << 20
 """More than there are rounds. Of two that insert after the same place, the later one does so before what the
 earlier one inserted: nobody knows more than that this is behind the bound."""
+
+
+def weight(message: SequencerRequest | SequencerOrder) -> int:
+    return 1 + len(message.payload) // LONG
 
 
 class Office:
@@ -41,9 +51,12 @@ class Office:
         self.early: dict[MessageKey, tuple[SequencerRequest, int]] = {}  # by (sender, previous clock)
         self.place = place  # the first number of the last place given
         self.unsettled: list[Unsettled] = []  # in order
+        self.unsettled_weight = 0
         self.seen: dict[int, Place] = {}  # per process how far it has said it is
         self.settled: tuple[Place, Place] = (), ()  # how far everybody is, and how far everybody was told so
         self.settling: dict[int, int] = {}  # per sender the clock of its last message between those two
+        self.settling_more = 0  # what the messages between those two weigh beyond their number
+        self.asked = 0  # bit set: those who have been asked how far they are and have not said so since
 
     def next_place(self) -> Place:
         self.place += 1
@@ -51,6 +64,24 @@ class Office:
 
     def has_seen(self, process: int, place: Place) -> None:
         self.seen[process] = max(place, self.seen.get(process, ()))
+        self.asked &= ~(1 << process)
+
+    def keep(self, ordered: Unsettled) -> None:
+        self.unsettled.append(ordered)
+        self.unsettled_weight += weight(ordered.request)
+
+    @property
+    def keeps_much(self) -> bool:
+        return self.unsettled_weight >= 2 * SEEN_EVERY
+
+    def to_ask(self) -> int:
+        """The set of those whom the first unsettled message waits for, if much is unsettled. Each is asked
+        once until it answers."""
+        if not self.keeps_much:
+            return 0
+        ask = self.missing(self.unsettled[0]) & ~self.asked
+        self.asked |= ask
+        return ask
 
     def missing(self, ordered: Unsettled) -> int:
         """The set of those whose delivery of a message we have not heard of."""
@@ -67,6 +98,8 @@ class Office:
             count += 1
             done[each.request.sender] = each.request.clock
             self.settled = each.place, self.settled[1]
+            self.unsettled_weight -= weight(each.request)
+            self.settling_more += weight(each.request) - 1
         if count:
             self.unsettled = self.unsettled[count:]
         return done
@@ -74,7 +107,8 @@ class Office:
     def state(self) -> tuple[Any, ...]:
         old = sorted(self.taken.items()), sorted(self.tails.items()), list(self.early.values())
         said = sorted(self.settling.items()), sorted(self.seen.items())
-        return *old, self.place, self.unsettled, self.settled, *said
+        more = (self.settling_more, self.asked) if self.settling_more or self.asked else ()
+        return *old, self.place, self.unsettled, self.settled, *said, *more
 
     @classmethod
     def from_state(
@@ -87,16 +121,18 @@ class Office:
         settled: Any = ((), ()),
         settling: Any = (),
         seen: Any = (),
+        settling_more: int = 0,
+        asked: int = 0,
     ) -> "Office":
         """The office of a snapshot; versions up to 0.2.0 gave no places."""
         requests = [(SequencerRequest(*fields), since) for fields, since in early]
         office = cls(place)
         office.taken, office.tails = dict(taken), dict(tails)
         office.early = {(request.sender, request.previous): (request, s) for request, s in requests}
-        office.unsettled = [
-            Unsettled(place, SequencerRequest(*request), missing) for place, request, missing in unsettled
-        ]
+        for at, request, missing in unsettled:
+            office.keep(Unsettled(at, SequencerRequest(*request), missing))
         office.settled, office.settling, office.seen = settled, dict(settling), dict(seen)
+        office.settling_more, office.asked = settling_more, asked
         return office
 
 
