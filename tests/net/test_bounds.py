@@ -68,6 +68,26 @@ def test_what_waits_behind_a_message_to_a_dead_peer_is_bounded_at_its_receiver(p
     run(scenario())
 
 
+def test_what_a_sender_keeps_in_case_the_coordinator_fails_is_bounded():
+    """No outbox for the dead one is full, and its place in the order is before all that follows."""
+
+    async def scenario():
+        limits = Limits(outbox=OUTBOX, linger=0.0)
+        async with MemoryNetwork().nodes("a", "b", "c", protocol="sequencer", limits=limits) as (a, b, c):
+            await c.close()
+            await a.multicast(["c"], b"first")
+            with pytest.raises(NodeFull, match="until all have it"):
+                for _ in range(200):
+                    await b.multicast(["a"], b"x" * SIZE, timeout=0.2)
+            assert OUTBOX < b.stats()["queued_bytes"] <= OUTBOX + 2 * SIZE
+            await take(a, b.sent)
+            await a.expel("c")
+            await b.multicast(["a"], b"there is room again", timeout=10)
+            await take(a, 1)
+
+    run(scenario())
+
+
 def is_unicast(protocol):
     return "unicast" in protocols()[protocol].casts and "broadcast" not in protocols()[protocol].casts
 
