@@ -18,6 +18,7 @@ from contract.drive import Dice, System, may_depart
 from contract.runs import LANE_WIDTH_CHANGES, check_simulated
 from happened.core.errors import LocalProtocolError
 from happened.ordering import DEFAULT, create, protocols
+from happened.ordering.facts import UNICAST
 
 every_protocol = pytest.mark.parametrize("name", protocols())
 LONG = {
@@ -52,6 +53,22 @@ def test_a_protocol_keeps_the_contract_with_other_dice_too(name, seed):
         for check in CHECKS:
             if applies(check, facts) and check is not runs.check_explored:  # which throws no dice
                 check(facts, another)
+
+
+@every_protocol
+def test_what_is_kept_does_not_grow_with_what_has_passed(name, seed):
+    """One gets a single message where that is possible; from then on another sends to a third."""
+    facts, dice = protocols()[name], Dice(seed)
+    system = System(facts, 4)
+    may_choose = UNICAST in facts.casts
+    sizes = []
+    for number in range(400):
+        to = {2 if number else 3} if may_choose else set(system.present)
+        system.send(1 if number else 0, to)
+        system.drain(dice)
+        system.made.clear()
+        sizes.append(max(len(machine.snapshot()) for machine in system.machines))
+    assert max(sizes[100:]) <= 2 * max(sizes[:100])
 
 
 @pytest.mark.slow
