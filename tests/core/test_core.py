@@ -32,6 +32,8 @@ def test_lanes_compare_and_select_like_lists(data, n):
     lane = data.draw(st.integers(0, n - 1))
     assert lanes.get(packed_a, lane) == a[lane]
     assert list(lanes.unpack(lanes.put(packed_a, lane, 7))) == [*a[:lane], 7, *a[lane + 1 :]]
+    few = data.draw(st.dictionaries(st.integers(0, n - 1), st.integers(0, CLOCK_LIMIT - 1), max_size=12))
+    assert list(lanes.unpack(lanes.pack_some(few))) == [few.get(lane, 0) for lane in range(n)]
 
 
 @pytest.mark.long

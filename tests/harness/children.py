@@ -14,7 +14,7 @@ Each line is one write to the file: a killed process leaves all that it wrote, a
 | got | when a message is handed over |
 | acking, acked | before an acknowledgement, and when it has returned |
 | forked | a child made by fork has ended, and how |
-| report | on demand: frames sent to and received from each peer, and what is not done yet |
+| report | on demand: frames sent to and received from each peer, what is left to do, and parked bytes |
 | quiet | nothing is sent any more |
 | stopped | the node ended by itself, and why |
 
@@ -44,17 +44,19 @@ from happened.net import (
     NodeError,
     NodeFull,
     SharedKey,
+    Signatures,
 )
 
 STOPPED = 3  # exit code of a node that could not start, or stopped by itself
-LIMITS = Limits(
-    heartbeat=1.0,
-    handshake=3.0,
-    first_retry=0.05,
-    last_retry=0.5,
-    linger=1.0,
-    compaction=50_000,  # snapshots replace inputs many times in a run
-)
+LIMITS = {
+    "heartbeat": 1.0,
+    "handshake": 3.0,
+    "first_retry": 0.05,
+    "last_retry": 0.5,
+    "linger": 1.0,
+    "compaction": 50_000,  # snapshots replace inputs many times in a run
+}
+SOON_FULL = {"outbox": 100_000}  # bytes for a peer that is away; a second of what is sent is more
 
 
 class Log:
@@ -83,26 +85,32 @@ def free_port() -> int:
 
 
 def make_node(settings: dict, listen: str) -> Node:
+    name, peers, security = settings["name"], settings["peers"], settings["security"]
+    pki = Path(security["pki"])
+    own = {"authority": pki / "ca.pem", "key": pki / f"{name}.key"}
     common = {
         "protocol": settings["protocol"],
         "journal": settings["journal"],
-        "limits": LIMITS,
+        "limits": Limits(**LIMITS, **(SOON_FULL if settings["parking"] else {})),
+        "full": "park" if settings["parking"] else "wait",
         "cluster": "harness",
+        "signatures": Signatures(name, members=pki, **own) if settings["signed"] else None,
     }
-    name, peers, security = settings["name"], settings["peers"], settings["security"]
     if "servers" in security:
-        trust = ssl.create_default_context(cafile=security["authority"])
-        trust.check_hostname = False  # `happened ca` names processes, not hosts
-        transport = NatsTransport(security["servers"], key=security["key"], tls=trust, start_seconds=10)
+        options = {"tls": trust_in(pki)} if security["tls"] else {}
+        transport = NatsTransport(security["servers"], key=security["key"], start_seconds=10, **options)
         return Node(name, peers=list(peers), transport=transport, **common)
     if "key" in security:
         guard = SharedKey(security["key"])
     else:
-        pki = Path(security["pki"])
-        guard = MutualTls(
-            name, authority=pki / "ca.pem", certificate=pki / f"{name}.pem", key=pki / f"{name}.key"
-        )
+        guard = MutualTls(name, certificate=pki / f"{name}.pem", **own)
     return Node(name, peers=peers, listen=listen, guard=guard, **common)
+
+
+def trust_in(pki: Path) -> ssl.SSLContext:
+    trust = ssl.create_default_context(cafile=pki / "ca.pem")
+    trust.check_hostname = False  # `happened ca` names processes, not hosts
+    return trust
 
 
 def close_event_polls() -> None:
@@ -184,7 +192,9 @@ class Application:
         numbers = self.node.stats()
         links = {name: (peer["sent"], peer["received"]) for name, peer in numbers["peers"].items()}
         open_ends = ("held", "queued", "undelivered", "unacknowledged", "staged_bytes")
-        self.log.write("report", links=links, left=sum(numbers[number] for number in open_ends))
+        parked = sum(peer["parked_bytes"] for peer in numbers["peers"].values())
+        left = parked + sum(numbers[number] for number in open_ends)
+        self.log.write("report", links=links, left=left, parked=parked)
 
     # sending
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 
-from harness.conductor import Plan, World, eventually
+from harness.conductor import PATIENCE, Member, NeverHappened, Plan, World, eventually
 from harness.judge import Fault, read_log
 from harness.proxy import Lane
 
@@ -96,15 +96,73 @@ async def second_process(world: World, dice: random.Random) -> None:
 async def old_copy(world: World, dice: random.Random) -> None:
     """A copy of the journal is put back after every link has gone on without it. The node must stop; with the
     newest one put back it goes on."""
-    member = world.members[dice.choice(world.plan.members)]
-    others = [other for other in world.members.values() if other is not member]
+    async with _AllInUse(world), _OldCopy(world, dice) as member:
+        await world.start_old(member)
+        await world.see_it_stop(member)
+
+
+async def lonely_copy(world: World, dice: random.Random) -> None:
+    """The same while all who know better are down. It may live for a while then, more than once, and number
+    as much as they have; it must stop when they are back, and what it asked for must reach nobody."""
+    async with _AllInUse(world), _OldCopy(world, dice) as member:
+        others = [other for other in world.members.values() if other is not member]
+        for other in others:
+            other.kill()
+        for _ in range(dice.randint(1, 2)):
+            await world.start_old(member)
+            await asyncio.sleep(dice.uniform(0.2, 1))
+            member.kill()
+        await world.start_old(member)
+        await asyncio.gather(*(world.start(other) for other in others))
+        await world.see_it_stop(member)
+
+
+async def away(world: World, dice: random.Random) -> None:
+    """A process is down until another one has parked what is for it, which may be killed then too."""
     async with _AllInUse(world):
+        member = world.members[dice.choice(world.plan.members)]
+        others = [other for other in world.members.values() if other is not member]
         world.check_alive(member)
-        copy, newest = (world.directory / f"{member.name}.{what}" for what in ("copy", "newest"))
+        member.kill()
+        parking = await _parking(world, others)
+        if dice.random() < 0.5:
+            parking.kill()
+            await world.start(parking)
+        await world.start(member)
+
+
+async def _parking(world: World, members: Sequence[Member]) -> Member:
+    """One of these, as soon as it has frames on disk."""
+    for _ in range(600):
+        for member in members:
+            world.check_alive(member)
+            since = len(member.records())
+            member.tell("report")
+            await eventually(lambda m=member, n=since: m.find("report", n), f"{member.name} reports")
+            if member.find("report", since)["parked"]:
+                return member
+        await asyncio.sleep(0.1)
+    raise NeverHappened("nobody has parked anything, in a minute")
+
+
+class _OldCopy:
+    """Within: a process is down that has a copy of its journal which everybody has heard more than. After
+    that it runs again, on the newest one."""
+
+    def __init__(self, world: World, dice: random.Random) -> None:
+        self._world = world
+        self._member = world.members[dice.choice(world.plan.members)]
+        name = self._member.name
+        self._copy, self._newest = (world.directory / f"{name}.{what}" for what in ("copy", "newest"))
+
+    async def __aenter__(self) -> Member:
+        world, member = self._world, self._member
+        others = [other for other in world.members.values() if other is not member]
+        world.check_alive(member)
         world.stop(member)
-        copy.mkdir()
+        self._copy.mkdir()
         for path in member.journal_files():
-            shutil.copy2(path, copy / path.name)
+            shutil.copy2(path, self._copy / path.name)
         world.go_on(member)
         since = len(member.records())
         await eventually(
@@ -112,13 +170,17 @@ async def old_copy(world: World, dice: random.Random) -> None:
             f"everybody hears of {member.name}",
         )
         member.kill()
-        member.move_journal(newest)
-        member.restore_journal(copy)
-        await world.start(member, is_void=True)
-        member.restore_journal(newest)
-        shutil.rmtree(copy)
-        shutil.rmtree(newest)
-        await world.start(member)
+        member.move_journal(self._newest)
+        member.restore_journal(self._copy)
+        return member
+
+    async def __aexit__(self, error: object, *_: object) -> None:
+        if error is not None:
+            return
+        self._member.restore_journal(self._newest)
+        shutil.rmtree(self._copy)
+        shutil.rmtree(self._newest)
+        await self._world.start(self._member)
 
 
 class _AllInUse:
@@ -149,13 +211,13 @@ def _lane(world: World, dice: random.Random) -> Lane:
 
 async def on_the_way(kind: str, world: World, dice: random.Random) -> None:
     """A connection is cut in mid-frame, or its bytes are flipped, repeated, left out or late."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await _lane(world, dice).harm(kind, dice)
 
 
 async def replay(world: World, dice: random.Random) -> None:
     """What somebody said in an earlier connection is said again, by somebody who recorded it."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not await _lane(world, dice).replay(dice):
             await asyncio.sleep(0.1)
 
@@ -169,6 +231,7 @@ HARMS: dict[str, tuple[Doing, int]] = {
     "fork": (fork, 8),
     "second process": (second_process, 4),
     "old copy": (old_copy, 4),
+    "lonely copy": (lonely_copy, 3),
     "cut": (partial(on_the_way, "cut"), 16),
     "flip": (partial(on_the_way, "flip"), 12),
     "repeat": (partial(on_the_way, "repeat"), 5),
@@ -179,13 +242,19 @@ HARMS: dict[str, tuple[Doing, int]] = {
 """What can be done, and how often among a hundred."""
 
 OF_A_BROKER: dict[str, tuple[Doing, int]] = {"kill broker": (kill_broker, 4)}
+OF_PARKING: dict[str, tuple[Doing, int]] = {"away": (away, 12)}
 AT_ONCE = 3
+
+
+def kinds_of(plan: Plan) -> dict[str, tuple[Doing, int]]:
+    """What can be done to a world of this plan."""
+    return HARMS | (OF_A_BROKER if plan.has_broker else {}) | (OF_PARKING if plan.is_parking else {})
 
 
 def draw(plan: Plan, seed: int, count: int) -> list[str]:
     """The names of `count` harms, in an order that follows from the seed: each kind once, others by share."""
-    dice = random.Random(f"{seed} {plan.transport} {plan.protocol}")
-    kinds = HARMS | (OF_A_BROKER if plan.transport == "nats" else {})
+    dice = random.Random(f"{seed} {plan.name}")
+    kinds = kinds_of(plan)
     names = list(kinds) + dice.choices(
         list(kinds), [share for _, share in kinds.values()], k=count - len(kinds)
     )
@@ -199,7 +268,7 @@ async def do_harm(world: World, names: Sequence[str]) -> Counter[str]:
     places = asyncio.Semaphore(AT_ONCE)
 
     async def one(name: str, dice: random.Random) -> None:
-        harm, _ = (HARMS | OF_A_BROKER)[name]
+        harm, _ = kinds_of(world.plan)[name]
         try:
             await harm(world, dice)
             done[name] += 1

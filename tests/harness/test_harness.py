@@ -10,14 +10,17 @@ import asyncio
 import pytest
 
 from harness.conductor import NAMES, Plan, World, make_secrets
-from harness.harms import HARMS, OF_A_BROKER, do_harm, draw
+from harness.harms import do_harm, draw, kinds_of
 from harness.judge import judge
 
-SHORT = {
-    "key": ("die", "flip", "old copy", "cut", "replay"),
-    "tls": ("stop", "cut", "fork", "second process", "kill"),
-    "nats": ("cut", "kill broker", "old copy"),
-}
+QUICK = {"pace": 0.1}
+SHORT = (
+    (Plan("key", "ks", **QUICK), ("die", "flip", "old copy", "cut", "replay")),
+    (Plan("tls", "ks", **QUICK), ("stop", "cut", "fork", "second process", "kill")),
+    (Plan("nats", "ks", **QUICK), ("cut", "kill broker", "old copy")),
+    (Plan("nats-plain", "ks", **QUICK), ("flip", "kill", "flip", "flip", "flip")),
+    (Plan("key", "ks", is_signed=True, is_parking=True), ("lonely copy", "away", "flip")),
+)
 
 BROADCAST = {"is_broadcast": True}
 TOTAL, BOTH = {"promises": ("total",)}, {"promises": ("causal", "total")}
@@ -35,6 +38,11 @@ LONG = (
     (Plan("nats", "ks"), 60),
     (Plan("nats", "sequencer", **BOTH), 50),
     (Plan("nats", "ses"), 40),
+    (Plan("nats-plain", "ks"), 60),
+    (Plan("key", "sequencer", is_signed=True, **BOTH), 40),
+    (Plan("nats", "prs", is_signed=True), 40),
+    (Plan("tls", "ks", is_signed=True, is_parking=True), 40),
+    (Plan("key", "rst", is_parking=True, **FOUR), 40),
 )
 
 
@@ -68,24 +76,21 @@ def survives(world, names, lives=1):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("transport", SHORT)
-def test_a_little_harm_breaks_no_promise(transport, tmp_path, secrets, seed):
-    plan = Plan(transport, "ks", pace=0.1)
-    survives(World(plan, tmp_path, secrets, seed), SHORT[transport], lives=0)
+@pytest.mark.parametrize(("plan", "names"), SHORT, ids=[plan.name for plan, _ in SHORT])
+def test_a_little_harm_breaks_no_promise(plan, names, tmp_path, secrets, seed):
+    survives(World(plan, tmp_path, secrets, seed), names, lives=0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("plan", "count"), LONG, ids=[f"{plan.transport}-{plan.protocol}" for plan, _ in LONG]
-)
+@pytest.mark.parametrize(("plan", "count"), LONG, ids=[plan.name for plan, _ in LONG])
 def test_much_harm_breaks_no_promise(plan, count, tmp_path, secrets, seed):
     survives(World(plan, tmp_path, secrets, seed), draw(plan, seed, count))
 
 
 def test_harm_is_done_five_hundred_times_and_everywhere():
     assert sum(count for _, count in LONG) >= 500
-    assert {plan.transport for plan, _ in LONG} == set(SHORT)
+    assert {plan.transport for plan, _ in LONG} == {plan.transport for plan, _ in SHORT}
     for plan, count in LONG:
-        kinds = HARMS | (OF_A_BROKER if plan.transport == "nats" else {})
+        kinds = kinds_of(plan)
         assert set(draw(plan, 1, count)) == set(kinds) and len(draw(plan, 1, count)) == count
         assert draw(plan, 1, count) == draw(plan, 1, count) != draw(plan, 2, count)

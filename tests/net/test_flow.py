@@ -18,7 +18,9 @@ CALM = {
 
 
 def paused(relays=True, **changed):
-    return Flow(LIMITS, relays=relays).links_to_pause(**{**CALM, **changed})
+    numbers = {**CALM, **changed}
+    held = sum(numbers["held_on_link"].values())
+    return Flow(LIMITS, relays=relays).links_to_pause(held=held, **numbers)
 
 
 def test_at_the_limits_every_link_is_read():

@@ -52,7 +52,7 @@ class Wire:
         writer.close()
 
 
-def exchange(server, stream, alices, bobs, frames=FRAMES):
+def exchange(server, stream, alices, bobs, frames=FRAMES, transport=NatsTransport):
     """Send them one by one from alice to bob, over these wires."""
 
     async def scenario():
@@ -60,8 +60,8 @@ def exchange(server, stream, alices, bobs, frames=FRAMES):
         async with (
             alices.laid() as alices_url,
             bobs.laid() as bobs_url,
-            running(bob, bobs_url, stream=stream, key=KEY),
-            running(alice, alices_url, stream=stream, key=KEY),
+            running(bob, bobs_url, kind=transport, stream=stream, key=KEY),
+            running(alice, alices_url, kind=transport, stream=stream, key=KEY),
         ):
             for frame in frames:
                 alice.put("bob", frame)
@@ -87,6 +87,63 @@ def test_a_message_that_was_altered_on_its_way_from_the_broker_is_read_again(ser
 
 def test_both_ways_at_once(server):
     exchange(server, "both", Wire(server, up=2), Wire(server, down=2))
+
+
+@pytest.mark.long
+def test_a_connection_whose_client_waits_for_bytes_that_nobody_sent_is_made_anew(server, monkeypatch):
+    """The size of a message is altered: all that follows is taken for a part of it, signs of life too."""
+    monkeypatch.setattr("happened.net.nats.PING_SECONDS", 0.2)
+
+    class Sizes(Wire):
+        async def _carry(self, reader, writer, way):
+            while data := await reader.read(1 << 16):
+                if self.left[way] and b"precious" in data:
+                    self.left[way] -= 1
+                    line, _, rest = data.partition(b"\r\n")  # ends with the size
+                    data = line + b"00000\r\n" + rest
+                writer.write(data)
+                await writer.drain()
+            writer.close()
+
+    exchange(server, "sizes", Wire(server), Sizes(server, down=1))
+
+
+@pytest.mark.parametrize("transport", [NatsTransport, NatsBroadcast])
+def test_a_client_that_has_closed_for_good_is_replaced(server, transport):
+    """As the client does whenever the broker tells it of an error: here, of bytes that are no command."""
+
+    class Commands(Wire):
+        async def _carry(self, reader, writer, way):
+            while data := await reader.read(1 << 16):
+                if self.left[way] and b"precious" in data:
+                    self.left[way] -= 1
+                    data = b"DO IT\r\n" + data
+                writer.write(data)
+                await writer.drain()
+            writer.close()
+
+    stream = f"closed-{transport.__name__}"
+    alice, _ = exchange(server, stream, Commands(server, up=1), Wire(server), transport=transport)
+    assert ("the broker", "nats: unknown protocol operation") in alice.troubles
+
+
+@pytest.mark.slow
+def test_who_gets_no_answers_says_so_and_connects_anew(server, monkeypatch):
+    """What is left out has the subscription that answers to publications go to: signs of life still come."""
+    monkeypatch.setattr("happened.net.nats.PUBLISH_SECONDS", 2.0)
+
+    class Hole(Wire):
+        async def _carry(self, reader, writer, way):
+            while data := await reader.read(1 << 16):
+                if self.left[way] and b"precious" in data:
+                    self.left[way] -= 1
+                    continue
+                writer.write(data)
+                await writer.drain()
+            writer.close()
+
+    alice, _ = exchange(server, "hole", Hole(server, up=1), Wire(server))
+    assert ("bob", "not published: no answer in time") in alice.troubles
 
 
 def test_without_reading_again_a_frame_is_lost(server, monkeypatch):

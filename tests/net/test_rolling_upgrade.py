@@ -95,7 +95,7 @@ def judge_by_logs(cluster):
 @pytest.mark.slow
 def test_a_wheel_of_the_next_version_takes_the_place_of_this_one(interpreters, tmp_path, seed):
     asked = {
-        version: json.loads(subprocess.check_output([python, "-c", ASKED], cwd=tmp_path))
+        version: json.loads(subprocess.check_output([python, "-E", "-c", ASKED], cwd=tmp_path))
         for version, python in interpreters.items()
     }
     for version, (file, _, _, _) in asked.items():
@@ -104,7 +104,8 @@ def test_a_wheel_of_the_next_version_takes_the_place_of_this_one(interpreters, t
     assert set(asked["next"][3]) - set(asked["this"][3]) == {wheels.NEXT_FEATURE}
 
     def command(version):
-        return [str(interpreters[version]), str(Path(__file__).with_name("netprocess.py"))]
+        # -E: whatever PYTHONPATH says, it is the wheel that runs.
+        return [str(interpreters[version]), "-E", str(Path(__file__).with_name("netprocess.py"))]
 
     first = {name: command("this") for name in NAMES}
     with Cluster(tmp_path, seed, messages=400, pace=0.012, commands=first, write_first=True) as cluster:

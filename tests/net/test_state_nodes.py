@@ -130,6 +130,26 @@ def test_a_newcomer_sends_nothing_before_its_state_and_health_says_what_that_wai
     run(scenario())
 
 
+def test_who_is_killed_before_it_has_told_whom_it_admitted_is_asked_again(tmp_path):
+    async def scenario():
+        where = addresses("a", "b", "c", "d", "e")
+        a, b, c = [await Replica(name, where, tmp_path).start() for name in "abc"]
+        members = await a.node.join("d", where["d"])
+        a = await a.killed()
+        with pytest.raises(LocalProtocolError, match="is or was a member"):
+            await a.node.join("d", where["e"])
+        assert await a.node.join("d", where["d"]) == members
+        d = await Replica("d", where, tmp_path, members, state_from="a").start()
+        await d.node.multicast("*", "first", timeout=30)
+        await equal([a, b, c, d], 1)
+        await a.node.join("e", where["e"])
+        with pytest.raises(LocalProtocolError, match="is or was a member"):
+            await a.node.join("d", where["d"])  # whoever is started with these knows more than d did
+        await asyncio.gather(*(each.close() for each in (a, b, c, d)))
+
+    run(scenario())
+
+
 def test_a_newcomer_whose_admitting_process_is_gone_stops(tmp_path):
     async def scenario():
         where = addresses("a", "b", "c", "d")

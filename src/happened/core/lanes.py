@@ -10,11 +10,14 @@ One of `clock_lanes` holds a clock, in 64 bits whatever n is.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 CLOCK_LIMIT = 1 << 63
 """Clocks stay below this: a lane's value has no guard bit."""
+FEW = 8
+"""So many lanes of a wide vector are taken out, or put in, one by one: messages of many processes name few of
+them, and one costs as much as looking at some ten."""
 
 
 class Lanes:
@@ -84,10 +87,18 @@ class Lanes:
 
     def unpack(self, vector: int) -> Sequence[int]:
         """The n values."""
-        data = vector.to_bytes(self.n * self.bytes_per_lane, "little")
         if self.width == 64:
-            return self._words.unpack(data)
-        step = self.bytes_per_lane
+            return self._words.unpack(vector.to_bytes(8 * self.n, "little"))
+        values, rest = [0] * self.n, vector
+        for _ in range(FEW):
+            if not rest:
+                break
+            lane = (rest.bit_length() - 1) // self.width
+            values[lane] = value = rest >> self.width * lane
+            rest ^= value << self.width * lane
+        if not rest:
+            return values
+        step, data = self.bytes_per_lane, vector.to_bytes(self.n * self.bytes_per_lane, "little")
         return [int.from_bytes(data[i : i + step], "little") for i in range(0, len(data), step)]
 
     def pack(self, values: Sequence[int]) -> int:
@@ -95,6 +106,15 @@ class Lanes:
             return int.from_bytes(self._words.pack(*values), "little")
         data = b"".join(value.to_bytes(self.bytes_per_lane, "little") for value in values)
         return int.from_bytes(data, "little")
+
+    def pack_some(self, values: Mapping[int, int]) -> int:
+        """The same of values by lane; the others are zero."""
+        if len(values) <= FEW:
+            return sum(value << self.width * lane for lane, value in values.items())
+        dense = [0] * self.n
+        for lane, value in values.items():
+            dense[lane] = value
+        return self.pack(dense)
 
 
 @lru_cache(maxsize=64)

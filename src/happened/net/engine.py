@@ -404,7 +404,7 @@ class Engine:
                 self._hand_over(sender, clock, payload)
                 return
         if self.counts_held:
-            self.links.held[link] += 1
+            self.links.count_held(link, 1)
             self.held_bytes += len(message.payload)
         self.perform(effects)
 
@@ -618,7 +618,7 @@ class Engine:
     def _deliver(self, effect: Deliver) -> None:
         sender, clock, payload = effect
         if self.counts_held and sender != self.me:
-            self.links.held[sender] -= 1
+            self.links.count_held(sender, -1)
             self.held_bytes -= len(payload)
         if self._is_plain:
             self._hand_over(sender, clock, payload)
@@ -747,7 +747,7 @@ class Engine:
         if self.counts_held:
             for held in self.machine.pending():
                 if held.message.sender != self.me:
-                    self.links.held[held.message.sender] += 1
+                    self.links.count_held(held.message.sender, 1)
                     self.held_bytes += len(held.message.payload)
         for each in self.transfers.awaited.withheld if self.transfers.awaited is not None else ():
             state_steps.count_withheld(self, each, 1)

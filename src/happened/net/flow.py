@@ -36,9 +36,12 @@ class Flow:
         staged: int,
         outbox_bytes: Iterable[int],
         held_on_link: Mapping[int, int],
+        held: int,
         held_bytes: int = 0,
     ) -> set[int]:
-        """The links that are not to be read now, out of those in `held_on_link`.
+        """The links that are not to be read now, out of those in `held_on_link`, which add up to `held`: each
+        arrival asks, so nobody looks at all of them while there is room. `outbox_bytes` are those of outboxes
+        that are full.
 
         All of them while the application or the journal is behind. If only too many messages are held, those
         that have some: a causally first one of what is missing is the next on a link that has none held.
@@ -51,12 +54,12 @@ class Flow:
             or (self.relays and self._relays_too_much(outbox_bytes))
         ):
             return set(held_on_link)
-        if held_bytes > limits.held_bytes or sum(held_on_link.values()) > limits.held:
+        if held_bytes > limits.held_bytes or held > limits.held:
             return {link for link, held in held_on_link.items() if held}
         return set()
 
     def routes_to_pause(self, outbox_bytes: Mapping[int, int]) -> set[int]:
-        """The links whose messages go on to a peer that is too far behind.
+        """The links whose messages go on to a peer that is too far behind, of those whose outboxes are full.
 
         Not those of its own block, or of the peer itself: what comes from them is not sent there. So whoever
         waits does so for somebody further along a tree, and no two nodes wait for each other.

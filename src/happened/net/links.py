@@ -26,6 +26,7 @@ class Links:
         self.outboxes = {link: Outbox() for link in peers}
         self.inboxes = {link: Inbox() for link in self.outboxes}
         self.held = dict.fromkeys(self.outboxes, 0)  # messages from there that wait for others
+        self.held_in_all = 0
         self.lives = Lives()
         self.full_above = sys.maxsize
         self.full: set[int] = set()
@@ -42,9 +43,15 @@ class Links:
         """Begin anew with this process."""
         if link in self.outboxes:
             self._drop_parked(link)
+            self.held_in_all -= self.held[link]
         self.outboxes[link], self.inboxes[link], self.held[link] = Outbox(), Inbox(), 0
         self.lives.open(link)
         self.full.discard(link)
+
+    def count_held(self, link: int, more: int) -> None:
+        """So many more messages from there wait for others, or so many fewer."""
+        self.held[link] += more
+        self.held_in_all += more
 
     def empty(self, link: int) -> None:
         """Drop what was to be sent to a process that will never take it; numbers go on."""
@@ -177,4 +184,5 @@ class Links:
             self.outboxes[int(key)] = Outbox(acknowledged, frames, [tuple(each) for each in chain(*parked)])
             self.inboxes[int(key)] = Inbox(received)
         self.held = dict.fromkeys(self.outboxes, 0)
+        self.held_in_all = 0
         self._measure_all()

@@ -188,6 +188,11 @@ class Membership:
         self._number_members()
         return tuple(self.names)
 
+    def is_newest(self, name: str, address: str) -> bool:
+        """Whether this process was admitted, and nobody since: what `join` returned, `names` still is."""
+        joined = self._engine.members.addresses
+        return name in self._engine.roster and [*joined.items()][-1:] == [(name, address)]
+
     def leave(self) -> None:
         self._engine.leave(self._initial.name)
 

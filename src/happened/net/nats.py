@@ -10,7 +10,8 @@
 Assumes    the broker keeps what it has acknowledged (three replicas survive the loss of one server). It
            authenticates clients, or the nodes sign or have a key of their group (nats_security.py).
 Promises   the contract of `transport`. A publication that is not acknowledged in time is repeated. A node
-           whose journal is an old copy stops before it publishes.
+           whose journal is an old copy stops before it publishes. A connection that falls silent, or that the
+           client gives up, is made anew.
 Bounds     WINDOW messages of about BATCH_BYTES are under way to the broker on each link, and IN_HAND are held
            here unjournaled. After a failure one message at a time is sent until one is acknowledged: so at
            most WINDOW - 1 messages stand before an earlier one in the stream, and IN_HAND is more than that:
@@ -20,7 +21,7 @@ Bounds     WINDOW messages of about BATCH_BYTES are under way to the broker on e
 import asyncio
 import contextlib
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,10 +53,16 @@ WINDOW = 8
 IN_HAND = 32
 PUBLISH_SECONDS = 5.0
 PULL_SECONDS = 5.0
+PING_SECONDS = 5.0
+"""Between signs of life of the connection with the broker; three without an answer end it. A client that
+waits for bytes which nobody sent, since a size was altered, finds out by this alone."""
 REDELIVERY_SECONDS = 3.0
 """After this long without an acknowledgement the broker hands a message over again: a restarted node waits
 this long for what it had in hand before."""
 RETRY_SECONDS = 0.5
+UNANSWERED = 3
+"""So many questions of one kind in a row that nobody answers, on a connection that lives, end it: the broker
+may have got another subscription than the one that answers go to."""
 DUPLICATES_SECONDS = 120.0
 GAP_SECONDS = 10.0
 """A frame that is missing for this long while later ones are in hand is logged: the broker has lost it, or
@@ -96,6 +103,8 @@ class NatsTransport:
         self._links: dict[str, Link] = {}
         self._host: Host | None = None
         self._client: Client | None = None
+        self._largest = MAX_FRAME  # bytes of a message, as the server says
+        self._watching: asyncio.Task[None] | None = None
 
     def sign_with(self, signer: Signer) -> None:
         self._seal.sign_with(signer)
@@ -111,10 +120,29 @@ class NatsTransport:
             self._client = connecting.result()
         except (OSError, nats.errors.Error, NodeError) as error:
             raise NodeError(
-                f"no JetStream to be had from {', '.join(self._servers)}: {error or type(error).__name__}"
+                f"no JetStream to be had from {', '.join(self._servers)}: {told(error)}"
             ) from error
         for peer in self._peers:
             self._open(peer)
+        self._watching = asyncio.create_task(self._watch(host))
+
+    async def _watch(self, host: Host) -> None:
+        """Begin anew, client and links, when the client has closed for good: it does so whenever the broker
+        tells it of an error, and does not always say so. What was in hand comes again."""
+        while True:
+            await asyncio.sleep(RETRY_SECONDS)
+            if self._client is None:
+                try:
+                    self._client = await self._connect(host.name)
+                except Exception as error:  # bytes may be altered, and the client believes them
+                    await self._note_error(error)
+                    continue
+                for peer in self._peers:
+                    self._open(peer)
+            elif self._client.is_closed:
+                await self._note_error(self._client.last_error or nats.errors.ConnectionClosedError())
+                self._client = None
+                await self._end_links()
 
     async def _connect(self, name: str) -> Client:
         client = Client()
@@ -125,7 +153,7 @@ class NatsTransport:
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=RETRY_SECONDS,  # type: ignore[arg-type]  # it may be a fraction
                 error_cb=self._note_error,
-                **self._options,
+                **{"ping_interval": PING_SECONDS, **self._options},
             )
             for config in self._streams():
                 await self._make_stream(client.jetstream(timeout=PUBLISH_SECONDS), config)
@@ -133,6 +161,7 @@ class NatsTransport:
             with contextlib.suppress(Exception):
                 await client.close()
             raise
+        self._largest = client.max_payload * 15 // 16
         return client
 
     def _streams(self) -> list[api.StreamConfig]:
@@ -161,18 +190,20 @@ class NatsTransport:
                 return
             except nats.js.errors.BadRequestError as error:
                 raise NodeError(f"stream {config.name!r} cannot be used: {error.description}") from None
+            except nats.errors.ConnectionClosedError:
+                raise  # this client never connects again
             except (nats.js.errors.ServiceUnavailableError, nats.errors.Error):
                 # The cluster has no leader yet; `start` gives up after `start_seconds`.
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _note_error(self, error: Exception) -> None:
         if self._host is not None:
-            self._host.disconnected("the broker", True, str(error) or type(error).__name__)
+            self._host.disconnected("the broker", True, told(error))
 
     @property
     def max_payload(self) -> int:
         """What the server takes, less a sixteenth for control information and headers."""
-        return MAX_FRAME if self._client is None else self._client.max_payload * 15 // 16
+        return self._largest
 
     def check_address(self, peer: str, address: str) -> None:
         pass
@@ -217,14 +248,19 @@ class NatsTransport:
             link.may_pull.set()
 
     async def close(self) -> None:
-        links = list(self._links.values())
-        self._links.clear()
-        await _end([task for link in links for task in link.tasks])
+        if self._watching is not None:
+            await _end([self._watching])
+        await self._end_links()
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(client.flush(), 1)  # the last acknowledgements
             await client.close()
+
+    async def _end_links(self) -> None:
+        links = list(self._links.values())
+        self._links.clear()
+        await _end([task for link in links for task in link.tasks])
 
 
 class _Arrived(NamedTuple):
@@ -246,6 +282,7 @@ class Link:
         self._receipts = Receipts(self._jetstream, receipts_of(stream), seal)
         self._receipted = 0  # our receipt tells of frames up to this number
         self._repeated = 0  # publications that were altered
+        self._unanswered: Counter[str] = Counter()  # by what we asked for, in a row
         self._is_current = asyncio.Event()  # nothing shows that our journal is old
         self._awake = asyncio.Event()
         self._awake.set()
@@ -320,6 +357,16 @@ class Link:
                 self._host.disconnected(self._peer, act == self._publish, f"{type(error).__name__}: {error}")
                 await asyncio.sleep(RETRY_SECONDS)
 
+    async def _note_answer(self, to: str, error: Exception | None = None) -> None:
+        """The broker has answered, or there was this error. A client that is closed is replaced."""
+        if not isinstance(error, TimeoutError) or not self._client.is_connected:
+            self._unanswered[to] = 0
+            return
+        self._unanswered[to] += 1
+        if self._unanswered[to] >= UNANSWERED:
+            self._unanswered[to] = 0
+            await self._client.close()
+
     # Outgoing.
 
     def _outbox(self) -> Sendable:
@@ -354,9 +401,11 @@ class Link:
                     future.cancel()
                 under_way.clear()
                 window, published = 1, self._outbox().acknowledged
-                self._host.disconnected(self._peer, True, f"not published: {error or type(error).__name__}")
+                self._host.disconnected(self._peer, True, f"not published: {told(error)}")
+                await self._note_answer("publication", error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
+            await self._note_answer("publication")
             if window == 1:
                 self._host.connected(self._peer, True)
             self._stored(batch[-1][0])
@@ -436,12 +485,15 @@ class Link:
             while wanted and self.may_pull.is_set():
                 message = await subscription.next_msg(timeout=PULL_SECONDS + 1)
                 if (status := (message.headers or {}).get(api.Header.STATUS)) is not None:
+                    await self._note_answer("pull")
                     if status != EXPIRED:
                         raise NodeError(f"the broker answers a request for messages with {status}")
                     return
                 wanted -= 1
+                await self._note_answer("pull")
                 await take(message)
-        except (TimeoutError, nats.errors.Error):
+        except (TimeoutError, nats.errors.Error) as error:
+            await self._note_answer("pull", error)
             await asyncio.sleep(0 if self._client.is_connected else RETRY_SECONDS)
 
     async def _make_consumer(self, stream: str, name: str, subject: str) -> None:
@@ -459,7 +511,8 @@ class Link:
                 await self._jetstream.add_consumer(stream, config)
                 return
             except (TimeoutError, OSError, nats.errors.Error) as error:
-                self._host.disconnected(self._peer, False, f"no consumer: {error or type(error).__name__}")
+                self._host.disconnected(self._peer, False, f"no consumer: {told(error)}")
+                await self._note_answer("question", error)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _take(self, message: Any) -> None:
@@ -568,10 +621,17 @@ class Link:
         try:
             await self._receipts.publish(token(me), token(peer), receipt)
         except (TimeoutError, OSError, nats.errors.Error) as error:
-            self._host.disconnected(peer, False, f"no receipt was stored: {error or type(error).__name__}")
+            self._host.disconnected(peer, False, f"no receipt was stored: {told(error)}")
+            await self._note_answer("question", error)
             return False
+        await self._note_answer("question")
         self._receipted = number
         return True
+
+
+def told(error: Exception) -> str:
+    """What went wrong, also where the error has no words for it."""
+    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
 
 
 def receipts_of(stream: str) -> str:

@@ -43,6 +43,7 @@ from .nats import (
     NatsTransport,
     consumer_name,
     token,
+    told,
 )
 from .nats_receipts import last_message
 from .nats_security import Seal
@@ -184,7 +185,7 @@ class NatsBroadcast(NatsTransport):
         for peer in self._links:
             if given_back := self._link(peer).give_back():
                 self._counts["repaired"] += given_back
-                self._host.disconnected(peer, True, f"not published for all: {error or type(error).__name__}")
+                self._host.disconnected(peer, True, f"not published for all: {told(error)}")
 
 
 class SharedLink(Link):

@@ -686,7 +686,8 @@ class Node:
 
     async def join(self, name: str, address: str) -> tuple[str, ...]:
         """Admit a process; returns the `members` it must be started with. If this node has a `state`, the
-        process gets that: start it with `state_from` this one."""
+        process gets that: start it with `state_from` this one. Asked again for the process that joined last,
+        it returns the same: a crash may have come between the admission and this answer."""
         self._life.check_running()
         return await self._operations.join(name, address)
 

@@ -33,6 +33,9 @@ class Operations:
         running = self._running
         self._check_may_change()
         running.transport.check_address(name, address)  # before everybody hears of it, for ever
+        if self._members.is_newest(name, address):  # and whoever asked was not told
+            await running.flush()
+            return tuple(self._members.names)
         if self._states.gives:
             self._engine.transfers.check_can_owe()
         with running.input():
@@ -44,7 +47,7 @@ class Operations:
             for former in self._members.replaced(before):
                 running.transport.remove_peer(former)
             running.transport.add_peer(name, address)
-        await self._running.flush()
+        await running.flush()
         return members
 
     async def leave(self, timeout: float) -> None:

@@ -130,18 +130,19 @@ class Running:
     def regulate(self) -> None:
         """Pause and resume the reading of links."""
         engine = self.engine
+        links = engine.links
+        full = {link: links.weight(link) for link in links.full if link not in engine.gone}
         wanted = self.flow.links_to_pause(
             undelivered=len(engine.unacknowledged),
             undelivered_bytes=engine.unacknowledged_bytes,
             staged=engine.staged,
-            outbox_bytes=[engine.links.weight(link) for link in engine.outboxes if link not in engine.gone]
-            if self.flow.relays
-            else (),
-            held_on_link=engine.links.held,
+            outbox_bytes=full.values(),
+            held_on_link=links.held,
+            held=links.held_in_all,
             held_bytes=engine.held_bytes,
         )
         if self.site is not None:
-            wanted |= self.flow.routes_to_pause({link: engine.links.weight(link) for link in engine.outboxes})
+            wanted |= self.flow.routes_to_pause(full)
         if (awaited := engine.transfers.awaited) is not None:
             wanted.discard(awaited.source)  # which is to give the state that deliveries wait for
         if wanted != self.paused:

@@ -74,5 +74,5 @@ def begin_if_arrived(engine: Stateful) -> None:
 def count_withheld(engine: Stateful, delivery: Delivery, times: int) -> None:
     """What is kept back counts as held, where pausing its link makes progress."""
     if engine.counts_held and delivery.sender in engine.links.held:
-        engine.links.held[delivery.sender] += times
+        engine.links.count_held(delivery.sender, times)
         engine.held_bytes += times * len(delivery.payload)

@@ -246,24 +246,23 @@ def _decode_any(reader: Reader, max_processes: int) -> KsMessage:
         own[0] = (clock, dests)
     check_rows(rows, dests if receiver >= 0 else 0, sender)
     log = _log_of(n, rows)
-    wait_for = [0] * n
+    wait_for: dict[int, int] = {}
     for s in unpack(reader.set(n)):
         newest = rows[s][0][0] if s in rows else 0
         wait_for[s] = newest - reader.number()
         if wait_for[s] <= 0 or receiver < 0 or (s, wait_for[s]) == (sender, clock):
             raise RemoteProtocolError(f"M({sender}, {clock}) waits for a message its sender cannot know")
     payload = reader.take(reader.left)
-    return KsMessage(
-        sender, clock, dests, log, receiver if receiver >= 0 else None, lanes(n).pack(wait_for), payload
-    )
+    waits = lanes(n).pack_some(wait_for)
+    return KsMessage(sender, clock, dests, log, receiver if receiver >= 0 else None, waits, payload)
 
 
 def _log_of(n: int, rows: dict[int, Row]) -> DependencyLog:
     """The log with these rows, whose entries come newest first."""
-    clocks, sets, older = [0] * n, [0] * n, {}
+    clocks, sets, older = {}, {}, {}
     for s, row in rows.items():
         clocks[s], sets[s] = row[0]
         if len(row) > 1:
             older.update({(s, t): members for t, members in row[1:]})
     vector = lanes(n)
-    return DependencyLog(n, vector.pack(clocks), vector.pack(sets), older)
+    return DependencyLog(n, vector.pack_some(clocks), vector.pack_some(sets), older)
