@@ -402,3 +402,39 @@ def random_spans(seed):
 def test_random_traces_have_the_order_of_the_rules(seed):
     spans = random_spans(seed)
     assert Model(spans).order() == order_of(spans)
+
+
+@pytest.mark.parametrize("links", [["p", "q"], ["q", "p"]])
+def test_a_batch_hands_its_messages_over_at_once(links):
+    """In which order it names them tells nothing: two of one key are in the order in which they were sent."""
+    sent = [
+        span("p", "shop", 1, 2, kind="producer", key="k"),
+        span("q", "shop", 5, 6, kind="producer", key="k"),
+    ]
+    batch = span("c", "bill", 50, 60, links=links, kind="consumer", key="k")
+    assert causality.check(Model([*sent, batch]).table).holds
+
+
+def test_a_batch_may_have_a_message_that_one_of_an_earlier_batch_led_to():
+    """r was sent by the handler of a batch after p; q came after that; then a batch names r before p."""
+    spans = [
+        span("p", "shop", 1, 2, kind="producer", key="k"),
+        span("q", "shop", 5, 6, kind="producer", key="k"),
+        span("b", "mail", 10, 20, links=["p"], kind="consumer", key="k"),
+        span("c", "mail", 30, 40, links=["q"], kind="consumer", key="k"),
+        span("r", "mail", 35, 36, "c", kind="producer", key="k"),
+        span("d", "bill", 50, 60, links=["r", "q", "p"], kind="consumer", key="k"),
+    ]
+    assert causality.check(Model(spans).table).holds
+
+
+def test_what_comes_after_a_batch_may_still_come_too_late():
+    spans = [
+        span("p", "shop", 1, 2, kind="producer", key="k"),
+        span("q", "shop", 5, 6, kind="producer", key="k"),
+        span("r", "shop", 7, 8, kind="producer", key="k"),
+        span("c", "bill", 50, 60, links=["r", "p"], kind="consumer", key="k"),
+        span("d", "bill", 70, 80, links=["q"], kind="consumer", key="k"),
+    ]
+    found = causality.check(Model(spans).table)
+    assert [(w.early, w.overtaken) for w in found.witnesses] == [("t:r r", "t:q q")]

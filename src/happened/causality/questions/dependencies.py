@@ -1,10 +1,10 @@
 """Which service calls which, how often, and how often that failed.
 
-A call is the delivery of a request or of a message through a queue; it failed if the callee's span says so.
-Where the other side recorded nothing (a database, a broker, a client outside), it is known from what the
+A call is the delivery of a request or of a message through a queue; it failed if the span of either side says
+so. Where the other side recorded nothing (a database, a broker, a client outside), it is known from what the
 span says of its peer, and failed if the span itself did. The readers of spans tell both sides as the
-attributes `caller`, `callee`, `service` and `error` (trace/readers/spans.py); other traces have no such
-calls.
+attributes `caller`, `caller_failed`, `callee`, `service` and `error` (trace/readers/spans.py); other traces
+have no such calls.
 """
 
 from collections.abc import Iterable
@@ -44,17 +44,17 @@ class Dependencies(Question):
 def calls_of(rows: pa.Table) -> pa.Table:
     """DEPENDENCIES of rows that have `computation` and `attributes`."""
     attributes = rows["attributes"].combine_chunks()
-    service, caller, callee, error = (
+    service, caller, callee, error, caller_failed = (
         pc.map_lookup(attributes, pa.scalar(name), "first")
-        for name in ("service", "caller", "callee", "error")
+        for name in ("service", "caller", "callee", "error", "caller_failed")
     )
-    failed = pc.fill_null(pc.not_equal(error, "false"), False).cast(pa.int64())
+    failed = pc.or_(pc.fill_null(pc.not_equal(error, "false"), False), pc.is_valid(caller_failed))
     computation = rows["computation"].combine_chunks()
     known = pc.is_valid(service)
     parts = []
     for a, b in ((caller, service), (service, callee)):
         here = pc.and_(known, pc.and_(pc.is_valid(a), pc.is_valid(b)))
-        columns = [each.filter(here) for each in (computation, a, b, failed)]
+        columns = [each.filter(here) for each in (computation, a, b, failed.cast(pa.int64()))]
         parts.append(pa.table([*columns[:3], pa.repeat(1, len(columns[0])), columns[3]], schema=DEPENDENCIES))
     return added_up(parts)
 

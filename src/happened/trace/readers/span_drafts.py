@@ -61,8 +61,8 @@ DESTINATIONS = (
 GROUPS = ("messaging.consumer.group.name", "messaging.kafka.consumer.group", "messaging.kafka.consumer_group")
 TASKS = ("task.id", "asyncio.task", "coroutine.id", "goroutine.id", "fiber.id", "thread.id", "thread.name")
 OPERATIONS = ("messaging.operation.type", "messaging.operation")
+NAMED_PEERS = ("peer", "peer.service")
 PEERS = (
-    "peer.service",
     "db.name",
     "db.system.name",
     "db.system",
@@ -182,6 +182,19 @@ def is_partition(channel: str) -> bool:
     return channel.rpartition("/")[2].startswith(PARTITION)
 
 
-def peer_of(attributes: Mapping[str, str]) -> str | None:
-    """Whom a client's or producer's span says it called, where the other side has recorded nothing."""
-    return attributes.get("peer") or first_of(attributes, PEERS)
+def callee_of(attributes: Mapping[str, str], kind: str) -> str | None:
+    """Whom a span says it called: a client or producer in many ways, a span of another kind by name only."""
+    if kind in ("server", "consumer"):
+        return None
+    return first_of(attributes, NAMED_PEERS + PEERS if kind in ("client", "producer") else NAMED_PEERS)
+
+
+def caller_of(attributes: Mapping[str, str], kind: str) -> str | None:
+    """By whom a server's span says it was called, and a consumer's, at the least by which broker."""
+    if kind not in ("server", "consumer"):
+        return None
+    return first_of(attributes, (*NAMED_PEERS, "messaging.system") if kind == "consumer" else NAMED_PEERS)
+
+
+def has_failed(attributes: Mapping[str, str]) -> bool:
+    return attributes.get("error", "false") != "false"

@@ -25,16 +25,26 @@ messages, a span with several remote children receives each return, and a span t
 what its children received by an event of its own.
 """
 
+import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, permutations
+from itertools import chain, pairwise, permutations
 
 from ..lane_names import LANE
 from .cycles import circles
 from .draft import Draft
 from .parentage import Parentage
-from .span_drafts import GROUPS, OPERATIONS, TASKS, first_of, is_partition, peer_of
+from .span_drafts import (
+    GROUPS,
+    OPERATIONS,
+    TASKS,
+    callee_of,
+    caller_of,
+    first_of,
+    has_failed,
+    is_partition,
+)
 
 RECORDED = frozenset({"parent", "link", "request", "publish"})
 BY_CLOCK = frozenset({"sequence", "queue", "clock"})
@@ -105,13 +115,14 @@ class SpanGraph:
                     self._before(2 * i, 2 * j, "parent" if tie == LOCAL else LINK)
                 self._wait(i, j, tie, returns)
         self._send(requests, incoming)
-        self._deliver(requests, incoming)
+        queues = self._deliver(requests, incoming)
         self._return(returns)
         self._groups = self._threads_of_control()
         for group in self._groups:
             for earlier, later in sequences(group):
                 self._before(2 * later, 2 * earlier + 1, "sequence")
-        self._note_peers(requests, incoming)
+        self._handle(queues)
+        self._note_peers(requests, parentage)
 
     def _before(self, event: int, earlier: int, kind: str) -> None:
         self.events[event].before.append((earlier, kind))
@@ -167,7 +178,7 @@ class SpanGraph:
             if channel is not None:
                 by_channel.setdefault((span.process, channel), []).append([event])
         for runs in by_channel.values():
-            self._follow_queue(runs)
+            self._follow(self._by_time(runs))
 
     def _sent_to(self, j: int, receivers: Sequence[int]) -> str | None:
         """The channel that span j sent to. The one that a consumer names is what it took its message from,
@@ -189,7 +200,10 @@ class SpanGraph:
         self.senders[unique] = event
         self.events[event].kind, self.events[event].message = "send", unique
 
-    def _deliver(self, requests: list[list[int]], incoming: list[list[int]]) -> None:
+    def _deliver(self, requests: list[list[int]], incoming: list[list[int]]) -> list[list[list[int]]]:
+        """Make the starts of callees and consumers deliveries, or add some before them. Returns what was
+        taken from each queue: of each span, a run of deliveries.
+        """
         sent_by = {self.events[event].span: name for name, event in self.senders.items()}
         queues: dict[str, list[list[int]]] = {}
         for i, sources in enumerate(incoming):
@@ -204,7 +218,8 @@ class SpanGraph:
                 handled_inside = self._ties[i, j] == PUBLISH and self._is_received_only(i, requests[j])
                 self.events[event].kind = "receive" if handled_inside else "deliver"
                 self.events[event].message = message
-                self.events[event].notes["caller"] = self.spans[j].attributes["service"]
+                if not handled_inside:
+                    self._note_call(event, self.spans[j].attributes)
                 queue = None if handled_inside else self._queue(i, j)
                 if queue is not None:
                     self.events[event].owner = queue
@@ -212,8 +227,29 @@ class SpanGraph:
                     runs.setdefault(queue, []).append(event)
             for queue, run in runs.items():
                 queues.setdefault(queue, []).append(run)
-        for of_queue in queues.values():
-            self._follow_queue(of_queue)
+        return list(queues.values())
+
+    def _handle(self, queues: list[list[list[int]]]) -> None:
+        """Put what was taken from each queue in order. A batch is handed over at once, and in which order it
+        names its messages tells nothing: they stand in one in which they can have been sent.
+        """
+        levels = [self._by_time(runs) for runs in queues]
+        if any(len(run) > 1 for runs in queues for run in runs):
+            for earlier_runs, later_runs in (pair for level in levels for pair in pairwise(level)):
+                for run in later_runs:
+                    start = 2 * self.events[run[0]].span
+                    for event in chain.from_iterable(earlier_runs):
+                        self._before(start, event, "queue")
+            rank = {event: at for at, event in enumerate(causes_first(self.events))}
+            for run in (run for runs in queues for run in runs):
+                run.sort(
+                    key=lambda event: rank.get(self.senders[self.events[event].message or ""], len(rank))
+                )
+        for runs, level in zip(queues, levels, strict=True):
+            for run in runs:
+                for earlier, later in pairwise(run):
+                    self._before(later, earlier, "queue")
+            self._follow(level)
 
     def _is_received_only(self, i: int, receivers: Sequence[int]) -> bool:
         """Whether a span only fetched a message that another span, which it started, was given.
@@ -247,21 +283,21 @@ class SpanGraph:
         group = first_of(self.spans[i].attributes, GROUPS)
         return f"{self.spans[i].process}{LANE}[{f'{group}:' if group else ''}{channel}]"
 
-    def _follow_queue(self, runs: Iterable[list[int]]) -> None:
-        """Order what was sent or handled by one clock; each run, a batch, is in order already."""
+    def _by_time(self, runs: Iterable[list[int]]) -> list[list[list[int]]]:
+        """What one clock saw, in its order: runs at the same time together, those without a time left out."""
         at: dict[int, list[list[int]]] = {}
         for run in runs:
-            for earlier, later in pairwise(run):
-                self._before(later, earlier, "queue")
             time = self.spans[self.events[run[0]].span].time
             if time is not None:
                 at.setdefault(time, []).append(run)
-        previous: list[list[int]] = []
-        for time in sorted(at):
-            for run in at[time]:
-                for earlier_run in previous:
-                    self._before(run[0], earlier_run[-1], "queue")
-            previous = at[time]
+        return [at[time] for time in sorted(at)]
+
+    def _follow(self, level: list[list[list[int]]]) -> None:
+        """Let runs come after those at the time before."""
+        for earlier_runs, later_runs in pairwise(level):
+            for run in later_runs:
+                for earlier in earlier_runs:
+                    self._before(run[0], earlier[-1], "queue")
 
     def _return(self, returns: list[list[int]]) -> None:
         """Make the ends of callees sends of what their callers' ends receive."""
@@ -297,15 +333,31 @@ class SpanGraph:
                 groups.setdefault((f"task of {span.process}", task), []).append((i, *times))
         return list(groups.values())
 
-    def _note_peers(self, requests: list[list[int]], incoming: list[list[int]]) -> None:
-        """Whom spans called, or were called by, where the other side recorded nothing."""
-        for i, span in enumerate(self.spans):
-            peer = peer_of(span.attributes)
-            if self._kind[i] in ("client", "producer") and not requests[i] and peer is not None:
-                self.events[2 * i].notes["callee"] = peer
-            called = self._kind[i] in ("server", "consumer") and not incoming[i] and not span.parents
-            if called and span.attributes.get("peer"):
-                self.events[2 * i].notes["caller"] = span.attributes["peer"]
+    def _note_call(self, delivery: int, caller: Mapping[str, str]) -> None:
+        self.events[delivery].notes["caller"] = caller["service"]
+        if has_failed(caller):
+            self.events[delivery].notes["caller_failed"] = "true"
+
+    def _note_peers(self, requests: list[list[int]], parentage: Parentage) -> None:
+        """Whom spans called, or were called by, where the other side recorded nothing.
+
+        Calls within a call are layers of one: the innermost spans tell of it.
+        """
+        facts = [span.attributes for span in self.spans]
+        callees = [callee_of(*of) for of in zip(facts, self._kind, strict=True)]
+        outer: set[int] = set()
+        for i, callee in enumerate(callees):
+            if requests[i] or callee is not None:
+                for j in self._local_ancestors(i):
+                    if j in outer:
+                        break
+                    outer.add(j)
+        for i, callee in enumerate(callees):
+            if callee is not None and not requests[i] and i not in outer:
+                self.events[2 * i].notes["callee"] = callee
+            caller = caller_of(facts[i], self._kind[i])
+            if caller is not None and not parentage.parents[i]:
+                self.events[2 * i].notes["caller"] = caller
 
     def drop_contradictions(self) -> None:
         """Leave out the orders by clock that close a cycle with what is recorded."""
@@ -325,6 +377,32 @@ class SpanGraph:
 
     def _circles(self) -> list[list[int]]:
         return circles([[earlier for earlier, _ in event.before] for event in self.events])
+
+
+def causes_first(events: Sequence[Event]) -> list[int]:
+    """A topological order that follows the recorded times as far as it can, so that lanes read well.
+
+    What is on a cycle, or after one, is not in it.
+    """
+    unmet = [len(event.before) for event in events]
+    effects: list[list[int]] = [[] for _ in events]
+    for e, event in enumerate(events):
+        for earlier, _ in event.before:
+            effects[earlier].append(e)
+    latest = [event.time if event.time is not None else -(1 << 63) for event in events]
+    ready = [(latest[e], e) for e, count in enumerate(unmet) if count == 0]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        time, e = heapq.heappop(ready)
+        order.append(e)
+        for effect in effects[e]:
+            if events[effect].time is None:
+                latest[effect] = max(latest[effect], time)
+            unmet[effect] -= 1
+            if unmet[effect] == 0:
+                heapq.heappush(ready, (latest[effect], effect))
+    return order
 
 
 def interval(span: Draft) -> tuple[int, int] | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ..lane_names import LANE, instance_of
-from .span_graph import RECORDED, Event, SpanGraph
+from .span_graph import RECORDED, Event, SpanGraph, causes_first
 
 MOST_TRIED = 64
 """Lanes on which nothing is open that are tried, the last used first, before a new one is begun."""
@@ -115,32 +115,6 @@ class _Lanes:
             for seq, e in enumerate(lane.events, start=1):
                 names[e] = (lane.name, seq)
         return names
-
-
-def causes_first(events: Sequence[Event]) -> list[int]:
-    """A topological order that follows the recorded times as far as it can, so that lanes read well.
-
-    What is on a cycle, or after one, is not in it.
-    """
-    unmet = [len(event.before) for event in events]
-    effects: list[list[int]] = [[] for _ in events]
-    for e, event in enumerate(events):
-        for earlier, _ in event.before:
-            effects[earlier].append(e)
-    latest = [event.time if event.time is not None else -(1 << 63) for event in events]
-    ready = [(latest[e], e) for e, count in enumerate(unmet) if count == 0]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        time, e = heapq.heappop(ready)
-        order.append(e)
-        for effect in effects[e]:
-            if events[effect].time is None:
-                latest[effect] = max(latest[effect], time)
-            unmet[effect] -= 1
-            if unmet[effect] == 0:
-                heapq.heappush(ready, (latest[effect], effect))
-    return order
 
 
 def follow_clocks(events: Sequence[Event]) -> None:

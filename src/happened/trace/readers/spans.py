@@ -10,8 +10,9 @@ In the trace, the process of an event is the lane it is on. Its attributes tell 
     event     start or end; or send, deliver or return, where a message has an event of its own
     edge      the kinds of the edges to it, see span_graph.py
     implied   those of its `causes` that are implied, not recorded, as `process#seq`
-    caller    the service that a delivery came from; on a start with `callee`, whom it called, who recorded
-              nothing
+    caller    the service that a delivery came from; on a start also one that recorded nothing
+    caller_failed   `true` on a delivery whose caller's span says that the call failed
+    callee    on a start, whom it called, who recorded nothing
 
 What else the source says of a span is on its start. With --clock-order the clock of an instance orders all
 of its events that have a time; the edges say so.
@@ -26,6 +27,7 @@ from .span_lanes import Placed, place
 from .span_pieces import Finder, distinct_spans, halves_of
 
 ON_EVERY_EVENT = ("trace", "span", "service", "kind", "error")
+OURS = frozenset({"event", "edge", "implied", "caller", "caller_failed", "callee"})
 
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
@@ -104,7 +106,7 @@ def _row(graph: SpanGraph, placed: Placed, e: int, to: dict[str, list[str]]) -> 
     kinds = sorted({kind for _, kind in placed.edges[e]})
     implied = [f"{name}#{number}" for (name, number), recorded in causes.items() if not recorded]
     start = event.what == "start"
-    attributes = dict(span.attributes) if start else _facts(span)
+    attributes = _told(span) if start else _facts(span)
     attributes |= event.notes | {"event": event.what}
     if kinds:
         attributes["edge"] = " ".join(kinds)
@@ -126,6 +128,11 @@ def _row(graph: SpanGraph, placed: Placed, e: int, to: dict[str, list[str]]) -> 
         "control_entries": None,
         "control_bytes": None,
     }
+
+
+def _told(span: Draft) -> dict[str, str]:
+    """What the source says of a span; a name that has a meaning of our own here is written `source.name`."""
+    return {f"source.{name}" if name in OURS else name: value for name, value in span.attributes.items()}
 
 
 def _facts(span: Draft) -> dict[str, str]:
