@@ -1,7 +1,7 @@
 """From a request to the log and the window: what every transport asks before it answers.
 
-Bounds   requests, and bytes of them, that are being taken in at once; more are refused with Full, which says
-         when to try again. What was refused was not kept.
+Bounds   requests that are being taken in at once, and bytes of those that are coming; more are refused with
+         Full, which says when to try again. What was refused was not kept.
 """
 
 import threading
@@ -61,37 +61,45 @@ class Intake:
             self.refused += 1
 
     @contextmanager
-    def room(self, size: int) -> Iterator[Callable[[int], None]]:
-        """Room for a request of so many bytes while the body runs; Full if there is none.
-
-        What it gives takes room for more bytes of the same request, which is Full if there is none for them.
-        """
+    def coming(self) -> Iterator[Callable[[int], None]]:
+        """While the body runs, a request comes in; what this gives takes room for more bytes of it, before
+        they are read, and is Full if there is none. It has no place among the requests as long: how soon it
+        is there is its sender's affair."""
         taken = 0
 
         def more(size: int) -> None:
             nonlocal taken
             with self._lock:
-                others = self._requests - 1
-                if others and self._bytes + size > self._most[1]:
-                    raise self._full(others)
+                if self._bytes > taken and self._bytes + size > self._most[1]:
+                    raise self._full(f"{self._bytes:,} bytes")
                 self._bytes += size
                 taken += size
 
-        with self._lock:
-            if self._requests >= self._most[0]:
-                raise self._full(self._requests)
-            self._requests += 1
         try:
-            more(size)
             yield more
         finally:
             with self._lock:
-                self._requests -= 1
                 self._bytes -= taken
 
-    def _full(self, requests: int) -> Full:
+    @contextmanager
+    def room(self, size: int) -> Iterator[None]:
+        """Room for a request that is there, and has so many bytes that were not counted as they came, while
+        the body runs; Full if there is none."""
+        with self._lock:
+            if self._requests >= self._most[0]:
+                raise self._full(f"{self._requests:,} requests")
+            self._requests += 1
+        try:
+            with self.coming() as more:
+                more(size)
+                yield
+        finally:
+            with self._lock:
+                self._requests -= 1
+
+    def _full(self, what: str) -> Full:
         self.refused += 1
-        return Full(f"{requests:,} requests are being taken in, which is as many as there may be")
+        return Full(f"{what} are being taken in, which is as many as there may be")
 
     def take(self, encoding: Encoding, body: bytes, source: str) -> ExportRequest:
         """Keep a request, for which there is room; when this returns it may be confirmed.
