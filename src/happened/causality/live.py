@@ -127,6 +127,9 @@ class _Edges(NamedTuple):
     process: Ints
     seq: Ints
 
+    def and_these(self, more: "_Edges") -> "_Edges":
+        return _Edges(*map(np.concatenate, zip(self, more, strict=True))) if more.effect.size else self
+
 
 @dataclass
 class LiveComputation:
@@ -175,7 +178,8 @@ class LiveComputation:
         edges, reasons = self._edges(rows, flying, source)
         blocked = (source == UNKNOWN) & ~old
         blocked[[place for place, missing, _ in reasons if missing and not old[place]]] = True
-        admitted = self._admitted(rows, _sends(rows, flying, source), edges, blocked)
+        awaited = edges.and_these(_sends(flying, source, ordered=False))
+        admitted = self._admitted(rows, awaited, blocked)
         for place, _, reason in reasons:
             if admitted[place]:
                 self._quarantine(answers, reason)
@@ -275,9 +279,7 @@ class LiveComputation:
         """The edges whose causes are there, and (place of the effect, whether to wait for it, reason) of the
         others."""
         reasons: list[tuple[int, bool, str]] = []
-        sends = _sends(rows, flying, source)
-        ordered = flying.ordered[source[sends.effect]]
-        parts = [_Edges(*(each[ordered] for each in sends))]
+        parts = [_sends(flying, source, ordered=True)]
         causes, effect = flatten(rows.table["causes"])
         if len(causes):
             process = self._codes(pc.struct_field(causes, "process"))
@@ -306,10 +308,9 @@ class LiveComputation:
 
     # What waits.
 
-    def _admitted(self, rows: _Rows, sends: _Edges, edges: _Edges, blocked: Ints) -> Ints:
-        """Which rows have all their causes, and the sends they deliver, among those told and those admitted.
-        The send of an unordered message causes nothing, and is waited for all the same: only it says so."""
-        edges = _Edges(*(np.concatenate(each) for each in zip(sends, edges, strict=True)))
+    def _admitted(self, rows: _Rows, edges: _Edges, blocked: Ints) -> Ints:
+        """Which rows have all that they wait for among those told and those admitted: their causes, and the
+        sends of unordered messages. These cause nothing, and only they say so."""
         starts = np.searchsorted(rows.process, np.arange(len(self.names) + 1))
         expected = np.arange(rows.seq.size) - starts[rows.process] + self._frontier.last[rows.process] + 1
         waits = np.flatnonzero(blocked | (expected != rows.seq))
@@ -396,10 +397,12 @@ class LiveComputation:
         """Deliveries that are not the first where they were addressed. What is finished was delivered
         everywhere, and to whom is forgotten."""
         at = np.flatnonzero(others & (source >= 0))
+        forgotten = int((others & (source == FORGOTTEN)).sum())
+        if not at.size + forgotten:
+            return
         n = len(self.names)
         slots, wanted = flying.slot_message * n + flying.slot_dest, source[at] * n + rows.process[at]
         addressed = int(np.isin(wanted, slots).sum())
-        forgotten = int((others & (source == FORGOTTEN)).sum())
         answers.totals["duplicated"] += addressed + forgotten
         answers.totals["misdelivered"] += at.size - addressed
 
@@ -467,9 +470,10 @@ def _at_sends(rows: _Rows) -> Ints:
     return np.flatnonzero(np.isin(rows.kind, (SEND, UNORDERED)) & named)
 
 
-def _sends(rows: _Rows, flying: _Flying, source: Ints) -> _Edges:
-    """From each delivery whose send is known to that send."""
+def _sends(flying: _Flying, source: Ints, *, ordered: bool) -> _Edges:
+    """Into the deliveries of messages that were sent ordered, or the others, from their sends."""
     delivers = np.flatnonzero(source >= 0)
+    delivers = delivers[flying.ordered[source[delivers]] == ordered]
     return _Edges(delivers, flying.sender[source[delivers]], flying.seq[source[delivers]])
 
 

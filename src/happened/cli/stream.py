@@ -31,8 +31,8 @@ examples:
   happened stream nodes/trace --out live --follow --every 2     nodes that are running; ends with Ctrl-C
   happened stream --otlp --out live              spans, over gRPC on 4317 and HTTP on 4318; live/page.html
 
-exit codes, as of `happened check`: 0 causal order holds, 1 violated, 2 bad input or parts of it quarantined, 3
-undecided. With --follow, Ctrl-C or SIGTERM is the end, and the exit code is about what was told so far.
+exit codes, as of `happened check`: 0 causal order holds, 1 violated, 2 bad input or parts of it quarantined,
+3 undecided. With --follow, Ctrl-C or SIGTERM is the end, and the exit code is about what was told so far.
 """
 
 

@@ -7,19 +7,20 @@ Bounds   requests that are being taken in at once, and bytes of those that are c
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from ..core.errors import RemoteProtocolError
 from ..trace.readers.draft import Draft, Quarantined
 from .export_requests import Encoding, ExportRequest, Malformed, decode
 from .span_log import SpanLog
-from .span_window import SpanWindow, Version
+from .span_window import Group, SpanWindow, Version
 
 MOST_REQUESTS = 32
 MOST_BYTES = 64 << 20
 MOST_LEFT_OUT = 1000
 RETRY_AFTER = 1  # seconds
+ON_THE_WAY = 60.0  # seconds that a request may take from the log to the window
 
 
 class Full(RemoteProtocolError):
@@ -121,8 +122,10 @@ class Intake:
         self._add(request, self._clock())
         return request
 
-    def replay(self, since: float) -> int:
-        """Take in again what the log has of the time since then; how many requests."""
+    def replay(self, since: float, gone: Iterable[str] = ()) -> int:
+        """Take in again what the log has of the time since then, without traces that have gone; how many
+        requests."""
+        self._window.remember(gone)
         count = 0
         for kept in self._log.recent(since):
             try:
@@ -130,14 +133,30 @@ class Intake:
                 count += 1
             except Malformed as error:
                 self.left_out.append(Quarantined("log", None, None, str(error)))
+        del self._window.counts["late"]  # they were not late when they came
         return count
 
-    def advance(self) -> tuple[float, dict[Version, list[Draft]]]:
+    def ended(self) -> tuple[float, dict[Version, list[Draft]]]:
         """The time, and the traces that have ended by then."""
         with self._lock:
             now = self._clock()
-            self._window.advance(now)
             return now, self._window.ended(now)
+
+    def if_any_silent(self) -> dict[Version, list[Draft]]:
+        """All traces of the window if one of them may leave it, else none."""
+        with self._lock:
+            return self._window.all() if self._window.is_any_silent(self._clock()) else {}
+
+    def let_go(self, groups: Iterable[Group]) -> list[Group]:
+        """The groups that leave the window, as they are."""
+        with self._lock:
+            return self._window.let_go(groups, self._clock())
+
+    def since(self) -> float:
+        """A time before which no span came of what is in the window, or on its way there."""
+        with self._lock:
+            now = self._clock()
+            return min(self._window.since(now), now - ON_THE_WAY)
 
     def counts(self) -> dict[str, int]:
         with self._lock:
