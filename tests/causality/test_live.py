@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from happened.causality.analysis import analyse
+from happened.causality.judgement import ASTRAY, Outcome, judge_totals
 from happened.causality.live import LiveComputation, Rules
 from happened.core.errors import TraceFormatError
 from happened.trace.schema import SCHEMA
@@ -37,7 +38,7 @@ def random_rows(dice, processes=4, steps=40, causes=True):
         chance = dice.random()
         if chance < 0.35:
             to = dice.sample(names, dice.randint(1, processes))
-            happens(process, "send", f"m{step}", to=to)
+            happens(process, "send" if dice.random() < 0.8 else "unordered", f"m{step}", to=to)
             flying += [(f"m{step}", other) for other in to]
         elif chance < 0.85 and flying:
             message, to = flying.pop(dice.randrange(len(flying)))
@@ -53,6 +54,23 @@ def random_rows(dice, processes=4, steps=40, causes=True):
             named = dice.sample(past, min(len(past), dice.randint(0, 2))) if causes else []
             happens(process, "internal", causes=[{"process": p, "seq": s} for p, s in named])
     return rows
+
+
+def with_first_deliveries(rows, dice):
+    """Sends alone, each followed by its deliveries or, now and then, overtaken."""
+    last, kept, waiting = Counter(), [], []
+
+    def happens(process, kind, message, **more):
+        last[process] += 1
+        kept.append(event(process, last[process], kind, message, **more))
+
+    for row in (row for row in rows if row["kind"] == "send"):
+        happens(row["process"], "send", row["message"], to=row["to"])
+        waiting += [(row["message"], to) for to in row["to"]]
+        while waiting and dice.random() < 0.9:
+            message, to = waiting.pop(dice.choice((0, 0, 0, -1)))
+            happens(to, "deliver", message)
+    return kept
 
 
 def in_batches(rows, dice, rules):
@@ -124,6 +142,52 @@ def test_batches_tell_what_the_whole_tells(relevant_only, seed):
         assert live.held == 0
         seen.update(violations=len(violations), lost=len(lost), epochs=live.epochs, runs=1)
     assert seen["violations"] and seen["lost"] and seen["epochs"] > 2 * seen["runs"]
+
+
+def test_batches_are_judged_as_the_whole_is(seed):
+    """The same outcome and the same sentence."""
+    dice = random.Random(seed)
+    seen = Counter()
+    for _ in range(60):
+        rows = random_rows(dice, processes=3, steps=dice.randint(1, 25))
+        if dice.random() < 0.6:  # without what is astray, the rest decides
+            rows = with_first_deliveries(rows, dice)
+        whole = analyse(table(rows), questions=["order"]).totals
+        _, told = in_batches(rows, dice, Rules(retire=10**6))
+        totals = sum((answers.totals for answers in told), Counter())
+        names = ("deliveries_judged", "messages", "lost", "lost_causes", "fifo_lost_causes", *ASTRAY)
+        assert {name: totals[name] for name in names} == {name: whole[name] for name in names}
+        for order in ("causal", "fifo"):
+            for complete in (False, True):
+                judged, wanted = (
+                    judge_totals(Counter(each, complete=complete), order) for each in (totals, whole)
+                )
+                assert (judged.outcome, judged.sentence) == (wanted.outcome, wanted.sentence)
+                seen[judged.outcome] += 1
+    assert seen[Outcome.HOLDS] and seen[Outcome.VIOLATED] and seen[Outcome.UNDECIDED]
+
+
+def test_a_delivery_where_it_was_not_addressed_is_astray_while_the_message_is_in_flight():
+    live = LiveComputation("c")
+    rows = [event("a", 1, "send", "m", to=["b", "d"]), event("b", 1, "deliver", "m")]
+    told = live.step(table([*rows, event("x", 1, "deliver", "m"), event("x", 2, "deliver", "m")]), 0)
+    assert (told.totals["misdelivered"], told.totals["duplicated"]) == (2, 0)
+    told = live.step(table([event("b", 2, "deliver", "m"), event("d", 1, "deliver", "m")]), 1)
+    assert (told.totals["misdelivered"], told.totals["duplicated"]) == (0, 1)
+    told = live.step(table([event("x", 3, "deliver", "m")]), 2)  # whom it was for is forgotten
+    assert (told.totals["misdelivered"], told.totals["duplicated"]) == (0, 1)
+
+
+def test_a_message_sent_unordered_holds_its_delivery_until_its_send_is_there_and_causes_nothing():
+    live = LiveComputation("c")
+    first = live.step(table([event("b", 1, "deliver", "u"), event("b", 2, "internal")]), 0)
+    assert not all_rows([first], "stamps") and live.held == 2
+    rows = [event("a", 1, "internal"), event("a", 2, "unordered", "u", to=["b"])]
+    told = [first, live.step(table(rows), 1), live.finish(2)]
+    assert stamps(all_rows(told, "stamps"), live.names)["b#2"] == {"b": 2}
+    totals = sum((answers.totals for answers in told), Counter())
+    assert not all_rows(told, "quarantine") and totals["messages"] == 1
+    assert not totals["lost"] and not totals["deliveries_judged"]
 
 
 def test_what_stays_away_is_let_go_after_the_stated_batches_and_told_so():

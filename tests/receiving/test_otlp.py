@@ -4,6 +4,8 @@ import gzip
 import json
 import socket
 import threading
+import time
+from contextlib import suppress
 from http.client import HTTPConnection
 
 import grpc
@@ -24,7 +26,7 @@ from happened.core.errors import CausalityError
 from happened.receiving import otlp_http
 from happened.receiving.export_requests import Encoding
 from happened.receiving.intake import Intake
-from happened.receiving.otlp_grpc import GrpcReceiver
+from happened.receiving.otlp_grpc import MOST_AWAITED, GrpcReceiver
 from happened.receiving.otlp_http import HttpReceiver
 from happened.receiving.span_log import SpanLog
 from happened.receiving.span_window import SpanWindow, WindowRules
@@ -259,19 +261,94 @@ def test_a_disk_that_takes_nothing_is_no_confirmation(running, monkeypatch):
     assert "No space left" in refused.value.details()
 
 
-def test_more_connections_than_there_may_be_are_told_so(running):
-    busy = [
-        HTTPConnection("127.0.0.1", running.http.port, timeout=60) for _ in range(otlp_http.MOST_CONNECTIONS)
-    ]
-    for connection in busy:
-        connection.connect()
-    last = HTTPConnection("127.0.0.1", running.http.port, timeout=60)
-    last.connect()
-    answer = last.sock.recv(1000)
-    assert answer.startswith(b"HTTP/1.1 503") and b"Retry-After: 1" in answer
-    for connection in (*busy, last):
+def half_open(running, length):
+    """A connection on which a request is begun, of which nothing more will come."""
+    connection = socket.create_connection(("127.0.0.1", running.http.port), 60)
+    head = f"POST /v1/traces HTTP/1.1\r\nContent-Type: {JSON}\r\nContent-Length: {length}\r\n\r\n{{"
+    connection.sendall(head.encode())
+    return connection
+
+
+@pytest.mark.parametrize("length", [20, otlp_http.MOST_BYTES])
+def test_requests_that_do_not_come_take_no_place_from_those_that_do(running, length):
+    slow = [half_open(running, length) for _ in range(otlp_http.MOST_CONNECTIONS + 5)]
+    started = time.monotonic()
+    for _ in range(3):
+        assert running.post(json.dumps(document(SPAN)))[0] == 200
+    assert time.monotonic() - started < otlp_http.PATIENCE / 2
+    # Those that went for them were let go longest first, and told to send again.
+    answer = slow[0].makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.1 429") and b"Retry-After: 1" in answer
+    slow[-1].settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        slow[-1].recv(1)
+    for connection in slow:
         connection.close()
-    until(lambda: running.post("{}")[0] == 200)
+
+
+def test_a_request_has_a_time_to_come_however_slowly_it_does(running, monkeypatch):
+    monkeypatch.setattr(otlp_http, "PATIENCE", 0.5)
+    with half_open(running, 10_000) as connection:
+        connection.settimeout(0.1)
+        answer = b""
+        for _ in range(200):
+            with suppress(OSError):
+                connection.sendall(b" ")
+            with suppress(TimeoutError):
+                answer = connection.recv(1000)
+                break
+    assert answer.startswith(b"HTTP/1.1 429")
+
+
+def test_more_connections_than_there_may_be_are_told_so_if_all_are_being_answered(running, monkeypatch):
+    monkeypatch.setattr(otlp_http, "LEAVING", 0.1)
+    written = threading.Event()
+    append = running.log.append
+    monkeypatch.setattr(running.log, "append", lambda *request: (written.wait(60), append(*request)))
+    monkeypatch.setattr(running.intake, "_most", (otlp_http.MOST_CONNECTIONS, 1 << 20))
+    body = json.dumps(document(SPAN))
+    busy = [half_open(running, len(body)) for _ in range(otlp_http.MOST_CONNECTIONS)]
+    for connection in busy:
+        connection.sendall(body[1:].encode())
+    until(lambda: running.intake._requests == otlp_http.MOST_CONNECTIONS)
+    with socket.create_connection(("127.0.0.1", running.http.port), 60) as last:
+        answer = last.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 503") and b"Retry-After: 1" in answer
+    written.set()
+    for connection in busy:
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        connection.close()
+
+
+def test_calls_that_do_not_come_take_no_place_from_those_that_do(running):
+    method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+    coming = threading.Event()
+
+    def nothing():
+        coming.wait(60)
+        return
+        yield
+
+    slow = [
+        running.channel.stream_unary(method, lambda body: body, lambda body: body).future(nothing())
+        for _ in range(MOST_AWAITED + 20)
+    ]
+    try:
+        until(lambda: any(call.done() for call in slow))
+        for _ in range(3):
+            running.export(protobuf())
+        assert running.window.spans == 1
+        cancelled = [call for call in slow if call.done()]
+        assert {call.code() for call in cancelled} == {grpc.StatusCode.CANCELLED}
+    finally:
+        coming.set()
+
+
+def test_a_call_without_a_request_is_none(running):
+    method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+    with pytest.raises(grpc.RpcError) as refused:
+        running.channel.stream_unary(method)(iter([]), timeout=60)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_a_port_that_is_taken_is_said_by_name(running):

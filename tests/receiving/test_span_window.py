@@ -18,6 +18,11 @@ def ended(window, now):
     return [trace for trace, _ in window.ended(now)]
 
 
+def advance(window, now):
+    """Every trace is judged by itself."""
+    window.let_go([frozenset([each]) for each in window.all()], now)
+
+
 def test_a_trace_has_ended_when_no_span_came_for_a_while_and_a_span_opens_it_again():
     window = SpanWindow(RULES)
     window.add([span("a", "1")], 0)
@@ -41,12 +46,26 @@ def test_a_trace_that_changed_has_another_version_and_one_that_did_not_has_the_s
 def test_a_trace_leaves_the_window_and_its_late_spans_are_counted_and_not_judged():
     window = SpanWindow(RULES)
     window.add([span("a", "1")], 0)
-    window.advance(59)
+    advance(window, 59)
     assert ended(window, 59) == ["a"]
-    window.advance(60)
+    advance(window, 60)
     assert (ended(window, 60), window.spans) == ([], 0)
     window.add([span("a", "2")], 61)
     assert (ended(window, 99), window.counts["late"], window.spans) == ([], 1, 0)
+
+
+def test_traces_that_are_judged_together_leave_together_and_only_as_they_were_grouped():
+    window = SpanWindow(RULES)
+    window.add([span("a", "1"), span("c", "1")], 0)
+    window.add([span("b", "1")], 30)
+    a, c, b = window.all()
+    groups = [frozenset([a, b]), frozenset([c])]
+    assert not window.is_any_silent(59) and window.since(99) == 0
+    assert window.let_go(groups, 60) == [frozenset([c])]
+    window.add([span("a", "2")], 70)  # it is another version, and the group is no group any more
+    assert window.let_go(groups, 200) == [] and window.since(99) == 0
+    assert window.let_go([frozenset(window.all())], 200) == [frozenset({("a", 4), ("b", 3)})]
+    assert (window.spans, window.since(99)) == (0, 99)
 
 
 def test_a_span_that_is_sent_again_is_taken_once_and_does_not_keep_its_trace_open():
@@ -82,7 +101,7 @@ def test_what_is_remembered_of_the_gone_is_bounded():
     window = SpanWindow(RULES)
     for number in range(REMEMBERED + 1):
         window.add([span(str(number), "1")], 0)
-        window.advance(100)
+        advance(window, 100)
     assert len(window._gone) == REMEMBERED
     window.add([span("0", "1")], 200)
     assert (window.counts["late"], ended(window, 300)) == (0, ["0"])
@@ -95,7 +114,7 @@ def test_against_a_list_of_arrivals(seed, part):
     window, arrivals, now = SpanWindow(RULES), {}, 0.0
     for step in range(200):
         now += random_.choice([0, 1, 3, 30])
-        window.advance(now)
+        advance(window, now)
         last = {trace: max(times) for trace, times in arrivals.items()}
         gone = {trace for trace, at in last.items() if now - at >= RULES.window}
         arrivals = {trace: times for trace, times in arrivals.items() if trace not in gone}

@@ -12,6 +12,7 @@ import pytest
 from causality import traces
 from causality.test_live import early, pairs, random_rows, stamps
 from happened.causality.analysis import analyse
+from happened.causality.judgement import judge_totals
 from happened.causality.live import Rules
 from happened.causality.questions import QUARANTINE
 from happened.cli import main
@@ -62,7 +63,10 @@ def test_the_command_tells_of_a_growing_directory_what_the_batch_tells(
     code = command(["stream", str(trace), "--out", str(out), "--batch-bytes", "5000", "--json"])
     totals = json.loads(capsys.readouterr().out)
     assert_told_as_the_whole(out, rows)
-    assert code == (1 if totals["causal_violations"] else 2)
+    whole = analyse(traces.table(rows), questions=["order"]).totals
+    judged = {name: totals[name] for name in totals if name in whole}
+    assert judged == {name: whole[name] for name in judged} and totals["quarantined"] == 1
+    assert code == judge_totals(whole | {"quarantined": 1}).exit_code
     assert totals["events"] == len(rows) and totals["duplicates"] == 1
     assert any("no event" in row["reason"] for row in rows_in(out, "quarantine"))
     assert last_manifest(out)["batch"] >= 1
@@ -139,11 +143,30 @@ def test_a_file_that_vanishes_before_it_is_read_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     "options, told",
-    [({}, "reads a path"), ({"path": "x", "maxBytesPerTrigger": "-1"}, "number of bytes above 0")],
+    [
+        ({}, "reads a path"),
+        ({"path": "x", "maxBytesPerTrigger": "-1"}, "number of bytes above 0"),
+        ({"path": "x", "malformed": "guess"}, 'malformed is "fail" or "skip"'),
+        ({"path": "x", "ended": "perhaps"}, 'ended is "true" or "false"'),
+    ],
 )
 def test_options_that_make_no_sense_are_refused(options, told):
     with pytest.raises(CausalityError, match=told):
         TraceSource(options).streamReader(None)
+
+
+@pytest.mark.parametrize("malformed", [b"no event", b'{"process": "a", "seq": 1}', b"[1]"])
+def test_a_row_that_is_no_event_ends_a_query_unless_it_is_to_be_left_out(malformed, tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(malformed + b'\n{"process": "a", "seq": 2, "kind": "internal"}\n')
+
+    def read(**more):
+        reader = TraceSource({"path": str(tmp_path), **more}).streamReader(None)
+        parts = reader.partitions({}, reader.latestOffset({}, reader.getDefaultReadLimit()))
+        return [row["seq"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+
+    assert read(malformed="skip") == [2]
+    with pytest.raises(TraceFormatError, match=r"a\.jsonl: 1 rows? between its bytes 0 and .* no event"):
+        read()
 
 
 UNENDED = b'{"process": "a", "seq": 1, "kind": "internal"}\n{"process": "a", "seq": 2, "kind": "internal"}'

@@ -1,7 +1,7 @@
 """From what was found in a trace to one sentence and one exit code, for everybody who tells it to a person.
 
-`happened check`, `happened analyze`, `happened order` and the report all call `judge`, so the same trace has
-the same outcome and the same sentence in each of them:
+`happened check`, `happened analyze`, `happened order`, `happened stream` and the report all call `judge`, so
+the same trace has the same outcome and the same sentence in each of them:
 
     violated     the order is violated; or a delivery is duplicated, misdelivered or of something never
                  sent; or the trace is complete and has a lost cause (see `order`)

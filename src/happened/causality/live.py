@@ -5,7 +5,8 @@ every event before it on its process, the send of the message it delivers and it
 so the admitted events always form a consistent cut, and their timestamps are those of the whole computation.
 
 Promises   after `finish`, every event has been told once, with the same timestamp, immediate predecessors and
-           early deliveries that a look at the whole computation gives, whatever the batches were.
+           early deliveries that a look at the whole computation gives, whatever the batches were; and the
+           totals are those that the judgement of the whole rests on.
 Bound      state: a vector for each process and each message in flight, what is held, the names of the last
            `remember` messages that have arrived everywhere. By these rules it stays bounded, at this price:
   retire   an event that was held through `retire` batches is let go: without the send or the causes that did
@@ -24,7 +25,7 @@ Receives count as deliveries only if the caller says so: nobody can know whether
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ import pyarrow.compute as pc
 
 from ..core.errors import TraceFormatError
 from ..trace.schema import KINDS, SCHEMA
-from .computation import DELIVER, RECEIVE, SEND
+from .computation import DELIVER, RECEIVE, SEND, UNORDERED
 from .epochs import Epoch, Frontier, Stamped, event_keys, stamp
 from .linearization import Ints, linearize
 from .marks import mark_epoch, no_marks
@@ -74,6 +75,7 @@ class _Flying(NamedTuple):
     """Messages in flight, and the destinations of each.
 
     names, sender, seq, since   of each message; `since` is the batch of its send
+    ordered                     whether an order is judged by it
     slot_message, slot_dest     of each slot
     slot_done                   whether it was delivered there
     """
@@ -82,14 +84,15 @@ class _Flying(NamedTuple):
     sender: Ints
     seq: Ints
     since: Ints
+    ordered: Ints
     slot_message: Ints
     slot_dest: Ints
     slot_done: Ints
 
     @classmethod
     def none(cls) -> "_Flying":
-        zero = np.empty(0, np.int64)
-        return cls(pa.array([], TEXT), zero, zero, zero, zero, zero, np.empty(0, bool))
+        zero, no = np.empty(0, np.int64), np.empty(0, bool)
+        return cls(pa.array([], TEXT), zero, zero, zero, no, zero, zero, no)
 
     def only(self, kept: Ints) -> "_Flying":
         """Some of the messages, by a mask."""
@@ -100,6 +103,7 @@ class _Flying(NamedTuple):
             self.sender[kept],
             self.seq[kept],
             self.since[kept],
+            self.ordered[kept],
             number[self.slot_message[slots]],
             self.slot_dest[slots],
             self.slot_done[slots],
@@ -122,6 +126,9 @@ class _Edges(NamedTuple):
     effect: Ints
     process: Ints
     seq: Ints
+
+    def and_these(self, more: "_Edges") -> "_Edges":
+        return _Edges(*map(np.concatenate, zip(self, more, strict=True))) if more.effect.size else self
 
 
 @dataclass
@@ -159,7 +166,7 @@ class LiveComputation:
     def finish(self, batch: int) -> Answers:
         """Nothing more comes: tell the rest, without what is missing."""
         answers = self._advance(self._held.slice(0, 0), batch, -1)
-        answers.add("lost_causes", lost_causes_table(self._overtaking.end(), self.name, self.names))
+        self._lose(self._overtaking.end(), answers)
         return answers
 
     def _advance(self, arrived: pa.Table, batch: int, retire: int) -> Answers:
@@ -169,12 +176,14 @@ class LiveComputation:
         flying = self._with_sends(rows, batch)
         source, is_first = self._matched(rows, flying)
         edges, reasons = self._edges(rows, flying, source)
-        blocked = np.zeros(rows.seq.size, bool)
+        blocked = (source == UNKNOWN) & ~old
         blocked[[place for place, missing, _ in reasons if missing and not old[place]]] = True
-        admitted = self._admitted(rows, edges, blocked)
+        awaited = edges.and_these(_sends(flying, source, ordered=False))
+        admitted = self._admitted(rows, awaited, blocked)
         for place, _, reason in reasons:
             if admitted[place]:
                 self._quarantine(answers, reason)
+        self._without_sends(rows, np.flatnonzero(admitted & (source == UNKNOWN)), retire, answers)
         self._hold(rows, admitted, old, answers)
         self._tell(rows, edges, admitted, (flying, source, is_first), answers)
         self._retire(batch, retire, answers)
@@ -218,7 +227,7 @@ class LiveComputation:
 
     def _with_sends(self, rows: _Rows, batch: int) -> _Flying:
         """What is in flight if all these sends are admitted."""
-        at = np.flatnonzero((rows.kind == SEND) & pc.is_valid(rows.table["message"]).to_numpy())
+        at = _at_sends(rows)
         sends = rows.table.select(["message", "to"]).take(pa.array(at))
         names = sends["message"].combine_chunks()
         known = pc.is_in(names, value_set=pa.concat_arrays([self._flying.names, self._finished]))
@@ -233,6 +242,7 @@ class LiveComputation:
             np.concatenate([old.sender, rows.process[at]]),
             np.concatenate([old.seq, rows.seq[at]]),
             np.concatenate([old.since, np.full(at.size, batch)]),
+            np.concatenate([old.ordered, rows.kind[at] == SEND]),
             np.concatenate([old.slot_message, before + pairs // n]),
             np.concatenate([old.slot_dest, pairs % n - 1]),
             np.concatenate([old.slot_done, np.zeros(pairs.size, bool)]),
@@ -269,12 +279,7 @@ class LiveComputation:
         """The edges whose causes are there, and (place of the effect, whether to wait for it, reason) of the
         others."""
         reasons: list[tuple[int, bool, str]] = []
-        delivers = np.flatnonzero(source >= 0)
-        parts = [_Edges(delivers, flying.sender[source[delivers]], flying.seq[source[delivers]])]
-        for place in np.flatnonzero(source == UNKNOWN).tolist():
-            message = rows.table["message"][place].as_py()
-            told = f"delivers {message!r}, whose send has not come: stamped without it"
-            reasons.append((place, True, f"{self._event(rows, place)} {told}"))
+        parts = [_sends(flying, source, ordered=True)]
         causes, effect = flatten(rows.table["causes"])
         if len(causes):
             process = self._codes(pc.struct_field(causes, "process"))
@@ -304,7 +309,8 @@ class LiveComputation:
     # What waits.
 
     def _admitted(self, rows: _Rows, edges: _Edges, blocked: Ints) -> Ints:
-        """Which rows have all their causes among those told and those admitted."""
+        """Which rows have all that they wait for among those told and those admitted: their causes, and the
+        sends of unordered messages. These cause nothing, and only they say so."""
         starts = np.searchsorted(rows.process, np.arange(len(self.names) + 1))
         expected = np.arange(rows.seq.size) - starts[rows.process] + self._frontier.last[rows.process] + 1
         waits = np.flatnonzero(blocked | (expected != rows.seq))
@@ -330,6 +336,17 @@ class LiveComputation:
             why = "was held too long: events before it are missing, or wait for it"
             self._quarantine(answers, f"{self._event(rows, place)} {why}")
 
+    def _without_sends(self, rows: _Rows, places: Ints, retire: int, answers: Answers) -> None:
+        """Deliveries that were let go without their sends: at the end of the trace there are none, which is
+        part of the verdict; before it they may be on their way."""
+        if retire < 0:
+            answers.totals["never_sent"] += places.size
+            return
+        for place in places.tolist():
+            message = rows.table["message"][place].as_py()
+            told = f"delivers {message!r}, whose send has not come: stamped without it"
+            self._quarantine(answers, f"{self._event(rows, place)} {told}")
+
     def _event(self, rows: _Rows, place: int) -> str:
         return f"{self.names[rows.process[place]]}#{rows.seq[place]}"
 
@@ -348,13 +365,15 @@ class LiveComputation:
         matched: tuple[_Flying, Ints, Ints],
         answers: Answers,
     ) -> None:
-        flying, _, fills = matched
+        flying, source, fills = matched
         fills = np.where(admitted, fills, -1)
-        delivered = _delivered(flying, rows, np.flatnonzero(fills >= 0), fills)
+        first = np.flatnonzero(fills >= 0)
+        delivered = _delivered(flying, rows, first[flying.ordered[flying.slot_message[fills[first]]]], fills)
+        answers.totals["deliveries_judged"] += len(delivered)
+        self._count_astray(rows, flying, source, admitted & (fills < 0), answers)
         flying.slot_done[fills[fills >= 0]] = True
         sent = np.ones(len(flying.names), bool)
-        sends = np.flatnonzero((rows.kind == SEND) & pc.is_valid(rows.table["message"]).to_numpy())
-        sent[len(self._flying.names) :] = admitted[sends]
+        sent[len(self._flying.names) :] = admitted[_at_sends(rows)]
         left = np.bincount(flying.slot_message, ~flying.slot_done, minlength=sent.size)
         slots = np.bincount(flying.slot_message, minlength=sent.size)
         after = flying.only(sent & ((left > 0) | (slots == 0)))
@@ -371,6 +390,21 @@ class LiveComputation:
         answers.totals["messages"] += int(sent[len(self._flying.names) :].sum())
         self._flying = after
         self._finished = pa.concat_arrays([self._finished, done])[-self.rules.remember :]
+
+    def _count_astray(
+        self, rows: _Rows, flying: _Flying, source: Ints, others: Ints, answers: Answers
+    ) -> None:
+        """Deliveries that are not the first where they were addressed. What is finished was delivered
+        everywhere, and to whom is forgotten."""
+        at = np.flatnonzero(others & (source >= 0))
+        forgotten = int((others & (source == FORGOTTEN)).sum())
+        if not at.size + forgotten:
+            return
+        n = len(self.names)
+        slots, wanted = flying.slot_message * n + flying.slot_dest, source[at] * n + rows.process[at]
+        addressed = int(np.isin(wanted, slots).sum())
+        answers.totals["duplicated"] += addressed + forgotten
+        answers.totals["misdelivered"] += at.size - addressed
 
     def _stamp(
         self, rows: _Rows, edges: _Edges, admitted: Ints, flying: _Flying, answers: Answers
@@ -405,7 +439,8 @@ class LiveComputation:
         process = np.concatenate([self._frontier.process, epoch.process])
         seq = np.concatenate([self._frontier.seq, epoch.seq])
         recent = seq > last[process] - min(self.rules.recent, MOST_KEPT // epoch.processes**2)
-        return np.concatenate([flying.sender, process[recent]]), np.concatenate([flying.seq, seq[recent]])
+        sender, sent = flying.sender[flying.ordered], flying.seq[flying.ordered]
+        return np.concatenate([sender, process[recent]]), np.concatenate([sent, seq[recent]])
 
     def _retire(self, batch: int, retire: int, answers: Answers) -> None:
         """Messages that were in flight too long are lost."""
@@ -418,10 +453,28 @@ class LiveComputation:
         slots = zip(
             flying.sender[of].tolist(), flying.seq[of].tolist(), flying.slot_dest[lost].tolist(), strict=True
         )
-        rows = self._overtaking.retire(slots)
-        answers.add("lost_causes", lost_causes_table(rows, self.name, self.names))
+        self._lose(self._overtaking.retire(slots), answers)
         answers.totals["lost"] += int(lost.sum())
         self._flying = flying.only(stays)
+
+    def _lose(self, rows: list[dict[str, Any]], answers: Answers) -> None:
+        """Tell of lost causes."""
+        answers.add("lost_causes", lost_causes_table(rows, self.name, self.names))
+        for order, name in (("causal", "lost_causes"), ("fifo", "fifo_lost_causes")):
+            answers.totals[name] += sum(row["order_name"] == order for row in rows)
+
+
+def _at_sends(rows: _Rows) -> Ints:
+    """The places of sends."""
+    named = pc.is_valid(rows.table["message"]).to_numpy()
+    return np.flatnonzero(np.isin(rows.kind, (SEND, UNORDERED)) & named)
+
+
+def _sends(flying: _Flying, source: Ints, *, ordered: bool) -> _Edges:
+    """Into the deliveries of messages that were sent ordered, or the others, from their sends."""
+    delivers = np.flatnonzero(source >= 0)
+    delivers = delivers[flying.ordered[source[delivers]] == ordered]
+    return _Edges(delivers, flying.sender[source[delivers]], flying.seq[source[delivers]])
 
 
 def _widened(frontier: Frontier, more: int, at: int) -> Frontier:
@@ -442,7 +495,7 @@ def _delivered(flying: _Flying, rows: _Rows, at: Ints, fills: Ints) -> Ints:
 
 def _undelivered(flying: _Flying) -> Ints:
     """The same of what has not been delivered."""
-    left = np.flatnonzero(~flying.slot_done)
+    left = np.flatnonzero(~flying.slot_done & flying.ordered[flying.slot_message])
     message = flying.slot_message[left]
     never = np.full(left.size, NEVER)
     columns = [flying.sender[message], flying.seq[message], flying.slot_dest[left], never]

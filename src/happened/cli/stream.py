@@ -3,14 +3,18 @@
 import argparse
 import logging
 import signal
+from collections.abc import Mapping
 from typing import Any
 
 from ..causality.live import Rules
+from ..causality.questions.order import QUESTION as ORDER
 from ..core.errors import CausalityError, LocalProtocolError, TraceFormatError
-from ..core.exit_codes import ExitCode
+from ..trace.location import was_complete
 from ..trace.store import AnyPath, any_path
 from . import stream_spans
-from .terminal import note, positive, print_json
+from .analyze import tell
+from .completeness import add_completeness
+from .terminal import note, positive
 
 DESCRIPTION = """\
 Follow a trace while it is being written, on Spark Structured Streaming: exact timestamps, immediate
@@ -27,7 +31,8 @@ examples:
   happened stream nodes/trace --out live --follow --every 2     nodes that are running; ends with Ctrl-C
   happened stream --otlp --out live              spans, over gRPC on 4317 and HTTP on 4318; live/page.html
 
-exit codes: 0 causal order holds so far, 1 violated, 2 bad input or parts of it quarantined, 3 no messages
+exit codes, as of `happened check`: 0 causal order holds, 1 violated, 2 bad input or parts of it quarantined,
+3 undecided. With --follow, Ctrl-C or SIGTERM is the end, and the exit code is about what was told so far.
 """
 
 
@@ -72,6 +77,7 @@ def add_parser(subparsers: Any) -> None:
     add("--retire", type=positive, default=rules.retire, metavar="N", help=about)
     add("--receives", action="store_true", help="receives stand for deliveries, of which the trace has none")
     add("--relevant-only", action="store_true", help="predecessors among the events marked relevant only")
+    add_completeness(parser)
     add("--master", help="Spark master (default: local[*])")
     add("--json", action="store_true", help="print the totals as JSON")
     stream_spans.add_options(parser)
@@ -85,6 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise LocalProtocolError("name a trace to follow, or receive spans with --otlp")
     if not arguments.trace.exists():
         raise TraceFormatError("no such file or directory", file=str(arguments.trace))
+    if arguments.follow and arguments.complete:
+        raise LocalProtocolError("a trace that is being followed is not complete: leave one of the two out")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from ..spark.live.live_job import follow, stretches
     from ..spark.live.trace_tail import TraceTail
@@ -92,6 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     rules = Rules(retire=arguments.retire, receives=arguments.receives, relevant_only=arguments.relevant_only)
     out: AnyPath = arguments.out
+    tail = TraceTail(str(arguments.trace))
     spark = session(arguments.master)
     events = stretches(spark, arguments.trace, arguments.batch_bytes, ended=not arguments.follow)
     query, tables = follow(
@@ -99,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
         out,
         rules=rules,
         checkpoint=str(out / "checkpoint"),
-        tail=TraceTail(str(arguments.trace)),
+        tail=tail,
         once=not arguments.follow,
         seconds=arguments.every,
         tell=note,
@@ -109,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         if interrupted:  # what is held waits for what was not read
             raise KeyboardInterrupt
         tables.finish()
-    return _judge(tables.totals, as_json=arguments.json)
+    return tell(_summary(tables.totals, arguments, tail.root), arguments, f"tables are in {out}")
 
 
 def _wait(query: Any) -> bool:
@@ -143,14 +152,8 @@ def _cause(told: str) -> str:
     return told.splitlines()[0]
 
 
-def _judge(totals: dict[str, int], *, as_json: bool) -> int:
-    if as_json:
-        print_json(dict(totals))
-    else:
-        for name, value in sorted(totals.items()):
-            print(f"{name.replace('_', ' ')}: {value:,}")
-    if totals.get("causal_violations"):
-        return ExitCode.VIOLATED
-    if totals.get("quarantined"):
-        return ExitCode.BAD_INPUT
-    return ExitCode.HOLDS if totals.get("messages") else ExitCode.UNDECIDED
+def _summary(totals: Mapping[str, int], arguments: argparse.Namespace, root: AnyPath) -> dict[str, Any]:
+    """What was told, as `happened order` sums it up; the judgement rests on it."""
+    complete = was_complete(root) if arguments.complete is None else arguments.complete
+    judged = dict.fromkeys((name for name in ORDER.totals if name != "total_violations"), 0)
+    return {"complete": complete and not arguments.follow, **judged, "quarantined": 0, **totals}

@@ -3,6 +3,8 @@
 import argparse
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..core.errors import LocalProtocolError
@@ -12,7 +14,7 @@ from .terminal import local_path, note, print_json
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GRPC, HTTP = "127.0.0.1:4317", "127.0.0.1:4318"
 OFF = "off"
-OF_TRACES = ("follow", "batch_bytes", "receives", "relevant_only", "master")
+OF_TRACES = ("follow", "batch_bytes", "receives", "relevant_only", "complete", "master")
 """Options that say how a trace is followed on Spark."""
 
 
@@ -54,8 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
     for place in places:
         if place is not None and place.host not in LOOPBACK:
             note(f"whoever reaches {place} can send spans: they are neither encrypted nor signed")
-    receiver.start()
-    _until_interrupted(receiver)
+    with _ending_by_signal(receiver):
+        try:
+            receiver.start()
+            receiver.run()
+        finally:
+            receiver.close()
     counts = receiver.counts()
     if arguments.json:
         print_json(counts)
@@ -64,18 +70,28 @@ def run(arguments: argparse.Namespace) -> int:
     return _judged(receiver)
 
 
-def _until_interrupted(receiver: Any) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: receiver.end())
+@contextmanager
+def _ending_by_signal(receiver: Any) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the receiver after the round it is in; a second one is taken as ever."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def end(*_: object) -> None:
+        restore()
+        receiver.end()
+
+    for number in before:
+        signal.signal(number, end)
     try:
-        receiver.run()
-    except KeyboardInterrupt:
-        pass
+        yield
     finally:
-        receiver.close()
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)
+        restore()
 
 
 def _judged(receiver: Any) -> int:

@@ -6,6 +6,7 @@ span_window      the spans of the last minutes: which traces are open, have ende
 intake           from a request to the log and the window, and refusals when it is too much
 otlp_http        POST /v1/traces
 otlp_grpc        TraceService/Export
+settled_trace    the traces that have left the window, as a trace that grows
 last_minutes     what the traces that have ended show: a trace and tables
 receiver         all of that, running
 

@@ -1,25 +1,26 @@
 """From a request to the log and the window: what every transport asks before it answers.
 
-Bounds   requests, and bytes of them, that are being taken in at once; more are refused with Full, which says
-         when to try again. What was refused was not kept.
+Bounds   requests that are being taken in at once, and bytes of those that are coming; more are refused with
+         Full, which says when to try again. What was refused was not kept.
 """
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from ..core.errors import RemoteProtocolError
 from ..trace.readers.draft import Draft, Quarantined
 from .export_requests import Encoding, ExportRequest, Malformed, decode
 from .span_log import SpanLog
-from .span_window import SpanWindow, Version
+from .span_window import Group, SpanWindow, Version
 
 MOST_REQUESTS = 32
 MOST_BYTES = 64 << 20
 MOST_LEFT_OUT = 1000
 RETRY_AFTER = 1  # seconds
+ON_THE_WAY = 60.0  # seconds that a request may take from the log to the window
 
 
 class Full(RemoteProtocolError):
@@ -61,37 +62,45 @@ class Intake:
             self.refused += 1
 
     @contextmanager
-    def room(self, size: int) -> Iterator[Callable[[int], None]]:
-        """Room for a request of so many bytes while the body runs; Full if there is none.
-
-        What it gives takes room for more bytes of the same request, which is Full if there is none for them.
-        """
+    def coming(self) -> Iterator[Callable[[int], None]]:
+        """While the body runs, a request comes in; what this gives takes room for more bytes of it, before
+        they are read, and is Full if there is none. It has no place among the requests as long: how soon it
+        is there is its sender's affair."""
         taken = 0
 
         def more(size: int) -> None:
             nonlocal taken
             with self._lock:
-                others = self._requests - 1
-                if others and self._bytes + size > self._most[1]:
-                    raise self._full(others)
+                if self._bytes > taken and self._bytes + size > self._most[1]:
+                    raise self._full(f"{self._bytes:,} bytes")
                 self._bytes += size
                 taken += size
 
-        with self._lock:
-            if self._requests >= self._most[0]:
-                raise self._full(self._requests)
-            self._requests += 1
         try:
-            more(size)
             yield more
         finally:
             with self._lock:
-                self._requests -= 1
                 self._bytes -= taken
 
-    def _full(self, requests: int) -> Full:
+    @contextmanager
+    def room(self, size: int) -> Iterator[None]:
+        """Room for a request that is there, and has so many bytes that were not counted as they came, while
+        the body runs; Full if there is none."""
+        with self._lock:
+            if self._requests >= self._most[0]:
+                raise self._full(f"{self._requests:,} requests")
+            self._requests += 1
+        try:
+            with self.coming() as more:
+                more(size)
+                yield
+        finally:
+            with self._lock:
+                self._requests -= 1
+
+    def _full(self, what: str) -> Full:
         self.refused += 1
-        return Full(f"{requests:,} requests are being taken in, which is as many as there may be")
+        return Full(f"{what} are being taken in, which is as many as there may be")
 
     def take(self, encoding: Encoding, body: bytes, source: str) -> ExportRequest:
         """Keep a request, for which there is room; when this returns it may be confirmed.
@@ -113,8 +122,10 @@ class Intake:
         self._add(request, self._clock())
         return request
 
-    def replay(self, since: float) -> int:
-        """Take in again what the log has of the time since then; how many requests."""
+    def replay(self, since: float, gone: Iterable[str] = ()) -> int:
+        """Take in again what the log has of the time since then, without traces that have gone; how many
+        requests."""
+        self._window.remember(gone)
         count = 0
         for kept in self._log.recent(since):
             try:
@@ -122,14 +133,30 @@ class Intake:
                 count += 1
             except Malformed as error:
                 self.left_out.append(Quarantined("log", None, None, str(error)))
+        del self._window.counts["late"]  # they were not late when they came
         return count
 
-    def advance(self) -> tuple[float, dict[Version, list[Draft]]]:
+    def ended(self) -> tuple[float, dict[Version, list[Draft]]]:
         """The time, and the traces that have ended by then."""
         with self._lock:
             now = self._clock()
-            self._window.advance(now)
             return now, self._window.ended(now)
+
+    def if_any_silent(self) -> dict[Version, list[Draft]]:
+        """All traces of the window if one of them may leave it, else none."""
+        with self._lock:
+            return self._window.all() if self._window.is_any_silent(self._clock()) else {}
+
+    def let_go(self, groups: Iterable[Group]) -> list[Group]:
+        """The groups that leave the window, as they are."""
+        with self._lock:
+            return self._window.let_go(groups, self._clock())
+
+    def since(self) -> float:
+        """A time before which no span came of what is in the window, or on its way there."""
+        with self._lock:
+            now = self._clock()
+            return min(self._window.since(now), now - ON_THE_WAY)
 
     def counts(self) -> dict[str, int]:
         with self._lock:

@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,7 @@ from ..trace.readers.span_drafts import Place, Span
 from ..trace.readers.span_joins import TraceJoins
 from ..trace.schema import SCHEMA
 from ..trace.writer import table_from_rows
-from .span_window import Version
+from .span_window import Group, Version
 
 QUESTIONS = ("order", "dependencies")
 MOST_LEFT_OUT = 1000
@@ -98,29 +98,25 @@ def load_kernels() -> None:
     LastMinutes().tell({("t", 1): [sent, got.draft("", 2)]})
 
 
-class _Assembled(NamedTuple):
+class Assembled(NamedTuple):
     """One computation: its rows, and what contradicts itself in it."""
 
     rows: pa.Table
     quarantined: tuple[Quarantined, ...]
 
 
-Group: TypeAlias = frozenset[Version]
-"""The traces of one computation."""
-
-
 class LastMinutes:
     """Tells of one set of ended traces after another; what has not changed is assembled once."""
 
     def __init__(self) -> None:
-        self._assembled: dict[Group, _Assembled] = {}
+        self._assembled: dict[Group, Assembled] = {}
 
     def tell(self, ended: Mapping[Version, list[Draft]], left_out: Iterable[Quarantined] = ()) -> Told:
         """`left_out` are records that belong to no trace."""
-        groups, too_wide = _groups(ended)
+        groups, too_wide = groups_of(ended)
         new = {group: name for group, name in groups.items() if group not in self._assembled}
         known = {group: self._assembled[group] for group in groups if group not in new}
-        self._assembled = known | _assemble(new, ended)
+        self._assembled = known | assemble(new, ended)
         parts = [self._assembled[group] for group in groups]
         trace = pa.concat_tables([SCHEMA.empty_table(), *(part.rows for part in parts)]).combine_chunks()
         analysis = analyse(trace, questions=QUESTIONS)
@@ -140,25 +136,25 @@ class LastMinutes:
         return Told(trace, tables, judge_totals(analysis.totals), totals)
 
 
-def _groups(ended: Mapping[Version, list[Draft]]) -> tuple[dict[Group, str], int]:
+def groups_of(traces: Mapping[Version, list[Draft]]) -> tuple[dict[Group, str], int]:
     """The traces of each computation and its name; and how many channels were too wide to join traces."""
     joins = TraceJoins()
-    for draft in chain.from_iterable(ended.values()):
+    for draft in chain.from_iterable(traces.values()):
         joins.add(draft)
-    leaders = joins.leaders(chain.from_iterable(ended.values()))
+    leaders = joins.leaders(chain.from_iterable(traces.values()))
     members: dict[str, list[Version]] = {}
-    for version in ended:
+    for version in traces:
         members.setdefault(leaders.get(version[0], version[0]), []).append(version)
     return {frozenset(versions): name for name, versions in members.items()}, joins.too_wide
 
 
-def _assemble(new: Mapping[Group, str], ended: Mapping[Version, list[Draft]]) -> dict[Group, _Assembled]:
+def assemble(new: Mapping[Group, str], traces: Mapping[Version, list[Draft]]) -> dict[Group, Assembled]:
     """The computations of these groups. One table is made of all, since each has a cost of its own."""
     assemblies = []
     for group, name in new.items():
         copies = []
         for version in sorted(group):
-            for draft in ended[version]:
+            for draft in traces[version]:
                 mine = copy(draft)  # assembling merges and renames drafts, and the window keeps them
                 mine.computation = name
                 copies.append(mine)
@@ -167,7 +163,7 @@ def _assemble(new: Mapping[Group, str], ended: Mapping[Version, list[Draft]]) ->
     found, at = {}, 0
     for group, assembly in zip(new, assemblies, strict=True):
         rows = table.slice(at, len(assembly.rows))
-        found[group] = _Assembled(rows, tuple(assembly.quarantined))
+        found[group] = Assembled(rows, tuple(assembly.quarantined))
         at += len(assembly.rows)
     return found
 

@@ -1,9 +1,12 @@
 """OTLP over gRPC: opentelemetry.proto.collector.trace.v1.TraceService/Export.
 
 The bytes of requests are taken as they are, so that no generated classes are needed. When there is no room,
-the answer is RESOURCE_EXHAUSTED with a RetryInfo: OTLP takes it for final without one.
+the answer is RESOURCE_EXHAUSTED with a RetryInfo: OTLP takes it for final without one. A call that is begun
+and does not come is cancelled when its thread is wanted: OTLP takes that for a reason to send again.
 """
 
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -24,7 +27,8 @@ from .intake import MOST_REQUESTS, Full, Intake
 SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 MOST_BYTES = 4 << 20  # of a request, as gRPC has it by itself
 WORKERS = MOST_REQUESTS + 8  # so that somebody is there to refuse what there is no room for
-MOST_CALLS = 2 * WORKERS  # waiting or being answered; gRPC refuses more by itself
+MOST_AWAITED = MOST_REQUESTS  # calls whose requests are waited for; with one more, the oldest is cancelled
+MOST_CALLS = 1000  # waiting for a thread or being answered; gRPC refuses more by itself, and for good
 
 
 class GrpcReceiver:
@@ -32,13 +36,16 @@ class GrpcReceiver:
 
     def __init__(self, intake: Intake, host: str, port: int) -> None:
         self._intake = intake
+        self._lock = threading.Lock()
+        self._awaited: dict[grpc.ServicerContext, None] = {}  # oldest first
         self._server = grpc.server(
             ThreadPoolExecutor(WORKERS, thread_name_prefix="otlp-grpc"),
             # Two receivers on one port would each get some of the requests.
             options=[("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", MOST_BYTES)],
             maximum_concurrent_rpcs=MOST_CALLS,
         )
-        export = grpc.unary_unary_rpc_method_handler(self._export)
+        # Of a stream of one request, so that it is seen when a call begins whose request does not come.
+        export = grpc.stream_unary_rpc_method_handler(self._export)
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {"Export": export}),)
         )
@@ -56,7 +63,10 @@ class GrpcReceiver:
     def stop(self) -> None:
         self._server.stop(grace=1).wait()
 
-    def _export(self, body: bytes, context: grpc.ServicerContext) -> bytes:
+    def _export(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+        body = self._await(requests, context)
+        if body is None:
+            return _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, "a call without a request", [])
         try:
             with self._intake.room(len(body)):
                 request = self._intake.take(Encoding.PROTOBUF, body, "gRPC")
@@ -73,6 +83,20 @@ class GrpcReceiver:
             told = [("grpc-status-details-bin", details)]
             return _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error), told)
         return success(Encoding.PROTOBUF, request.left_out)
+
+    def _await(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> bytes | None:
+        with self._lock:
+            self._awaited[context] = None
+            if len(self._awaited) > MOST_AWAITED:
+                oldest = next(iter(self._awaited))
+                del self._awaited[oldest]
+                self._intake.refuse()
+                oldest.cancel()
+        try:
+            return next(requests, None)
+        finally:
+            with self._lock:
+                self._awaited.pop(context, None)
 
 
 def _refuse(

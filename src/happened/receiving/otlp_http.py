@@ -1,8 +1,11 @@
 """OTLP over HTTP: POST /v1/traces, protobuf or JSON, plain or gzip, of a length told before or in chunks.
 
 Refusals are those that OTLP knows: 400 for what is no request, 429 with Retry-After when there is no room,
-503 when there are too many connections. A page of another site cannot send anything here: neither content
-type may be sent to another origin without being asked for, and nothing here allows it.
+503 when there are too many connections. Whoever keeps the receiver waiting is let go when the place is
+wanted, or after PATIENCE: half a request takes no place from a whole one.
+
+A page of another site cannot send anything here: neither content type may be sent to another origin without
+being asked for, and nothing here allows it.
 """
 
 import socket
@@ -22,7 +25,9 @@ PATH = "/v1/traces"
 MOST_BYTES = 16 << 20  # of a request, compressed or not
 MOST_CONNECTIONS = 64
 POLL = 0.1  # seconds between looks at whether to end
-PATIENCE = 30  # seconds for a request to come, or for the next one of a connection
+PATIENCE = 30  # seconds for a request to come, to its last byte, or for the next one of a connection
+LEAVING = 1.0  # seconds for a connection that was let go to be gone
+PIECE = 1 << 16  # bytes that are read at once
 MOST_UNREAD = 4 * MOST_BYTES  # bytes of a refused request that are read and forgotten,
 UNREAD_SECONDS = 5  # for as long
 LONGEST_LINE = 1000  # bytes of a line between chunks
@@ -52,6 +57,9 @@ class HttpReceiver(ThreadingHTTPServer):
         self.intake = intake
         self.port = int(self.server_address[1])
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._lock = threading.Lock()
+        self._awaited: dict[socket.socket, float] = {}  # since when its sender is waited for, oldest first
+        self._let_go: set[socket.socket] = set()
         self._thread = threading.Thread(
             target=self.serve_forever, args=(POLL,), name="otlp-http", daemon=True
         )
@@ -64,8 +72,12 @@ class HttpReceiver(ThreadingHTTPServer):
         self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """A thread for each connection, and no more of them than MOST_CONNECTIONS."""
-        if not self._places.acquire(blocking=False):
+        """A thread for each connection, and no more of them than MOST_CONNECTIONS: the one that was waited
+        for longest is let go for a new one."""
+        free = self._places.acquire(blocking=False)
+        if not free and self._let_one_go(time.monotonic()):
+            free = self._places.acquire(timeout=LEAVING)
+        if not free:
             self.intake.refuse()
             request.settimeout(1)
             with suppress(OSError):
@@ -78,7 +90,40 @@ class HttpReceiver(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.has_come(request)
+            with self._lock:
+                self._let_go.discard(request)
             self._places.release()
+
+    def service_actions(self) -> None:
+        """Called between looks for new connections."""
+        while self._let_one_go(time.monotonic() - PATIENCE):
+            pass
+
+    def waits_for(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._awaited.pop(connection, None)
+            self._awaited[connection] = time.monotonic()
+
+    def has_come(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._awaited.pop(connection, None)
+
+    def was_let_go(self, connection: socket.socket) -> bool:
+        with self._lock:
+            return connection in self._let_go
+
+    def _let_one_go(self, before: float) -> bool:
+        """Read no more of the connection that is waited for longest, if since then; whether there is one."""
+        with self._lock:
+            oldest, since = next(iter(self._awaited.items()), (None, before))
+            if oldest is None or since > before:
+                return False
+            del self._awaited[oldest]
+            self._let_go.add(oldest)
+            with suppress(OSError):
+                oldest.shutdown(socket.SHUT_RD)
+        return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Nothing: a connection that broke is its sender's to open again."""
@@ -91,22 +136,40 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "happened"
     sys_version = ""
 
+    def setup(self) -> None:
+        super().setup()
+        self.server.waits_for(self.connection)
+
+    def parse_request(self) -> bool:
+        """Called when the first line is there."""
+        self.server.waits_for(self.connection)
+        return super().parse_request()
+
     def do_POST(self) -> None:
-        encoding = Encoding.JSON
+        encoding, intake = Encoding.JSON, self.server.intake
         try:
             encoding = self._encoding()
             size = None if self._in_chunks() else self._size()
-            with self.server.intake.room(size or 0) as more:
-                body = self._chunks(more) if size is None else self._read(size)
-                request = self.server.intake.take(encoding, self._unpacked(body), "HTTP")
+            with intake.coming() as more:
+                body = self._chunks(more) if size is None else self._read(size, more)
+                self.server.has_come(self.connection)
+                with intake.room(0):
+                    request = intake.take(encoding, self._unpacked(body), "HTTP")
             self._answer(HTTPStatus.OK, encoding, success(encoding, request.left_out))
         except Full as full:
-            body = status(encoding, RESOURCE_EXHAUSTED, str(full))
-            self._answer(HTTPStatus.TOO_MANY_REQUESTS, encoding, body, full.seconds)
-        except Malformed as error:
-            self._answer(HTTPStatus.BAD_REQUEST, encoding, status(encoding, INVALID_ARGUMENT, str(error)))
-        except _Refusal as refusal:
-            self._answer(refusal.status, encoding, status(encoding, INVALID_ARGUMENT, str(refusal)))
+            self._answer_full(encoding, full)
+        except (Malformed, _Refusal) as error:
+            if self.server.was_let_go(self.connection):  # perhaps there is nothing wrong with the rest
+                intake.refuse()
+                self._answer_full(encoding, Full("it was too long in coming"))
+                return
+            code = error.status if isinstance(error, _Refusal) else HTTPStatus.BAD_REQUEST
+            self._answer(code, encoding, status(encoding, INVALID_ARGUMENT, str(error)))
+        self.server.waits_for(self.connection)
+
+    def _answer_full(self, encoding: Encoding, full: Full) -> None:
+        body = status(encoding, RESOURCE_EXHAUSTED, str(full))
+        self._answer(HTTPStatus.TOO_MANY_REQUESTS, encoding, body, full.seconds)
 
     def _encoding(self) -> Encoding:
         if self.path.partition("?")[0] != PATH:
@@ -129,20 +192,25 @@ class _Handler(BaseHTTPRequestHandler):
     def _in_chunks(self) -> bool:
         return (self.headers.get("Transfer-Encoding") or "").strip().lower() == "chunked"
 
-    def _read(self, size: int) -> bytes:
-        body = self.rfile.read(size)
-        if len(body) < size:
-            raise Malformed("ended before its length")
-        return body
+    def _read(self, size: int, more: Callable[[int], None]) -> bytes:
+        """So many bytes, with room taken for each piece of them before it is read."""
+        body = bytearray()
+        while left := size - len(body):
+            wanted = min(left, PIECE)
+            more(wanted)
+            piece = self.rfile.read(wanted)
+            if len(piece) < wanted:
+                raise Malformed("ended before its length")
+            body += piece
+        return bytes(body)
 
     def _chunks(self, more: Callable[[int], None]) -> bytes:
-        """A body in chunks (RFC 9112, section 7.1), with room taken for each before it is read."""
+        """A body in chunks (RFC 9112, section 7.1)."""
         body = bytearray()
         while size := self._chunk_size():
             if len(body) + size > MOST_BYTES:
                 raise _too_large()
-            more(size)
-            body += self._read(size)
+            body += self._read(size, more)
             if self._line() != b"":
                 raise Malformed("has a chunk that is longer than it says")
         for _ in range(MOST_TRAILERS):
@@ -189,6 +257,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _forget_the_rest(self) -> None:
         """Read what the sender has still to send, within bounds: a connection that is closed before that is
         reset, and whoever reads answers only after sending everything would not see this one."""
+        if self.server.was_let_go(self.connection):
+            return
         end, left = time.monotonic() + UNREAD_SECONDS, MOST_UNREAD
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)

@@ -17,11 +17,13 @@ from ..core.errors import CausalityError
 from ..report.live_page import live_page
 from ..trace.atomic import whole_file
 from .intake import Intake
-from .last_minutes import LastMinutes, Told, load_kernels
+from .last_minutes import LastMinutes, Told, assemble, groups_of, load_kernels
 from .otlp_http import PATH, HttpReceiver
+from .settled_trace import SettledTrace
 from .span_log import SpanLog
 from .span_window import SpanWindow, Version, WindowRules
 
+STEPS = 10  # of a window, in which traces leave it: parts of the settled trace should not be too many
 SHARE = 4  # of the time, at most one part in so many is spent on telling
 REMEMBERED = 100_000  # violations that were told
 
@@ -67,6 +69,8 @@ class Receiver:
         self._log = SpanLog(out / "spans")
         self._intake = Intake(self._log, SpanWindow(settings.rules))
         self._minutes = LastMinutes()
+        self._settled = SettledTrace(out / "settled")
+        self._settle_next = 0.0
         self._seen: dict[tuple[str, ...], None] = {}
         self._shown: tuple[tuple[Version, ...], int] | None = None
         self._round = 0
@@ -76,8 +80,8 @@ class Receiver:
         self.addresses: dict[str, str] = {}
         load_kernels()
         self._servers = self._listen()
-        again = self._intake.replay(time.time() - settings.rules.window)
-        if again:
+        gone, since = self._settled.known()
+        if again := self._intake.replay(since, gone):
             tell(f"{again:,} requests of the last minutes are taken from {out / 'spans'}")
 
     def _listen(self) -> list[_Server]:
@@ -117,7 +121,8 @@ class Receiver:
 
     def look(self) -> None:
         """One round: if traces have ended or gone, or spans were rejected, tell what there is now."""
-        now, ended = self._intake.advance()
+        self._settle()
+        now, ended = self._intake.ended()
         shown = tuple(ended), self._intake.rejected
         if shown != self._shown:
             self._shown = shown
@@ -127,6 +132,22 @@ class Receiver:
             self._tell_new(self.told)
         self._write_state(now)
         self._log.forget(now - self._settings.keep)
+        self._settled.forget(now - self._settings.keep)
+
+    def _settle(self) -> None:
+        """Let traces go that have been silent, with all that they are judged with, for a whole window."""
+        if time.monotonic() < self._settle_next:
+            return
+        self._settle_next = time.monotonic() + self._settings.rules.window / STEPS
+        traces = self._intake.if_any_silent()
+        names, _ = groups_of(traces)
+        leaving = {group: names[group] for group in self._intake.let_go(names)}
+        for group, assembled in assemble(leaving, traces).items():
+            self._settled.add((trace for trace, _ in sorted(group)), assembled.rows)
+        try:
+            self._settled.write(self._intake.since())
+        except OSError as error:
+            self._tell(f"{self._out / 'settled'} cannot be written ({error.strerror or error}): tried again")
 
     def _tell_new(self, told: Told) -> None:
         for row in told.tables["violations"].to_pylist():
@@ -141,7 +162,8 @@ class Receiver:
 
     def counts(self) -> dict[str, int]:
         traces = len(self._shown[0]) if self._shown is not None else 0
-        return {**self._intake.counts(), "ended_traces": traces, "violations_told": self.violations}
+        more = {"settled_traces": self._settled.traces, "violations_told": self.violations}
+        return {**self._intake.counts(), "ended_traces": traces, **more}
 
     def _write_state(self, now: float) -> None:
         counts, told = self.counts(), self.told

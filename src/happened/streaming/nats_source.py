@@ -1,11 +1,13 @@
 """A NATS JetStream stream as a source of Spark: `spark.readStream.format("happened-nats")`.
 
 In      options: servers (URLs, commas between them), stream, subject (a filter), maxMessagesPerTrigger,
-        missing: "fail" or "skip", what to do where the broker no longer has messages that were not read
+        missing: "fail" or "skip", what to do where the broker no longer has messages that were not read:
+        older ones, or, with a limit per subject, others. What somebody deleted is not missed
 Out     sequence, subject, time, headers, data: a row for each message
-Offset  the sequence number of the last message, which the broker gives and never changes. So a batch that is
-        run again reads the same messages. The broker's own acknowledgements are not used, and nothing is
-        deleted: what the stream keeps, and how long, is its own configuration
+Offset  the sequence number of the last message, which the broker gives and never changes, and when the
+        stream was created, in microseconds since 1970: another one of the same name counts anew. So a batch
+        that is run again reads the same messages, or fails. The broker's own acknowledgements are not used,
+        and nothing is deleted: what the stream keeps, and how long, is its own configuration
 
 Register it once: `spark.dataSource.register(NatsSource)`. Executors connect to the broker by themselves.
 """
@@ -54,9 +56,12 @@ class NatsSource(DataSource):
 
 
 class _Range(InputPartition):
-    def __init__(self, first: int, last: int) -> None:
+    """`whole`: every message between the two must be there."""
+
+    def __init__(self, first: int, last: int, whole: bool) -> None:
         self.first = first
         self.last = last
+        self.whole = whole
 
 
 class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -83,40 +88,70 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        last = self._state().last_seq
+        info = self._info()
+        self._refuse_another(start, info)
+        last, read = info.state.last_seq, start["sequence"]
         if self._target is not None:
             last = min(last, self._target)
         if isinstance(limit, ReadMaxRows):
-            last = min(last, start["sequence"] + limit.max_rows)
-        return {"sequence": max(last, start["sequence"])}
+            # What is skipped makes no batches of its own.
+            begin = max(read, info.state.first_seq - 1) if self._missing == "skip" else read
+            last = min(last, begin + limit.max_rows)
+        return {"sequence": last, "created": _created(info)} if last > read else start
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._state().last_seq
+        self._target = self._info().state.last_seq
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         first, last = start["sequence"] + 1, end["sequence"]
-        kept = self._state().first_seq
+        info = self._info()
+        self._refuse_another(end, info)
+        kept = info.state.first_seq
         if kept > first and last >= first and self._missing == "fail":
             raise CausalityError(
                 f"stream {self._stream} begins at message {kept} and {first} is to be read: the broker has "
                 'dropped what lies between. Go on without it by .option("missing", "skip")'
             )
         begins = range(max(first, kept), last + 1, PARTITION_MESSAGES)
-        return [_Range(at, min(at + PARTITION_MESSAGES - 1, last)) for at in begins]
+        # Only a limit per subject makes the broker drop messages between others.
+        whole = self._missing == "fail" and not self._subject and (info.config.max_msgs_per_subject or 0) > 0
+        return [_Range(at, min(at + PARTITION_MESSAGES - 1, last), whole) for at in begins]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         assert isinstance(partition, _Range)
-        yield from self._ask(lambda stream: self._fetch(stream, partition.first, partition.last))
+        rows = self._ask(lambda stream: self._fetch(stream, partition.first, partition.last))
+        lacking = partition.last - partition.first + 1 - len(rows)
+        if partition.whole and lacking:
+            raise CausalityError(
+                f"stream {self._stream} keeps so many messages of each subject, and has dropped {lacking:,} "
+                f'of {partition.first} to {partition.last}. Go on without by .option("missing", "skip")'
+            )
+        yield from rows
 
-    def _state(self) -> Any:
+    def _info(self) -> Any:
         async def info(jetstream: Any) -> Any:
-            return (await jetstream.stream_info(self._stream)).state
+            return await jetstream.stream_info(self._stream)
 
         return self._ask(info)
 
+    def _refuse_another(self, offset: dict[str, int], info: Any) -> None:
+        """CausalityError if the offset is one of another stream, that had this name before."""
+        read, last = offset["sequence"], info.state.last_seq
+        if offset.get("created", _created(info)) != _created(info) or read > last:
+            raise CausalityError(
+                f"message {read} of stream {self._stream} was read, and the stream that is there now was "
+                f"created at {info.created} and ends at {last}: it is another one. Start anew with another "
+                "checkpoint"
+            )
+
     def _ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
+        said: list[Exception] = []
+
+        async def note(error: Exception) -> None:
+            said.append(error)
+
         async def ask() -> T:
-            connecting = nats.connect(self._servers, max_reconnect_attempts=1, error_cb=_ignore)
+            connecting = nats.connect(self._servers, max_reconnect_attempts=1, error_cb=note)
             client = await asyncio.wait_for(connecting, CONNECT_SECONDS)
             try:
                 return await question(client.jetstream(timeout=CONNECT_SECONDS))
@@ -126,10 +161,12 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return asyncio.run(ask())
         except nats.js.errors.NotFoundError:
-            raise CausalityError(f"there is no stream {self._stream} at {self._servers[0]}") from None
+            where = _without_password(self._servers[0])
+            raise CausalityError(f"there is no stream {self._stream} at {where}") from None
         except (OSError, TimeoutError, nats.errors.Error) as error:
-            told = str(error) or type(error).__name__
-            raise CausalityError(f"no JetStream at {', '.join(self._servers)}: {told}") from error
+            told = "; ".join(dict.fromkeys(str(each) or type(each).__name__ for each in (*said, error)))
+            where = ", ".join(map(_without_password, self._servers))
+            raise CausalityError(f"no JetStream at {where}: {told}") from error
 
     async def _fetch(self, jetstream: Any, first: int, last: int) -> list[tuple[Any, ...]]:
         """The messages between two sequence numbers, as far as the broker has them."""
@@ -157,5 +194,11 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows
 
 
-async def _ignore(_: Exception) -> None:
-    """Errors are raised where they matter."""
+def _created(info: Any) -> int:
+    return int(info.created.timestamp() * 1_000_000)
+
+
+def _without_password(server: str) -> str:
+    """An address as it may be shown."""
+    scheme, mark, rest = server.strip().rpartition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"

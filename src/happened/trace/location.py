@@ -40,17 +40,7 @@ class Location:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the run that left the trace said that it has everything that happened.
-
-        `happened simulate` writes that to summary.json beside trace/; of any other trace it is not known.
-        """
-        if self.root.name != "trace":
-            return False
-        try:
-            summary = json.loads((self.root.parent / "summary.json").read_bytes())
-        except (OSError, ValueError):
-            return False
-        return isinstance(summary, dict) and summary.get("complete") is True
+        return was_complete(self.root)
 
     @property
     def import_losses(self) -> dict[str, int]:
@@ -108,6 +98,20 @@ def locate(path: str | os.PathLike[str] | StorePath) -> Location:
             file=str(path),
         )
     return found[0]
+
+
+def was_complete(root: AnyPath) -> bool:
+    """Whether the run that left the trace said that it has everything that happened.
+
+    `happened simulate` writes that to summary.json beside trace/; of any other trace it is not known.
+    """
+    if root.name != "trace":
+        return False
+    try:
+        summary = json.loads((root.parent / "summary.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(summary, dict) and summary.get("complete") is True
 
 
 def is_json(path: AnyPath) -> bool:

@@ -39,7 +39,7 @@ from ..storage import write_part
 from .trace_source import TraceSource
 from .trace_tail import Stretch, TraceTail
 
-FORMAT = 1
+FORMAT = 2
 """Of manifests and states."""
 
 PROCESSES = pa.schema(

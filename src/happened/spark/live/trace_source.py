@@ -2,16 +2,16 @@
 
 In     a directory of Parquet parts or JSON lines that appear and grow: the runtime's --trace directories,
        what `happened import` leaves, or one file of JSON lines
-Out    events, with the columns of a trace; rows that are no events are left out, as `happened stream` would
-       quarantine them. With the option stretches=true, the parts of files (name, begin, end) instead, for
-       whoever reads them without Spark's help
+Out    events, with the columns of a trace. A row that is no event, which `happened stream` would quarantine,
+       ends the query, or is left out with malformed=skip (else: fail). With the option stretches=true, the
+       parts of files (name, begin, end) instead, for whoever reads them without Spark's help
 Limit  maxBytesPerTrigger: about so many bytes of files in a batch; without it, all there are
 End    ended=true: nothing is being written any more, so that a last line counts although nothing ends it
 
 Offsets are positions of `trace_tail`. Register it once: `spark.dataSource.register(TraceSource)`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ...core.errors import CausalityError
+from ...core.errors import CausalityError, TraceFormatError
 from ...trace.schema import SCHEMA
 from .trace_tail import Stretch, TraceTail
 
@@ -41,7 +41,7 @@ class TraceSource(DataSource):
         return "happened"
 
     def schema(self) -> StructType | str:
-        return STRETCHES if _is_true(self.options.get("stretches", "")) else from_arrow_schema(SCHEMA)
+        return STRETCHES if _is_true(self.options, "stretches") else from_arrow_schema(SCHEMA)
 
     def streamReader(self, schema: StructType) -> "TraceReader":
         where = self.options.get("path")
@@ -50,12 +50,19 @@ class TraceSource(DataSource):
         limit = self.options.get("maxBytesPerTrigger")
         if limit is not None and not (limit.isdecimal() and int(limit) > 0):
             raise CausalityError(f"maxBytesPerTrigger is a number of bytes above 0, not {limit!r}")
-        stretches, ended = (_is_true(self.options.get(name, "")) for name in ("stretches", "ended"))
-        return TraceReader(where, None if limit is None else int(limit), stretches, ended=ended)
+        malformed = self.options.get("malformed", "fail")
+        if malformed not in ("fail", "skip"):
+            raise CausalityError(f'malformed is "fail" or "skip", not {malformed!r}')
+        stretches, ended = (_is_true(self.options, name) for name in ("stretches", "ended"))
+        skip = malformed == "skip"
+        return TraceReader(where, None if limit is None else int(limit), stretches, ended=ended, skip=skip)
 
 
-def _is_true(option: str) -> bool:
-    return option.lower() == "true"
+def _is_true(options: Mapping[str, str], name: str) -> bool:
+    given = options.get(name, "false").lower()
+    if given not in ("true", "false"):
+        raise CausalityError(f'{name} is "true" or "false", not {given!r}')
+    return given == "true"
 
 
 class _Part(InputPartition):
@@ -64,9 +71,14 @@ class _Part(InputPartition):
 
 
 class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, where: str, limit: int | None, stretches: bool, *, ended: bool = False) -> None:
+    """`skip`: rows that are no events are left out."""
+
+    def __init__(
+        self, where: str, limit: int | None, stretches: bool, *, ended: bool = False, skip: bool = False
+    ) -> None:
         self._where = where
         self._ended = ended
+        self._skip = skip
         self._limit = limit
         self._stretches = stretches
         self._target: dict[str, int] | None = None
@@ -97,7 +109,14 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._stretches:
             yield tuple(partition.stretch)
             return
-        events, _ = self._tail().split(partition.stretch).read()
+        events, malformed = self._tail().split(partition.stretch).read()
+        if malformed.num_rows and not self._skip:
+            name, begin, end = partition.stretch
+            raise TraceFormatError(
+                f"{malformed.num_rows:,} rows between its bytes {begin:,} and {end:,} are no events, as "
+                f'{malformed["reason"][0]}. Leave such rows out by .option("malformed", "skip")',
+                file=name,
+            )
         yield from events.to_batches()
 
     def _tail(self) -> TraceTail:
