@@ -32,7 +32,9 @@ class Narrator:
     """`order` is the one to judge by, what the machines promise by default. `tick` advances clocks at
     deliveries too, as in the worked example of the textbook chapter."""
 
-    def __init__(self, machines: Sequence[Machine], *, order: Order | None = None, tick: bool = False) -> None:
+    def __init__(
+        self, machines: Sequence[Machine], *, order: Order | None = None, tick: bool = False
+    ) -> None:
         self._machines = machines
         self._order = machines[0].facts.order if order is None else order
         self._delivered: list[list[MessageKey]] = [[] for _ in machines]  # at each, in its order
