@@ -1,4 +1,4 @@
-"""The picture of a story: lines keep clear of what they do not belong to, and names are not struck needlessly."""
+"""The picture of a story: lines keep clear of what they do not belong to, names are not struck needlessly."""
 
 import re
 from pathlib import Path

@@ -236,7 +236,7 @@ def test_slices_processes_and_groups(look):
 
 
 def crossing():
-    """Messages from p to r, and events of q all along, so that each has to pass between two that are close."""
+    """Messages from p to r, and events of q all along, so that each has to pass between two of them."""
     return table(
         number(
             {

@@ -35,7 +35,8 @@ svg { font: 12px system-ui, sans-serif; display: block; } svg text { fill: var(-
 svg { flex: none; } .note { text-anchor: middle; fill: var(--dim); paint-order: stroke;
   stroke: var(--paper); stroke-width: 4px; stroke-linejoin: round; }
 .axis { stroke: var(--line); } .now { fill: var(--soft); }
-.copy { fill: none; stroke: var(--accent); stroke-width: 1.6; } .copy.flight { stroke-dasharray: 3 5; opacity: .45; }
+.copy { fill: none; stroke: var(--accent); stroke-width: 1.6; }
+.copy.flight { stroke-dasharray: 3 5; opacity: .45; }
 .copy.fault { stroke: var(--fault); } .hold { stroke: var(--hold); stroke-width: 7; opacity: .55; }
 .send { fill: var(--accent); } .deliver { fill: var(--paper); stroke: var(--accent); stroke-width: 2.5; }
 .arrive { fill: var(--paper); stroke: var(--dim); stroke-width: 1.5; } .event { fill: var(--ink); }
@@ -195,7 +196,8 @@ class _Diagram:
     def __init__(self, steps: list[dict[str, Any]], lanes: list[int], names: list[str]) -> None:
         self._steps, self._names = steps, {p: names[p] for p in lanes}
         self._y = {p: TOP + LANE * place for place, p in enumerate(lanes)}
-        self._curves = {place: self._curve(place, step) for place, step in enumerate(steps) if step["departed"]}
+        arriving = [(place, step) for place, step in enumerate(steps) if step["departed"]]
+        self._curves = {place: self._curve(place, step) for place, step in arriving}
 
     def svg(self) -> str:
         width, height = LEFT + STEP * max(1, len(self._steps)) + 20, TOP + LANE * len(self._y)

@@ -33,9 +33,7 @@ def disagreement(orders: Sequence[Sequence[Name]], p: int, message: Name, name: 
     return ""
 
 
-def _chain(
-    before: dict[Name, tuple[Name, int]], last: Name, first: Name, name: Callable[[Name], str]
-) -> str:
+def _chain(before: dict[Name, tuple[Name, int]], last: Name, first: Name, name: Callable[[Name], str]) -> str:
     steps = []
     m = last
     while m != first:
