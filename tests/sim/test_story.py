@@ -12,6 +12,7 @@ import pytest
 
 from happened.cli import main
 from happened.core.errors import LocalProtocolError
+from happened.core.orders import Order
 from happened.ordering import create, protocols
 from happened.ordering.causal.ks import KshemkalyaniSinghal
 from happened.sim.playing import read_program
@@ -134,10 +135,33 @@ def test_every_protocol_has_a_story_that_ends_with_everything_delivered(name, se
 
 
 def test_a_delivery_that_overtakes_another_is_said():
-    story = Story(read_program("0: {0} {2}; 1: {0}; 2: {1}"), "chain-two")
-    story.follow(["0 sends", "0 sends", "2 receives M(0,2)", "2 sends"])
-    story.follow(["1 receives M(2,1)", "1 sends", "0 receives M(1,1)"])
-    assert story.scenes[-1].wrong == ("OVERTAKING M(0,1)",)
+    for order, wrong, allowed in (
+        (Order.CAUSAL, ("OVERTAKING M(0,1)",), ()),
+        (None, (), ("overtaking M(0,1), as fifo order allows",)),  # chain-two promises no more than that here
+    ):
+        story = Story(read_program("0: {0} {2}; 1: {0}; 2: {1}"), "chain-two", order=order)
+        story.follow(["0 sends", "0 sends", "2 receives M(0,2)", "2 sends"])
+        story.follow(["1 receives M(2,1)", "1 sends", "0 receives M(1,1)"])
+        last = story.scenes[-1]
+        assert (last.wrong, last.allowed) == (wrong, allowed)
+        assert f"       {(wrong or allowed)[0]}" in last.lines()
+
+
+def test_total_order_is_judged_where_it_is_promised_and_causal_order_where_it_is_not(capsys):
+    program = ["play", "0: {1,2}; 2: {0,1} {0,1} {0}", "--protocol", "agreed", "--seed", "3"]
+    assert main(program) == 0
+    assert "overtaking M(2,2), as total order allows" in capsys.readouterr().out
+    assert main([*program, "--order", "causal"]) == 1
+    assert "OVERTAKING M(2,2)" in capsys.readouterr().out
+
+
+def test_deliveries_in_opposite_orders_are_told_where_total_order_is_judged(tmp_path, capsys):
+    steps = ("0 sends", "1 sends", "0 receives M(0,1)", "0 receives M(1,1)", "1 receives M(1,1)")
+    (schedule := tmp_path / "steps.txt").write_text("\n".join(steps))
+    program = ["play", "0: {0,1}; 1: {0,1}", "--schedule", str(schedule)]
+    assert main(program) == 0
+    assert main([*program, "--order", "total"]) == 1
+    assert "DISAGREEING: M(0,1) comes after M(1,1), and 0 before it" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,21 @@ def of_the_judge(stamps, names, e):
     return {"past": past, "future": future, "concurrent": names - past - future - {e}}
 
 
+DRAWN = """
+(() => {
+  const strokes = [], pen = CanvasRenderingContext2D.prototype;
+  const note = (name, keep) => {
+    const draw = pen[name];
+    pen[name] = function (...numbers) { keep(numbers); return draw.apply(this, numbers); };
+  };
+  note("beginPath", () => strokes.push([]));
+  for (const name of ["moveTo", "lineTo", "quadraticCurveTo"])
+    note(name, numbers => strokes.length && strokes[strokes.length - 1].push([name[0], ...numbers]));
+  window.strokes = strokes;
+})()"""
+"""Keeps what is drawn from now on: for each path its moves (m), lines (l) and curves (q)."""
+
+
 @pytest.mark.sampled
 def test_past_future_and_concurrent_are_those_of_the_judge(look, seed):
     dice = Random(seed)
@@ -218,6 +233,48 @@ def test_slices_processes_and_groups(look):
     tab.page.get_by_role("tab", name="Processes").click()
     tab.page.get_by_role("checkbox", name="r").uncheck()
     assert len(tab.ask("happened.inView()")) == 5
+
+
+def crossing():
+    """Messages from p to r, and events of q all along, so that each has to pass between two of them."""
+    return table(
+        number(
+            {
+                "p": [{"kind": "send", "message": f"m{k}", "to": ["r"]} for k in range(40)],
+                "q": [{"kind": "internal"} for _ in range(80)],
+                "r": [{"kind": "internal"} for _ in range(11)]
+                + [{"kind": "deliver", "message": f"m{k}"} for k in range(40)],
+            }
+        )
+    )
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_message_goes_around_events_in_one_bow(look, width):
+    tab = look(crossing(), width=width, height=800, touch=width < 500)
+    tab.ask(f"{DRAWN}, happened.select('r#6')")
+    tab.ask("true")
+    places = tab.ask("Array.from({length: 80}, (_, k) => happened.at(`q#${k + 1}`))")
+    (q,) = {y for _, y in places}
+    board = tab.page.evaluate("document.querySelector('canvas').getBoundingClientRect().toJSON()")
+    seen = 0
+    for path in tab.page.evaluate("strokes"):
+        if "m" not in [move[0] for move in path] or len(path) < 2:
+            continue
+        assert [move[0] for move in path].count("q") <= 1  # more of them are a wriggle
+        (_, ax, ay), (kind, *rest) = path[0], path[1]
+        (*control, bx, by) = rest
+        y = q - board["y"]
+        if len(path) != 2 or not ay < y - 20 < y + 20 < by:
+            continue
+        t = (y - ay) / (by - ay)
+        middle = control[0] if kind == "q" else (ax + bx) / 2
+        x = (1 - t) ** 2 * ax + 2 * t * (1 - t) * middle + t**2 * bx + board["x"]
+        apart = sorted(abs(x - place) for place, _ in places)
+        gap = min(b - a for a, b in pairwise(sorted(place for place, _ in places)))
+        assert apart[0] > min(5, gap / 4)
+        seen += 1
+    assert seen >= 6
 
 
 def test_wheel_drag_and_touch(look):

@@ -9,6 +9,7 @@ from typing import Any
 from .. import tracking
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
+from ..core.orders import Order
 from ..ordering import DEFAULT, protocols
 from ..sim.playing import read_program
 from ..sim.scenes import story_text
@@ -34,8 +35,8 @@ then to itself, and process 2 to 1. The schedule says when a message is sent and
 A log is written as in Kshemkalyani & Singhal (1998): 5,1:{6} means that M(5,1) may not have been delivered
 at 6 yet. docs/stories.md explains the notation and the rules of each paper.
 
-exit codes: 0 causal order holds and timestamps are right, 1 a delivery overtook another or a timestamp is
-wrong, 2 bad usage or input
+exit codes: 0 the order holds and timestamps are right, 1 a delivery broke the order or a timestamp is wrong,
+2 bad usage or input
 """
 
 
@@ -62,6 +63,12 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--fifo", action="store_true", help="copies on one link arrive in the order sent")
     parser.add_argument(
         "--tick-at-deliveries", action="store_true", help="clocks count deliveries too, not only sends"
+    )
+    parser.add_argument(
+        "--order",
+        type=Order,
+        choices=[order for order in Order if order is not Order.NONE],
+        help="the order to judge by; default: the one the protocol promises",
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--seed", type=int, default=0, metavar="N", help="of a random schedule; default: 0")
@@ -101,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _story(arguments: argparse.Namespace) -> Story | TrackerStory:
     if arguments.found is not None:
-        for name in ("program", "protocol", "tracker"):
+        for name in ("program", "protocol", "tracker", "order"):
             if getattr(arguments, name) is not None:
                 raise LocalProtocolError(f"a counterexample has its own {name}: leave that out with --from")
         return _counterexample(arguments.found, read_terrain(arguments.topology))
@@ -114,6 +121,7 @@ def _story(arguments: argparse.Namespace) -> Story | TrackerStory:
         story = Story(
             read_program(arguments.program),
             arguments.protocol or DEFAULT,
+            order=arguments.order,
             fifo=arguments.fifo,
             tick_at_deliveries=arguments.tick_at_deliveries,
             terrain=read_terrain(arguments.topology),
@@ -126,7 +134,7 @@ def _story(arguments: argparse.Namespace) -> Story | TrackerStory:
 
 def _tracker_story(arguments: argparse.Namespace) -> TrackerStory:
     tracking.facts_of(arguments.tracker)  # which refuses an unknown name before the program is read
-    for option in ("topology", "tick_at_deliveries"):
+    for option in ("topology", "tick_at_deliveries", "order"):
         if getattr(arguments, option):
             name = option.replace("_", "-")
             raise LocalProtocolError(f"--{name} is for ordering protocols: leave it out with --tracker")
@@ -148,6 +156,7 @@ def _counterexample(path: Path, terrain: Terrain | None) -> Story:
     try:
         found = json.loads(path.read_text())
         violations, protocol, fifo = found["violations"], found["protocol"], found["fifo"]
+        order = Order(found.get("order", Order.CAUSAL))
         if not violations:
             raise LocalProtocolError(f"{path}: nothing was violated, so there is no counterexample to play")
         program, schedule = violations[0]["program"], violations[0]["schedule"]
@@ -157,6 +166,6 @@ def _counterexample(path: Path, terrain: Terrain | None) -> Story:
         ) from error
     if protocol not in protocols():
         raise LocalProtocolError(f"{path}: {protocol!r} is no ordering protocol; play a tracker by --tracker")
-    story = Story(read_program(program), protocol, fifo=fifo, terrain=terrain)
+    story = Story(read_program(program), protocol, order=order, fifo=fifo, terrain=terrain)
     story.follow(schedule)
     return story

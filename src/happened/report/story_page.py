@@ -8,11 +8,15 @@ Out   one self-contained page; all of it is computed here, the script only shows
 import base64
 import hashlib
 import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 STEP, LANE, LEFT, TOP = 48, 64, 12, 40
 LETTER = 8  # the width of one, about, in pixels
+CLEAR = 11.0  # pixels between the way of a copy and the middle of a step that is not its own
+BENDS = (0, -14, 14, -24, 24, -36, 36)  # how far its middle may be led aside, tried in this order
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2433; --paper: #fff; --line: #a3acbb; --dim: #576174;
@@ -31,7 +35,8 @@ svg { font: 12px system-ui, sans-serif; display: block; } svg text { fill: var(-
 svg { flex: none; } .note { text-anchor: middle; fill: var(--dim); paint-order: stroke;
   stroke: var(--paper); stroke-width: 4px; stroke-linejoin: round; }
 .axis { stroke: var(--line); } .now { fill: var(--soft); }
-.copy { stroke: var(--accent); stroke-width: 1.6; } .copy.flight { stroke-dasharray: 3 5; opacity: .45; }
+.copy { fill: none; stroke: var(--accent); stroke-width: 1.6; }
+.copy.flight { stroke-dasharray: 3 5; opacity: .45; }
 .copy.fault { stroke: var(--fault); } .hold { stroke: var(--hold); stroke-width: 7; opacity: .55; }
 .send { fill: var(--accent); } .deliver { fill: var(--paper); stroke: var(--accent); stroke-width: 2.5; }
 .arrive { fill: var(--paper); stroke: var(--dim); stroke-width: 1.5; } .event { fill: var(--ink); }
@@ -191,6 +196,8 @@ class _Diagram:
     def __init__(self, steps: list[dict[str, Any]], lanes: list[int], names: list[str]) -> None:
         self._steps, self._names = steps, {p: names[p] for p in lanes}
         self._y = {p: TOP + LANE * place for place, p in enumerate(lanes)}
+        arriving = [(place, step) for place, step in enumerate(steps) if step["departed"]]
+        self._curves = {place: self._curve(place, step) for place, step in arriving}
 
     def svg(self) -> str:
         width, height = LEFT + STEP * max(1, len(self._steps)) + 20, TOP + LANE * len(self._y)
@@ -213,14 +220,24 @@ class _Diagram:
 
     def _copy(self, place: int, step: dict[str, Any]) -> str:
         """The way of the copy that arrives at this step."""
-        if step["departed"] is None:
+        curve = self._curves.get(place)
+        if curve is None:
             return ""
-        tail = step["departed"] - 1
         fault = " fault" if step["wrong"] else ""
         return (
-            f'<line class="copy{fault}" data-step="{tail + 1}" data-until="{place + 1}" x1="{_x(tail)}" '
-            f'y1="{self._y[step["source"]]}" x2="{_x(place)}" y2="{self._y[step["process"]]}"/>'
+            f'<path class="copy{fault}" data-step="{step["departed"]}" data-until="{place + 1}" '
+            f'd="{curve.path()}"/>'
         )
+
+    def _curve(self, place: int, step: dict[str, Any]) -> "_Curve":
+        """The way of a copy, straight or in one bow that keeps it clear of the steps that it passes; where
+        none does, in the one that keeps it farthest from the nearest."""
+        tail = step["departed"] - 1
+        ends = _x(tail), self._y[step["source"]], _x(place), self._y[step["process"]]
+        passed = [(_x(i), self._y[self._steps[i]["process"]]) for i in range(tail + 1, place)]
+        curves = [_Curve(*ends, bend) for bend in BENDS]
+        clear = (c for c in curves if c.room(passed) >= CLEAR)
+        return next(clear, None) or max(curves, key=lambda c: c.room(passed))
 
     def _hold(self, place: int, step: dict[str, Any]) -> str:
         """How long what arrives at this step is held; to the end, if nothing releases it."""
@@ -262,9 +279,55 @@ class _Diagram:
         return (
             f'<circle class="{kind}" {shown} cx="{x}" cy="{y}" r="{radius}">'
             f"<title>{escape(step['what'])}</title></circle>"
-            f'<text class="note" {shown} x="{x}" y="{y - 12}">{named}</text>'
+            f'<text class="note" {shown} x="{x}" y="{self._beside(x, y, named)}">{named}</text>'
         )
+
+    def _beside(self, x: int, y: int, name: str) -> int:
+        """Where the name of a step stands: above it, or below if fewer lines run through it there."""
+        above, below = y - 12, y + 21
+        curves = self._curves.values()
+
+        def struck(base: int) -> int:
+            half = LETTER * len(name) / 2
+            return sum(curve.strikes(x - half, base - 11, x + half, base + 2) for curve in curves)
+
+        return below if struck(below) < struck(above) else above
 
 
 def _x(place: int) -> int:
     return LEFT + STEP * place + STEP // 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """From one place to another, to its right; its middle is led up or down by `bend`."""
+
+    ax: int
+    ay: int
+    bx: int
+    by: int
+    bend: int
+
+    def y(self, x: float) -> float:
+        share = (x - self.ax) / (self.bx - self.ax)
+        return self.ay + share * (self.by - self.ay) + 4 * share * (1 - share) * self.bend
+
+    def room(self, places: Iterable[tuple[int, int]]) -> float:
+        """About how far it keeps from the nearest of these places between its ends."""
+        width, height = self.bx - self.ax, self.by - self.ay
+        steep = width / (width * width + height * height) ** 0.5
+        return min((abs(self.y(x) - y) * steep for x, y in places), default=CLEAR)
+
+    def strikes(self, left: float, top: float, right: float, bottom: float) -> bool:
+        """Whether it runs through a box."""
+        left, right = max(left, self.ax), min(right, self.bx)
+        if left >= right:
+            return False
+        ys = [self.y(left + (right - left) * k / 4) for k in range(5)]
+        return min(ys) < bottom and max(ys) > top
+
+    def path(self) -> str:
+        if not self.bend:
+            return f"M{self.ax} {self.ay}L{self.bx} {self.by}"
+        middle = (self.ax + self.bx) / 2, (self.ay + self.by) / 2 + 2 * self.bend
+        return f"M{self.ax} {self.ay}Q{middle[0]:g} {middle[1]:g} {self.bx} {self.by}"

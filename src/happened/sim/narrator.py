@@ -11,6 +11,7 @@ Rules  A protocol whose paper numbers its rules records them itself (`Machine.ob
        delivers, or a later message is sent; *already*, if it learns, or knew, that it was done.
 Hops   Where messages are relayed under a name of their own on each stretch (`Machine.hop_of`), the units are
        about those, and each part of the system (a zone) has a causal order of its own hops.
+Wrong  is what breaks the order that is judged by; an overtaking that it allows is told too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,18 +19,25 @@ from typing import Any
 
 from ..core.destinations import pack, unpack
 from ..core.effects import Deliver, Send
+from ..core.orders import Order
 from ..core.telling import Told
 from ..ordering import Effect, Machine, Unit, notation
 from ..ordering.machine import Held, Hop, MessageKey
 from .programs import set_text
+from .promises import disagreement, keeps
 from .scenes import ARRIVE, REFUSED, SEND, Scene
 
 
 class Narrator:
-    """`tick` advances clocks at deliveries too, as in the worked example of the textbook chapter."""
+    """`order` is the one to judge by, what the machines promise by default. `tick` advances clocks at
+    deliveries too, as in the worked example of the textbook chapter."""
 
-    def __init__(self, machines: Sequence[Machine], *, tick: bool = False) -> None:
+    def __init__(
+        self, machines: Sequence[Machine], *, order: Order | None = None, tick: bool = False
+    ) -> None:
         self._machines = machines
+        self._order = machines[0].facts.order if order is None else order
+        self._delivered: list[list[MessageKey]] = [[] for _ in machines]  # at each, in its order
         self._tick = tick
         self.scenes: list[Scene] = []
         self._truth = _Truth(notation.key_name)  # of application messages
@@ -129,7 +137,7 @@ class Narrator:
         earlier = {part: set(truth.past(process)) for part, truth in truths.items()}
         if told["kind"] == SEND:
             self._truth.send(told["name"], pack(told["to"]))
-        overtaken = [late for key in delivered for late in self._truth.deliver(process, key)]
+        wrong, allowed = self._judge(process, delivered)
         taken = self._take(process, machine.pending(), delivered, known)
         if told.get("arrival") not in (*taken, *self._arrived[process]):
             told["arrival"] = None  # it is for others, and only passes here
@@ -148,7 +156,8 @@ class Narrator:
             process=process,
             delivered=tuple(delivered),
             taken=tuple(taken),
-            wrong=tuple(f"OVERTAKING {notation.key_name(key)}" for key in overtaken),
+            wrong=tuple(wrong),
+            allowed=tuple(allowed),
             held=tuple(machine.holds()),
             rules=tuple(rules),
             known=tuple(machine.knowledge()),
@@ -156,6 +165,21 @@ class Narrator:
         )
         self.scenes.append(scene)
         return scene
+
+    def _judge(self, process: int, delivered: Iterable[MessageKey]) -> tuple[list[str], list[str]]:
+        """Note deliveries; returns what is wrong with them, and what they overtake as they may."""
+        wrong, allowed = [], []
+        for key in delivered:
+            for late in self._truth.deliver(process, key):
+                if keeps(self._order, late[0], key[0]):
+                    wrong.append(f"OVERTAKING {notation.key_name(late)}")
+                else:
+                    allowed.append(f"overtaking {notation.key_name(late)}, as {self._order} order allows")
+            if self._order.is_total:
+                if why := disagreement(self._delivered, process, key, notation.key_name):
+                    wrong.append(f"DISAGREEING: {notation.key_name(key)} comes {why}")
+                self._delivered[process].append(key)
+        return wrong, allowed
 
     def _part(self, part: str) -> "_Truth":
         return self._parts.setdefault(part, _Truth(notation.hop_name)) if part else self._truth

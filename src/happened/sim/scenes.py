@@ -30,6 +30,7 @@ class Scene:
     delivered: tuple[MessageKey, ...] = ()
     follows: tuple[MessageKey, ...] = ()  # of a relevant event, its immediate predecessors
     wrong: tuple[str, ...] = ()  # what a correct protocol would not have done
+    allowed: tuple[str, ...] = ()  # what was delivered too early for causal order, which is not promised
     held: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()  # what was sent because of an arrival
     rules: tuple[Told, ...] = ()
@@ -41,7 +42,7 @@ class Scene:
         yield f"{self.number:>3}. {self.what}{when}"
         yield from (f"       carries {each}" for each in self.carried)
         yield from (f"       {self.process} delivers {notation.key_name(key)}" for key in self.delivered)
-        yield from (f"       {each}" for each in self.wrong)
+        yield from (f"       {each}" for each in (*self.wrong, *self.allowed))
         yield from (f"       {self.process} holds {each}" for each in self.held)
         yield from (f"       {self.process} {each}" for each in self.passed)
         yield from (f"       {each}" for each in self.rules)

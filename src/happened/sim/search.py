@@ -26,6 +26,7 @@ from ..core.orders import Order
 from ..ordering import Unit
 from .automaton import Automaton, Step
 from .programs import Program, set_text
+from .promises import disagreement, keeps
 from .truth import Edge, Messages, Truth, on_edge
 
 SAFETY, AGREEMENT, LIVENESS, OPTIMALITY, ERROR = KINDS = (
@@ -194,43 +195,13 @@ class Search:
 
     def _overtaken(self, truth: Truth, p: int, message: int) -> list[int]:
         """What the promised order wants delivered to p before this message, and is not."""
-        if self._order is Order.TOTAL:
-            return []
         overtaken = truth.overtaken(self._messages, p, message)
-        if self._order is Order.FIFO:
-            return [m for m in overtaken if self._sender[m] == self._sender[message]]
-        return overtaken
+        return [m for m in overtaken if keeps(self._order, self._sender[m], self._sender[message])]
 
     def _disagreement(
         self, orders: tuple[tuple[int, ...], ...], clocks: tuple[int, ...], p: int, message: int
     ) -> str:
-        """Why no one order of all messages lets p deliver this one now: a chain of deliveries, each process
-        having one message before the next, from it to one that p already has. Empty: there is none."""
-        before: dict[int, tuple[int, int]] = {}  # a message of the chain: the one before it, and where
-        reached = [message]
-        for m in reached:  # grows while we go, so the first chain found is a shortest one
-            for q, order in enumerate(orders):
-                for later in order[order.index(m) + 1 :] if m in order else ():
-                    if later not in before:
-                        before[later] = m, q
-                        reached.append(later)
-                    if later in orders[p]:
-                        return self._chain(clocks, before, later, message)
-        return ""
-
-    def _chain(
-        self, clocks: tuple[int, ...], before: dict[int, tuple[int, int]], last: int, first: int
-    ) -> str:
-        steps = []
-        name = {m: _name(self._named(clocks, m)) for m in (*before, first)}
-        m = last
-        while m != first:
-            earlier, q = before[m]
-            steps.append(f"{q} has {name[earlier]} before {name[m]}")
-            m = earlier
-        if len(steps) == 1:
-            return f"after {name[last]}, and {before[last][1]} before it"
-        return f"after {name[last]}, and {', '.join(reversed(steps))}"
+        return disagreement(orders, p, message, lambda m: _name(self._named(clocks, m)))
 
     def _named(self, clocks: tuple[int, ...], m: int) -> tuple[int, int]:
         return self._sender[m], clocks[m]

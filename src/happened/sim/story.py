@@ -10,6 +10,7 @@ from typing import Any
 from ..core.destinations import unpack
 from ..core.effects import Send
 from ..core.errors import CausalityError, LocalProtocolError
+from ..core.orders import Order
 from ..ordering import Effect, Machine, create, notation, protocols
 from .narrator import Narrator, message_name
 from .playing import MOST_PROCESSES, Packet, Play
@@ -28,6 +29,7 @@ HOPS = "Entries are about hops: h(4,1) is the first message of 4 to its neighbou
 class Story(Play):
     """The machines of one program, what is on its way, and what has happened.
 
+    Deliveries are judged by `order`, the one that the protocol promises by default.
     With `tick_at_deliveries` clocks count deliveries too, as in the worked example of the textbook chapter.
     With a `terrain`, the routers of its protocol are processes too, after those of the program.
     """
@@ -37,6 +39,7 @@ class Story(Play):
         program: Program,
         protocol: str,
         *,
+        order: Order | None = None,
         fifo: bool = False,
         tick_at_deliveries: bool = False,
         terrain: Terrain | None = None,
@@ -46,7 +49,7 @@ class Story(Play):
             raise LocalProtocolError(f"{protocol} needs FIFO links; add --fifo")
         self.protocol = protocol
         self.names, self._machines = _cast(program, protocol, terrain)
-        self._narrator = Narrator(self._machines, tick=tick_at_deliveries)
+        self._narrator = Narrator(self._machines, order=order, tick=tick_at_deliveries)
 
     @property
     def scenes(self) -> list[Scene]:

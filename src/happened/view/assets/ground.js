@@ -5,6 +5,7 @@ const AXIS = 30,
 const MOST_SHAPES = 4000; // events drawn one by one; where there are more, columns of them are drawn
 const MOST_LINES = 1000;
 const MOST_BENT = 400; // where there are more lines, they are straight
+const BOWS = [0, 5, -5, 10, -10, 16, -16, 24, -24]; // how far aside the middle of a line may be led
 const COLUMN = 3; // pixels
 const NEUTRAL = 0,
   PAST = 1,

@@ -16,6 +16,7 @@ class Lines extends Ground {
     this.linesInView = seen.length;
     const chosen = seen.length > MOST_LINES ? this.thinned(seen) : seen;
     this.linesShown = chosen;
+    this.bows = new Map(); // of this picture; a line asks for its own several times
     const batches = this.lines.map(() => []);
     for (const k of chosen) batches[this.edgeClass(from[k], to[k])].push(k);
     for (const kind of [DIM, NEUTRAL, PAST, FUTURE, CHOSEN])
@@ -89,73 +90,88 @@ class Lines extends Ground {
     g.globalAlpha = 1;
   }
 
-  // A straight line, bent where it would run through an event that it does not belong to; or an arc above the
-  // lane where both ends stand on one.
+  // A straight line, or one bow where it would run through an event that it does not belong to; or an arc above
+  // the lane where both ends stand on one.
   line(g, i, j) {
     const [ax, ay] = this.place(i),
-      [bx, by] = this.place(j);
+      [bx, by] = this.place(j),
+      [x, y] = this.control(i, j);
     g.moveTo(ax, ay);
-    if (ay === by && Math.abs(i - j) > 1) {
-      g.quadraticCurveTo(
-        (ax + bx) / 2,
-        ay - Math.min(this.laneHeight * 0.7, 8 + Math.abs(bx - ax) / 6),
-        bx,
-        by,
-      );
-      return;
-    }
-    const bends = this.bends(i, j, ax, ay, bx, by);
-    bends.forEach(([x, y], n) => {
-      const [nextX, nextY] = bends[n + 1] || [bx, by];
-      g.quadraticCurveTo(
-        x,
-        y,
-        n + 1 < bends.length ? (x + nextX) / 2 : nextX,
-        n + 1 < bends.length ? (y + nextY) / 2 : nextY,
-      );
-    });
-    if (!bends.length) g.lineTo(bx, by);
+    if (this.isStraight(i, j)) g.lineTo(bx, by);
+    else g.quadraticCurveTo(x, y, bx, by);
   }
 
-  // Points beside the events that a straight line between two places would run through.
-  bends(i, j, ax, ay, bx, by) {
+  isStraight(i, j) {
+    const [x, y] = this.control(i, j),
+      [ax, ay] = this.place(i),
+      [bx, by] = this.place(j);
+    return x === (ax + bx) / 2 && y === (ay + by) / 2;
+  }
+
+  // The control point of the curve between two events: their middle, moved aside by twice what the curve is.
+  control(i, j) {
+    const [ax, ay] = this.place(i),
+      [bx, by] = this.place(j),
+      x = (ax + bx) / 2;
+    if (ay === by) {
+      const height = Math.min(this.laneHeight * 0.7, 8 + Math.abs(bx - ax) / 6);
+      return [x, Math.abs(i - j) > 1 ? ay - height : ay];
+    }
+    return [x + 2 * this.bow(i, j), (ay + by) / 2];
+  }
+
+  // How far a line is led aside: as little as keeps it clear of all events on the lanes that it crosses, or, where
+  // they stand too close, what keeps it farthest from the nearest. A single bow: a detour around each event by
+  // itself would make a line wriggle.
+  bow(i, j) {
+    if (this.linesInView > MOST_BENT || this.laneHeight < 24) return 0;
+    const key = i * this.picture.x.length + j;
+    if (!this.bows.has(key)) {
+      const reach = this.radius + 3;
+      let best = 0,
+        most = -2;
+      for (const aside of BOWS) {
+        const room = this.room(i, j, aside, reach);
+        if (room > most + 1) [best, most] = [aside, room]; // a wider bow must be worth a pixel
+        if (room >= reach) break;
+      }
+      this.bows.set(key, best);
+    }
+    return this.bows.get(key);
+  }
+
+  // The distance between a line that is led aside and the nearest event on the lanes between its ends, if it is
+  // less than `reach`.
+  room(i, j, aside, reach) {
     const { picture } = this,
-      { scene } = picture,
-      found = [];
-    if (this.linesInView > MOST_BENT || this.laneHeight < 24) return found;
-    const [from, to] = [picture.laneOf[scene.process[i]], picture.laneOf[scene.process[j]]];
-    const side = Math.sign(to - from),
-      reach = this.radius + 3;
+      [ax, ay] = this.place(i),
+      [bx, by] = this.place(j);
+    const [from, to] = [i, j].map(e => picture.laneOf[picture.scene.process[e]]),
+      side = Math.sign(to - from);
+    let least = reach;
     for (let lane = from + side; side && lane !== to; lane += side) {
-      const y = this.y(lane),
-        x = ax + ((y - ay) / (by - ay)) * (bx - ax),
+      const share = (this.y(lane) - ay) / (by - ay),
+        x = ax + share * (bx - ax) + 4 * share * (1 - share) * aside,
         at = this.port.x + (x - this.left) / this.port.k;
       for (const p of picture.lanes[lane].members) {
         const [first, end] = picture.stretch(p, at - reach / this.port.k, at + reach / this.port.k);
-        if (end - first > 8) continue;
+        if (end - first > 8) continue; // a crowd: there is no way around it
         for (let e = first; e < end; e++) {
-          const apart = x - this.sx(picture.x[e]);
-          // The control point of a curve lies twice as far as the curve goes.
-          if (Math.abs(apart) < reach)
-            found.push([x + (apart < 0 ? -2 : 2) * (reach + 3 - Math.abs(apart)), y]);
+          const apart = Math.abs(x - this.sx(picture.x[e]));
+          if (apart < least) least = apart; // never so for what is not shown, which stands at NaN
         }
       }
     }
-    return found;
+    return least;
   }
 
   head(g, i, j, size) {
-    const [ax, ay] = this.place(i),
-      [bx, by] = this.place(j);
-    let dx = bx - ax,
-      dy = by - ay;
-    if (ay === by && Math.abs(i - j) > 1) dy = Math.min(this.laneHeight * 0.7, 8 + Math.abs(dx) / 6) * 2;
-    else {
-      const bends = this.bends(i, j, ax, ay, bx, by);
-      if (bends.length) [dx, dy] = [bx - bends[bends.length - 1][0], by - bends[bends.length - 1][1]];
-    }
+    const [bx, by] = this.place(j),
+      [x, y] = this.control(i, j);
+    let dx = bx - x,
+      dy = by - y;
     const length = Math.hypot(dx, dy) || 1;
-    if (length < size * 2.5) return;
+    if (length < size * 1.25) return;
     dx /= length;
     dy /= length;
     const tipX = bx - dx * 5,
@@ -209,11 +225,7 @@ class Lines extends Ground {
     let best = null,
       least = 5;
     for (const k of this.linesShown) {
-      const [ax, ay] = this.place(from[k]),
-        [bx, by] = this.place(to[k]);
-      const square = (bx - ax) ** 2 + (by - ay) ** 2 || 1;
-      const t = Math.max(0, Math.min(1, ((px - ax) * (bx - ax) + (py - ay) * (by - ay)) / square));
-      const distance = Math.hypot(ax + t * (bx - ax) - px, ay + t * (by - ay) - py);
+      const distance = this.distance(from[k], to[k], px, py);
       if (distance < least) {
         least = distance;
         best = [from[k], to[k]];
@@ -221,4 +233,28 @@ class Lines extends Ground {
     }
     return best;
   }
+
+  // From a point to the line between two events, of whose curve a few chords are taken.
+  distance(i, j, px, py) {
+    const [ax, ay] = this.place(i),
+      [bx, by] = this.place(j),
+      [cx, cy] = this.control(i, j),
+      chords = this.isStraight(i, j) ? 1 : 8;
+    let least = Infinity,
+      [x, y] = [ax, ay];
+    for (let n = 1; n <= chords; n++) {
+      const t = n / chords,
+        nextX = (1 - t) ** 2 * ax + 2 * t * (1 - t) * cx + t ** 2 * bx,
+        nextY = (1 - t) ** 2 * ay + 2 * t * (1 - t) * cy + t ** 2 * by;
+      least = Math.min(least, fromChord(px - x, py - y, nextX - x, nextY - y));
+      [x, y] = [nextX, nextY];
+    }
+    return least;
+  }
+}
+
+// From a point to the stretch between the origin and (dx, dy).
+function fromChord(px, py, dx, dy) {
+  const along = Math.max(0, Math.min(1, (px * dx + py * dy) / (dx ** 2 + dy ** 2 || 1)));
+  return Math.hypot(along * dx - px, along * dy - py);
 }

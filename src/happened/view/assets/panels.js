@@ -101,8 +101,11 @@ class Panels {
       element(
         "p",
         { class: "dim" },
-        "Click an event: what caused it lights up, and what it caused; all else " +
-          "is concurrent. Shift-click a second one for the path between them. Press ? for all keys.",
+        matchMedia("(hover: none)").matches
+          ? "Tap an event: what caused it lights up, and what it caused; all else is concurrent. " +
+              "Then “Select a second”, and tap another, for the path between them."
+          : "Click an event: what caused it lights up, and what it caused; all else " +
+              "is concurrent. Shift-click a second one for the path between them. Press ? for all keys.",
       ),
       element(
         "p",
