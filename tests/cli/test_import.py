@@ -113,4 +113,4 @@ def test_an_output_that_is_there_is_an_error(run, tmp_path):
     (tmp_path / "out").mkdir()
     code, _, err = run(FIXTURES / "tokens.log")
     assert code == 2
-    assert "is already there" in err
+    assert "is already there; import elsewhere, or replace it with --force" in err

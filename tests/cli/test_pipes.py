@@ -33,6 +33,17 @@ def test_a_closed_pipe_is_neither_a_verdict_nor_a_traceback(tmp_path: Path, unbu
     assert (done.returncode, done.stderr) == (141, "")
 
 
+def test_a_terminal_that_cannot_show_a_character_is_told_its_number(tmp_path: Path) -> None:
+    """A traceback would end with exit code 1, which is a verdict."""
+    done = subprocess.run(
+        [*HAPPENED, "play", "0: {1}"],
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"0 sends M(0,1)\u2192{1}" in done.stdout
+
+
 def test_a_place_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = subprocess.run(

@@ -93,7 +93,7 @@ def test_an_unknown_command_is_answered_with_all_there_are(capsys):
         main(["simulat"])
     assert end.value.code == ExitCode.BAD_INPUT
     message = capsys.readouterr().err
-    assert "invalid choice: 'simulat'" in message
+    assert "invalid choice: 'simulat'; did you mean simulate?" in message
     assert all(name in message for name in COMMANDS)
 
 

@@ -169,6 +169,15 @@ def test_a_trace_shows_who_sends_to_whom(topology, file):
     assert code == 0 and "* {bob}  articulation point, minimum cut" in out and "{carol}" in out
 
 
+def test_a_file_of_another_kind_is_refused_with_the_kinds_there_are(topology, file):
+    page = file("# Topologies\n", "page.md")
+    kinds = "give .yaml, .yml, .graphml, .xml, or a trace"
+    assert topology("show", page) == (2, "", f"happened: {page}: neither a topology nor a trace; {kinds}\n")
+    lost = page.with_name("lost.yaml")
+    reason = "cannot be read: No such file or directory"
+    assert topology("show", lost) == (2, "", f"happened: {lost}: {reason}\n")
+
+
 def test_a_trace_without_messages_is_refused(topology, file):
     path = file(json.dumps({"process": "alice", "seq": 1, "kind": "internal"}) + "\n", "quiet.jsonl")
     code, _, err = topology("show", path)

@@ -41,6 +41,14 @@ def test_every_container_gives_the_same_table(parts, tmp_path):
     assert read(lines(tmp_path / "hand.jsonl", *EVENTS)) == table
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_log_of_another_system_is_named_as_such(tmp_path, indent):
+    (tmp_path / "spans.json").write_text(json.dumps({"resourceSpans": []}, indent=indent))
+    said = r"spans.json: looks like .*\(otlp\).* `happened import .*spans.json"
+    with pytest.raises(TraceFormatError, match=said):
+        read(tmp_path / "spans.json")
+
+
 def test_unfinished_parts_are_ignored(parts):
     (parts / ".part-000003.parquet.unfinished").write_bytes(b"PAR1")
     (parts / "_metadata.parquet").write_bytes(b"not for us")

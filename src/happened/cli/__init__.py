@@ -6,6 +6,8 @@ command waits for no other command's imports.
 
 import argparse
 import contextlib
+import difflib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -109,6 +111,8 @@ exit codes:
 
 def main(argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr has it: every terminal can show that
     try:
         try:
             arguments = _parser(argv).parse_args(argv)
@@ -153,6 +157,10 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
             subparsers.add_parser(name, help=command.help)
     if module is not None:
         import_module(f".{module}", __name__).add_parser(subparsers)
+    if given is not None and given not in subparsers.choices:
+        near = difflib.get_close_matches(given, subparsers.choices)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        parser.error(f"invalid choice: {given!r}; {meant}the commands are: {', '.join(subparsers.choices)}")
     return parser
 
 

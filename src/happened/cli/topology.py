@@ -92,12 +92,17 @@ def _command(commands: Any, name: str, what: str, act: Any, *, file: bool = True
 
 def _read(path: Path) -> "Topology":
     from .. import topology, trace
+    from ..trace.location import is_json
     from ..trace.traffic import traffic
 
     if path.suffix.lower() in topology.READERS:
         return topology.read(path)
     if not path.exists():
         raise topology.TopologyError(f"{path}: no such file; give {', '.join(topology.READERS)}, or a trace")
+    if path.is_file() and not (is_json(path) or path.suffix == ".parquet"):
+        raise topology.TopologyError(
+            f"{path}: neither a topology nor a trace; give {', '.join(topology.READERS)}, or a trace"
+        )
     pairs = traffic(trace.read(path))
     if not pairs:
         raise topology.TopologyError(f"{path}: nobody sends to anybody in this trace")

@@ -46,7 +46,9 @@ def read_yaml(path: Path) -> Topology:
         if path.stat().st_size > MOST_BYTES:
             raise TopologyError(f"{path}: larger than {MOST_BYTES >> 20} MiB; no topology is")
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise TopologyError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise TopologyError(f"{path}: cannot be read: {error}") from error
     return from_document(_parse(text, str(path)), str(path))
 

@@ -60,7 +60,8 @@ def import_files(
     progress is told the number of files done.
     """
     if out.exists():
-        raise TraceFormatError("is already there; remove it or import elsewhere", file=str(out))
+        reason = "is already there; import elsewhere, or replace it with --force"
+        raise TraceFormatError(reason, file=str(out))
     options = options or Options()
     name = choose_format(files, format, options)
     with tempfile.TemporaryDirectory(prefix="happened-") as work, whole_directory(out) as folder:

@@ -42,6 +42,14 @@ def test_a_row_of_another_width_or_a_number_that_is_none_is_quarantined(read):
     assert len(found.rows) == 3 and [q.line for q in found.quarantined] == [5, 6, 7]
 
 
+def test_a_column_that_is_not_there_is_told_once_and_the_rest_is_read(read):
+    found = read("map", CSV, map=MAP.replace("message=id", "message=ids"))
+    assert [row["process"] for row in found.rows] == ["a", "b", "a"]
+    [told] = found.quarantined
+    assert (told.line, told.field, told.imported) == (1, "message", True)
+    assert told.reason == "--map names 'ids', which is no column; there are node, n, what, id, at, extra"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

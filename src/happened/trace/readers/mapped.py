@@ -115,7 +115,7 @@ class Mapping:
 
 def parse(source: Source, options: Options) -> Parsed:
     mapping = Mapping(options.map)
-    for number, record in _records(source):
+    for number, record in _records(source, mapping):
         if isinstance(record, Quarantined):
             yield record
             continue
@@ -149,8 +149,10 @@ def counts(drafts: list[Draft]) -> dict[str, int]:
     return {"sends": sum(draft.kind == "send" for draft in drafts)}
 
 
-def _records(source: Source) -> Iterator[tuple[int, dict[str, Any] | Quarantined]]:
-    """Objects of JSON lines, or rows of a CSV with a header; each line by itself."""
+def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, Any] | Quarantined]]:
+    """Objects of JSON lines, or rows of a CSV with a header; each line by itself. Fields that are mapped and
+    not in the header are told, since a table without its keys, say, may seem to be in order.
+    """
     header: list[str] | None = None
     for number, text in source.lines():
         if header is None and text.lstrip()[:1] in ("{", "["):
@@ -163,6 +165,10 @@ def _records(source: Source) -> Iterator[tuple[int, dict[str, Any] | Quarantined
             continue
         if header is None:
             header = [name.strip() for name in fields]
+            for ours, theirs in mapping.source.items():
+                if theirs not in header:
+                    reason = f"--map names {theirs!r}, which is no column; there are {', '.join(header)}"
+                    yield number, Quarantined(source.file, number, ours, reason, excerpt(text), imported=True)
         elif fields != header and len(fields) == len(header):
             yield number, dict(zip(header, fields, strict=True))
         elif fields != header:
