@@ -29,6 +29,19 @@ def test_a_trouble_is_logged_once_and_counted_always(caplog):
     ]
 
 
+def test_a_link_that_was_missed_is_welcomed_once(caplog):
+    connections = Connections("alice")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            connections.closed("bob", True, "no answer", is_member=True)
+            connections.opened("bob", outgoing=True)
+            connections.opened("carol", outgoing=True)
+    assert [each.getMessage() for each in caplog.records] == [
+        "alice: no link to bob: no answer",
+        "alice: the link to bob is there now",
+    ]
+
+
 def test_strangers_share_a_bound_that_members_do_not(caplog):
     connections = Connections("alice")
     with caplog.at_level(logging.WARNING):

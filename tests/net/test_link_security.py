@@ -188,7 +188,7 @@ def attack(kind, pki, caplog, act):
 def connections(caplog):
     """How often the honest two have connected to one another."""
     return sum(
-        entry.getMessage() == "connected"
+        getattr(entry, "event", "") == "connected"
         and entry.peer in ("alice", "bob")
         and entry.node in ("alice", "bob")
         for entry in caplog.records

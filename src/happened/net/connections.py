@@ -1,7 +1,8 @@
 """Which peers are connected, and a log of the troubles with connections that nobody can flood.
 
 Bounds     LOGGED_REASONS different troubles with each member, and as many with all strangers together, are
-           logged once each; further ones are dropped, and repetitions are only counted.
+           logged once each; further ones are dropped, and repetitions are only counted. That a link is there
+           is said as loudly as that it was not, once for each trouble.
 """
 
 import logging
@@ -52,10 +53,21 @@ class Connections:
         self.called: set[str] = set()
         self.listeners: list[Callable[[LinkChange], object]] = []
         self._troubles: dict[str, dict[tuple[str, str], int]] = {}  # by member; "" for strangers
+        self._warned: set[tuple[str, bool]] = set()  # of which links, since they were last there
 
     def opened(self, peer: str, outgoing: bool) -> None:
         (self.calling if outgoing else self.called).add(peer)
-        log.info("connected", extra={"node": self._name, "peer": peer, "outgoing": outgoing})
+        is_news = (peer, outgoing) in self._warned
+        self._warned.discard((peer, outgoing))
+        log.log(
+            logging.WARNING if is_news else logging.INFO,
+            "%s: the link %s %s is there%s",
+            self._name,
+            "to" if outgoing else "from",
+            peer,
+            " now" if is_news else "",
+            extra={"event": "connected", "node": self._name, "peer": peer, "outgoing": outgoing},
+        )
         self._tell(LinkChange(peer, outgoing, True, ""))
 
     def closed(self, peer: str, outgoing: bool, reason: str, *, is_member: bool) -> None:
@@ -72,8 +84,11 @@ class Connections:
             troubles[key] += 1
         elif len(troubles) < LOGGED_REASONS:
             troubles[key] = 1
+            is_warning = not was_up or reason != CLOSED_IN_ORDER
+            if is_warning and is_member:
+                self._warned.add((peer, outgoing))
             log.log(
-                logging.INFO if was_up and reason == CLOSED_IN_ORDER else logging.WARNING,
+                logging.WARNING if is_warning else logging.INFO,
                 "%s: no link %s %s: %s",
                 self._name,
                 "to" if outgoing else "from",
