@@ -237,7 +237,7 @@ def test_slices_processes_and_groups(look):
 
 def test_a_name_leads_to_its_process_and_keys_stay_there(look):
     tab = look(story()).click("q#3")
-    x, y = tab.ask("happened.at('q#3')")
+    _, y = tab.ask("happened.at('q#3')")
     tab.page.mouse.click(20, y)
     assert tab.page.evaluate("document.activeElement.parentElement.textContent.trim()") == "q"
     assert tab.ask("happened.past()")  # what was selected is so still
