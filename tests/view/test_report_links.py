@@ -29,3 +29,15 @@ def test_a_number_leads_to_its_rows_and_a_row_to_its_events(chromium, tmp_path):
     assert set(tab.ask("happened.inView()")) >= {"p#1", "q#1", "q#2"}
     assert tab.errors == []
     tab.context.close()
+
+
+def test_a_closer_look_is_at_the_window_that_is_pictured(chromium, tmp_path):
+    late = {p: [{"kind": "internal"}] * 300 + events for p, events in OVERTAKEN.items()}
+    write_report(tmp_path, write_answers(tmp_path, table(number(late, "c#1"))))
+    tab = Tab(chromium)
+    tab.page.goto((tmp_path / "report.html").as_uri())
+    tab.page.get_by_role("link", name="Look closer").click()
+    tab.page.wait_for_selector("html[data-ready]", state="attached")
+    assert {"p#301", "q#302", "r#301", "r#302"} <= set(tab.ask("happened.inView()"))
+    assert "p#1" not in tab.ask("happened.inView()")
+    tab.context.close()

@@ -235,6 +235,18 @@ def test_slices_processes_and_groups(look):
     assert len(tab.ask("happened.inView()")) == 5
 
 
+def test_a_name_leads_to_its_process_and_keys_stay_there(look):
+    tab = look(story()).click("q#3")
+    _, y = tab.ask("happened.at('q#3')")
+    tab.page.mouse.click(20, y)
+    assert tab.page.evaluate("document.activeElement.parentElement.textContent.trim()") == "q"
+    assert tab.ask("happened.past()")  # what was selected is so still
+    tab.page.keyboard.press("Space")
+    assert len(tab.ask("happened.inView()")) == 5
+    tab.page.keyboard.press("Space")
+    assert len(tab.ask("happened.inView()")) == 8
+
+
 def crossing():
     """Messages from p to r, and events of q all along, so that each has to pass between two of them."""
     return table(

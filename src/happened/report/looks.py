@@ -63,12 +63,14 @@ class Looks:
     def computations(self) -> Sequence[Prepared]:
         return self.of.computations if self.of is not None else ()
 
-    def href(self, computation: str, *events: str) -> str:
-        """Where the page shows these events selected, at most two; "" where it does not."""
+    def href(self, computation: str, *events: str, levels: tuple[int, int] | None = None) -> str:
+        """Where the page shows these events selected, at most two, or these levels; "" where it does not."""
         names = [each.c.name for each in self.computations]
         if not self.page or computation not in names:
             return ""
         state = [("c", str(names.index(computation))), *(("event", event) for event in events[:2])]
+        if levels is not None:  # and a level of margin on either side
+            state.append(("look", f"{levels[0] - 1},{levels[1] + 1},0"))
         return f"{self.page}#{urlencode(state)}"
 
     def windows(self, most: int) -> list[Window]:

@@ -105,9 +105,9 @@ class _Context(NamedTuple):
     looks: Looks
     rows: RowLists
 
-    def look(self, text: str, computation: str, *events: str) -> str:
-        """A link to where events are seen, if they are."""
-        href = self.looks.href(computation, *events)
+    def look(self, text: str, computation: str, *events: str, levels: tuple[int, int] | None = None) -> str:
+        """A link to where events, or levels, are seen, if they are."""
+        href = self.looks.href(computation, *events, levels=levels)
         return f' <a href="{escape(href)}">{text}</a>.' if href else ""
 
 
@@ -263,7 +263,7 @@ def _window(context: _Context, window: Window, *, first: bool) -> str:
     why = "what is at fault, ringed" if window.of_violation else "where most was delivered"
     caption = (
         f"Levels {window.levels[0]:,} to {window.levels[1]:,}: {why}{_of(window.computation)}."
-        f"{context.look('Look closer', window.computation)}"
+        f"{context.look('Look closer', window.computation, levels=window.levels)}"
     )
     space_time = _pictured(window.space_time, f"{caption} Table: {context.rows.table('stamps')}.")
     hasse = _pictured(

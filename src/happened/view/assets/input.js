@@ -129,7 +129,8 @@ function hover(app, px, py) {
     app.hover = i;
     app.changed();
   }
-  app.canvas.classList.toggle("pointing", i >= 0);
+  const named = px < app.painter.left && app.view !== "spans" && app.painter.laneAt(py) !== undefined;
+  app.canvas.classList.toggle("pointing", i >= 0 || named);
   if (i < 0 && !line) return hideTip();
   const { scene } = app,
     tip = $("tip");
@@ -190,6 +191,7 @@ function hideTip() {
 }
 
 function click(app, event, px, py) {
+  if (px < app.painter.left && app.view !== "spans") return app.panels.showLane(app.painter.laneAt(py));
   let i = app.painter.eventAt(px, py);
   if (i < 0) {
     const line = app.painter.lineAt(px, py);

@@ -318,10 +318,19 @@ class Painter extends Lines {
   }
 
   // The event at a point, within a few pixels; -1 if there is none.
+  laneNear(py) {
+    return Math.floor((py + this.port.y - this.top) / this.laneHeight);
+  }
+
+  // The lane at this height; undefined above the first and below the last.
+  laneAt(py) {
+    return py < AXIS ? undefined : this.picture.lanes[this.laneNear(py)];
+  }
+
   eventAt(px, py) {
     const { picture, port } = this;
     if (px < this.left || py < AXIS) return -1;
-    const near = Math.floor((py + port.y - this.top) / this.laneHeight);
+    const near = this.laneNear(py);
     let best = -1,
       least = 14 ** 2;
     for (let lane = Math.max(0, near - 1); lane <= Math.min(picture.lanes.length - 1, near + 1); lane++) {

@@ -45,13 +45,30 @@ class Panels {
     this.update();
   }
 
+  // The process of a lane, or its group, among those that can be hidden and drawn together.
+  showLane(lane) {
+    if (!lane) return;
+    const name = this.app.scene.processes[lane.members[0]];
+    this.show("processes");
+    const box = this.boxOf(lane.members.length > 1 ? `group ${groupOf(name)}` : `process ${name}`);
+    if (box) box.focus();
+  }
+
+  boxOf(key) {
+    return [...this.body.querySelectorAll("input")].find(box => box.dataset.key === key);
+  }
+
   update() {
-    const { app } = this;
+    const { app } = this,
+      at = document.activeElement.dataset.key;
     const faults = app.scene.faults.length + app.astray.length;
     this.tabs.find(tab => tab.dataset.tab === "faults").textContent = faults
       ? `Faults ${faults.toLocaleString("en")}`
       : "Faults";
     this.body.replaceChildren(...this[this.tab]().filter(child => child));
+    // What had the focus has been made anew: who goes by keys must not start over.
+    const box = at === undefined ? undefined : this.boxOf(at);
+    if (box) box.focus();
   }
 
   link(i, text) {
@@ -432,7 +449,7 @@ class Panels {
     const { app } = this,
       { scene } = app;
     const groups = new Map();
-    scene.processes.forEach((name, p) => {
+    inOrder(scene.processes).forEach(([p, name]) => {
       const group = groupOf(name);
       if (!groups.has(group)) groups.set(group, []);
       groups.get(group).push(p);
@@ -449,6 +466,7 @@ class Panels {
               `Draw ${count(members.length, "process").replace("processs", "processes")} “${group}” as one`,
               app.collapsed.has(group),
               () => app.toggle(app.collapsed, group),
+              `group ${group}`,
             ),
           ),
         );
@@ -459,8 +477,11 @@ class Panels {
           element(
             "li",
             {},
-            this.toggle(scene.processes[p], !app.hidden.has(scene.processes[p]), () =>
-              app.toggle(app.hidden, scene.processes[p]),
+            this.toggle(
+              scene.processes[p],
+              !app.hidden.has(scene.processes[p]),
+              () => app.toggle(app.hidden, scene.processes[p]),
+              `process ${scene.processes[p]}`,
             ),
             element("span", { class: "dim" }, ` ${scene.totals[p].toLocaleString("en")}`),
           ),
@@ -497,8 +518,8 @@ class Panels {
     ];
   }
 
-  toggle(text, on, change) {
-    const box = element("input", { type: "checkbox", onchange: change });
+  toggle(text, on, change, key) {
+    const box = element("input", { type: "checkbox", onchange: change, "data-key": key });
     box.checked = on;
     return element("label", {}, box, ` ${text}`);
   }

@@ -2,6 +2,12 @@
 
 const GAP = 3; // a quiet stretch is shortened to as many times the usual distance
 
+// Processes with their numbers, in the order of their names, p2 before p10.
+function inOrder(processes) {
+  const order = new Intl.Collator("en", { numeric: true }).compare;
+  return [...processes.entries()].sort((a, b) => order(a[1], b[1]));
+}
+
 class Picture {
   constructor(scene, options) {
     this.scene = scene;
@@ -23,10 +29,7 @@ class Picture {
     this.lanes = [];
     this.laneOf = new Int32Array(scene.processes.length).fill(-1);
     const groups = new Map();
-    // p2 before p10.
-    const order = new Intl.Collator("en", { numeric: true }).compare;
-    const names = [...scene.processes.entries()].sort((a, b) => order(a[1], b[1]));
-    names.forEach(([p, name]) => {
+    inOrder(scene.processes).forEach(([p, name]) => {
       if (this.hidden.has(name)) return;
       const group = groupOf(name);
       const together = this.collapsed.has(group);
