@@ -8,6 +8,10 @@ from brute import Brute
 from causality.traces import number, table, wild
 from effort import samples
 from happened import ask
+from happened.trace.readers import Options
+from happened.trace.readers.span_drafts import Place, Span
+from happened.trace.readers.spans import assemble
+from happened.trace.writer import table_from_rows
 
 
 def call(trace, begin=0, slow=30):
@@ -169,6 +173,88 @@ def test_of_causes_at_one_time_the_one_that_waited_longer_was_waited_for(late):
     }
 
 
+def segments(chains, request):
+    answer = ask.critical_path(table(number(chains, "c")), request)
+    return [(each.place, each.begin.id, each.end.id, each.took) for each in answer.slowest.segments]
+
+
+def test_what_others_had_in_the_queue_before_it_is_no_part_of_a_request():
+    """q handles r1, whose message came late, and then r2, which waited behind it, between p and q."""
+    chains = {
+        "o": [event("r1", 0), event("r1", 95)],
+        "p": [event("r2", 10), event("r2", 20)],
+        "q": [event("r1", 100, ["o#2"]), event("r2", 110, ["p#2"]), event("r2", 115)],
+    }
+    assert segments(chains, "r2") == [
+        ("p", "p#1", "p#2", 10),
+        ("p → q", "p#2", "q#2", 90),
+        ("q", "q#2", "q#3", 5),
+    ]
+    assert saved(chains, "r2", "p → q") == (90, 90)
+
+
+def test_what_another_request_did_for_it_is_a_part_of_a_request():
+    """q works for r1 in a request of its own, and answers."""
+    chains = {
+        "p": [event("r1", 0), event("r1", 100, ["q#2"])],
+        "q": [event("r2", 10, ["p#1"]), event("r2", 80)],
+    }
+    path = [("p → q", "p#1", "q#1", 10), ("q", "q#1", "q#2", 70), ("q → p", "q#2", "p#2", 20)]
+    assert segments(chains, "r1") == path
+    assert saved(chains, "r1", "q") == (70, 70)
+    assert segments(chains, "r2") == [("q", "q#1", "q#2", 70)]
+
+
+@pytest.mark.sampled
+def test_paths_keep_to_what_their_requests_led_to_and_add_up(seed):
+    """Events belong to requests, or none, at random. What all requests together took, and would save, is the
+    sum of what each does by itself.
+    """
+    judged = 0
+    for n in range(samples(100)):
+        random = Random(seed * 7919 + n)
+        rows = wild(random, "run", steps=60)
+        for row in rows:
+            trace = random.choice(["r1", "r1", "r2", "r3", None])
+            row["attributes"] = {"trace": trace} if trace else {}
+        brute, at = timed(rows, random)
+        members = {}
+        for name in at:
+            members.setdefault(brute.rows[name]["attributes"].get("trace"), set()).add(name)
+        if members.keys() <= {None}:
+            continue
+        known = {request for request, of in members.items() if request and len(of) > 1}
+        if not known:
+            continue
+        answer = ask.critical_path(table(rows))
+        assert set(answer.requests) == known
+        sums = {}
+        for request in known:
+            alone = ask.critical_path(table(rows), request)
+            led_to = {name for name in at if name in members[request] or brute.past(name) & members[request]}
+            for segment in alone.slowest.segments:
+                ends = [("run", each.process, each.seq) for each in (segment.begin, segment.end)]
+                assert led_to.issuperset(ends) and segment.took >= 0
+            mine = sorted(at[name] for name in members[request])
+            assert alone.took == (mine[-1] - mine[0],) == (sum(s.took for s in alone.slowest.segments),)
+            for share in alone.shares:
+                took, saved, requests = sums.get(share.place, (0, 0, 0))
+                sums[share.place] = took + share.took, saved + share.saved, requests + 1
+            judged += len(alone.slowest.segments)
+        assert {share.place: (share.took, share.saved, share.requests) for share in answer.shares} == sums
+    assert judged > samples(100)
+
+
+def timed(rows, random):
+    """(brute, at): every event a while after the last of its causes."""
+    brute = Brute(rows)
+    at = {}
+    for name in sorted(brute.rows, key=lambda name: len(brute.past(name))):  # causes before effects
+        last = max((at[cause] for cause in brute.edges_into(name)), default=0)
+        at[name] = brute.rows[name]["time"] = last + random.randint(1, 50)
+    return brute, at
+
+
 def test_of_causes_that_are_equal_in_time_one_from_elsewhere_was_waited_for():
     chains = {"a": [event("r", 100)], "z": [event("r", 100), event("r", 105, ["a#1"])]}
     answer = ask.why(table(number(chains)), "z#2")
@@ -182,11 +268,7 @@ def test_paths_are_chains_that_last_as_long_as_the_request_and_savings_are_what_
     for n in range(samples(400)):
         random = Random(seed * 7919 + n)
         rows = wild(random, "run", steps=25)
-        brute = Brute(rows)
-        at = {}
-        for name in sorted(brute.rows, key=lambda name: len(brute.past(name))):  # causes before effects
-            last = max((at[cause] for cause in brute.edges_into(name)), default=0)
-            at[name] = brute.rows[name]["time"] = last + random.randint(1, 50)
+        brute, at = timed(rows, random)
         if len(rows) < 2:
             continue
         answer = ask.critical_path(table(rows))
@@ -234,3 +316,23 @@ def waited_for(brute, at, name):
         return at[cause], own, cause[1:] != (name[1], name[2] - 1)
 
     return max(brute.edges_into(name), key=lateness, default=None)
+
+
+def test_a_call_whose_client_recorded_nothing_bounds_how_far_clocks_are_apart():
+    """app calls two services without spans of its own for that, so that neither the requests nor the answers
+    have times. All lies within the 100 ns of the outermost call.
+    """
+    spans = [
+        ("a", "web", "client", 1000, 1100, None),
+        ("b", "app", "server", 600, 650, "a"),
+        ("c", "pay", "server", 100, 130, "b"),
+        ("d", "stock", "server", 5200, 5230, "b"),
+    ]
+    drafts = [
+        Span("t", name, Place(at, at), name, kind, start, end, parents=(f"t:{parent}",) if parent else ())
+        for name, at, kind, start, end, parent in spans
+    ]
+    rows = assemble((each.draft("log", line) for line, each in enumerate(drafts)), Options()).rows
+    answer = ask.critical_path(table_from_rows(rows))
+    assert (answer.took, answer.backwards) == ((100,), 0)
+    assert all(segment.took >= 0 for segment in answer.slowest.segments)

@@ -101,6 +101,53 @@ def test_differences_are_those_of_all_pairs(seed):
     assert different > samples(800)
 
 
+def plan(random, depth=0):
+    """A call at random: (service, operation, calls that it makes at once)."""
+    calls = random.choice([0, 1, 2, 3]) if depth < 3 else 0
+    return (
+        random.choice("abc"),
+        random.choice(["get", "put"]),
+        [plan(random, depth + 1) for _ in range(calls)],
+    )
+
+
+def run_of(random, plans):
+    """Each plan as a request: ids, lanes and the order of everything concurrent are this run's own."""
+    rows = []
+
+    def event(id, service, label, causes):
+        name = {"process": f"{service}~{random.getrandbits(60)}", "seq": 1}
+        about = {"computation": id, "kind": "internal", "label": label, "causes": causes}
+        rows.append(name | about | {"attributes": {"service": service}})
+        return name
+
+    def serve(id, plan, causes):
+        service, operation, calls = plan
+        start = event(id, service, operation, causes)
+        answers = [serve(id, call, [start]) for call in random.sample(calls, len(calls))]
+        return event(id, service, f"{operation} (end)", answers or [start])
+
+    for each in random.sample(plans, len(plans)):
+        serve(f"{random.getrandbits(60):x}", each, [])
+    return table(random.sample(rows, len(rows)))
+
+
+@pytest.mark.sampled
+def test_what_is_concurrent_may_come_in_any_order(seed):
+    """The same requests again have no difference; one call more is the difference, and nothing else is."""
+    for n in range(samples(100)):
+        random = Random(seed * 6151 + n)
+        plans = [plan(random) for _ in range(random.randint(1, 6))]
+        first = run_of(random, plans)
+        assert ask.diff(first, run_of(random, plans)).is_empty
+        more = random.choice(plans)
+        plans[plans.index(more)] = (*more[:2], [*more[2], ("d", "log", [])])
+        answer = ask.diff(first, run_of(random, plans))
+        assert (answer.common, answer.only_first) == (first.num_rows, ())
+        assert [event.label for event in answer.only_second] == ["log", "log (end)"]
+        assert not (answer.caused_first or answer.caused_second)
+
+
 def changed(random, rows):
     """Another run of the same program: some events are missing, and some came in another order."""
     chains = {}

@@ -103,3 +103,41 @@ def test_lanes_of_one_process_have_one_clock():
     assert found["a"] == found["a~2"] and found["b~2"] == found["b~[q/1]"]
     assert -650 <= found["b~2"] - found["a"] <= -600
     assert found["bb"] == 0
+
+
+def untimed_conversation(dice):
+    """(rows, bounds): messages among four clocks that are ahead, half of their sends and deliveries without a
+    time; and pairs of events with one, the first before a send by its clock, the second after its delivery.
+    """
+    ahead = dice.integers(-500, 500, 4)
+    rows, bounds = [], []
+    seqs, last, waiting = [0] * 4, [None] * 4, [[], [], [], []]
+
+    def event(p, now, kind, message=None, to=None):
+        seqs[p] += 1
+        name, timed = (f"p{p}", seqs[p]), kind == "internal" or dice.random() < 0.5
+        time = int(now + ahead[p]) if timed else None
+        row = {"computation": "", "process": name[0], "seq": name[1], "kind": kind, "message": message}
+        rows.append(row | {"time": time, "to": to, "relevant": False})
+        if timed:
+            bounds.extend((earlier, name) for earlier in waiting[p])
+            waiting[p], last[p] = [], name
+
+    for number, now in enumerate(range(0, 400, 20)):
+        p, q = dice.choice(4, 2, replace=False).tolist()
+        event(p, now, "internal")
+        event(p, now + int(dice.integers(10)), "send", f"m{number}", [f"p{q}"])
+        waiting[q].append(last[p])
+        event(q, now + 10 + int(dice.integers(10)), "deliver", f"m{number}")
+    return rows, bounds
+
+
+def test_a_message_without_times_is_bounded_by_what_its_clocks_show_around_it(seed):
+    dice = np.random.default_rng(seed)
+    for _ in range(20):
+        rows, bounds = untimed_conversation(dice)
+        found = analyse(table_from_rows(rows))
+        assert all(row["feasible"] for row in found.table("skew").to_pylist())
+        times = {(row["process"], row["seq"]): row["corrected"] for row in found.table("times").to_pylist()}
+        assert len(bounds) > 5
+        assert all(times[earlier] <= times[later] for earlier, later in bounds)

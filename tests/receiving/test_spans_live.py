@@ -80,9 +80,9 @@ def test_the_slow_child_is_on_the_critical_path_and_its_service_would_save_most(
     _, tables, page, _ = order
     first = tables["critical_path"].to_pylist()[0]
     assert first["place"] == "stock" and CELLAR <= first["took"] <= CELLAR + 10 * MILLISECOND
-    # However fast stock is, billing handles `created` behind `cancelled`, which waits for nothing there; the
-    # request ends 20 ms after that, or 40 by clocks set right.
-    assert 19 * MILLISECOND <= first["saved"] <= 40 * MILLISECOND
+    # All of it would be saved. That billing handled `created` behind `cancelled`, of another request, is due
+    # to stock too: sent sooner, `created` would have been there first.
+    assert CELLAR <= first["saved"] <= first["took"]
     assert [row["place"] for row in tables["slowest"].to_pylist()] == [
         "shop", "shop → stock", "stock", "stock → shop", "shop",
     ]  # fmt: skip

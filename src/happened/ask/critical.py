@@ -1,9 +1,11 @@
 """The critical path of requests: where the time went, and what would be saved.
 
 From the last event of a request the path leads back to whatever each event waited for last, up to the first
-event of the request. Between two events of one place (a service, or a process) the time is that place's;
-between two places it was under way, `a → b`. Where the path comes to an event of which no cause is known, or
-none since the request began, nothing tells where the time before that went: it is at no place, `(unknown)`.
+event of the request. It keeps to the request's own events and to those that they led to: what others had to
+do first, such as messages before its own in a queue, is time that its own step took. Between two events of
+one place (a service, or a process) the time is that place's; between two places it was under way, `a → b`.
+Where the path comes to an event of which no cause is known, or none since the request began, nothing tells
+where the time before that went: it is at no place, `(unknown)`.
 
 What would be saved: the request is run again with all durations as they were (each event follows the last of
 its causes after the same time) but for those of one place, which take none, and ends with the last of its
@@ -13,7 +15,7 @@ one at which its path begins.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Literal, NamedTuple, TypeAlias
@@ -21,7 +23,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from ..causality.linearization import Ints
-from ..causality.reach import NEVER, replay
+from ..causality.reach import NEVER, Edges, future_of, last_causes, replay
 from .errors import NoTimes
 from .finding import find_request
 from .history import Asked, History, Occurrence, load_whole
@@ -191,18 +193,60 @@ def _ends(history: History, codes: Ints, requests: int) -> list[tuple[int, int] 
     return ends
 
 
-def _walk_back(history: History, begin: int, end: int) -> list[int]:
-    """To the last event of a request, along what was waited for last, from its first event, or from one of
-    which no cause is known, or none since then.
+class Ground(NamedTuple):
+    """The events that some requests' paths may lead over, with the edges between them.
+
+    first    the number of the first of them in the history; here they are numbered from 0
+    requests   the numbers of the requests, whose events are among them
+    codes    the request of each event
+    when, waited   of `reach.last_causes`
     """
-    when, waited = history.waits
-    path = [end]
-    while path[-1] != begin:
-        u = int(waited[path[-1]])
-        if u < 0 or when[u] == NEVER or when[u] < when[begin]:
-            break
-        path.append(u)
-    return path[::-1]
+
+    first: int
+    requests: list[int]
+    codes: Ints
+    edges: Edges
+    when: Ints
+    waited: Ints
+
+    def walk_back(self, begin: int, end: int) -> list[int]:
+        """To the last event of a request, along what was waited for last, from its first event, or from one
+        of which no cause is known, or none since then.
+        """
+        path = [end]
+        while path[-1] != begin:
+            u = int(self.waited[path[-1]])
+            if u < 0 or self.when[u] == NEVER or self.when[u] < self.when[begin]:
+                break
+            path.append(u)
+        return path[::-1]
+
+
+def _grounds(history: History, codes: Ints, requests: list[int]) -> Iterator[Ground]:
+    """One for the requests whose events led to none of other requests and back, and one for each of the
+    others, with all that its events led to.
+    """
+    edges, (time, timed) = history.edges, history.clock
+
+    def ground(first: int, end: int, of: list[int], group: Ints) -> Ground:
+        own = edges.part(first, end).within(group)
+        return Ground(first, of, codes[first:end], own, *last_causes(own, time[first:end], timed[first:end]))
+
+    c = history.union
+    causes, effects = edges.crossing(codes)
+    entered = set(codes[effects].tolist()) & set(requests)
+    bounds = np.searchsorted(c.owner[c.process], np.arange(len(c.computation_names) + 1)).tolist()
+    back = []
+    for number in sorted(entered):
+        into = codes[effects] == number
+        of = int(c.owner[c.process[effects[into][0]]])
+        first, end = bounds[of], bounds[of + 1]
+        led_to = future_of(edges.part(first, end), np.flatnonzero(codes[first:end] == number))
+        if led_to[causes[into] - first].any():
+            back.append(number)
+            yield ground(first, end, [number], led_to)
+    alone = set(requests) - set(back)
+    yield ground(0, c.events, sorted(alone), codes)
 
 
 class Paths:
@@ -211,17 +255,19 @@ class Paths:
     def __init__(self, history: History, by: By = "service", request: str | None = None) -> None:
         self._history = history
         self._places, self._names = _places(history, by)
-        self._when, self._waited = history.waits
         codes, names = history.requests
         chosen = range(len(names)) if request is None else [find_request(history, request)]
         ends = _ends(history, codes, len(names))
+        known = [number for number in chosen if ends[number] is not None]
+        self._grounds = list(_grounds(history, codes, known))
         self._paths: dict[str, list[Step]] = {}
-        for number in chosen:
-            if (of := ends[number]) is not None:
-                self._paths[names[number]] = self._steps_to(*of)
+        self._request_names = names
+        for ground in self._grounds:
+            for number in ground.requests:
+                begin, end = ends[number] or (0, 0)
+                self._paths[names[number]] = self._steps_to(ground, begin - ground.first, end - ground.first)
         self._steps = {name: _spent_by(path) for name, path in self._paths.items()}
-        self._numbers = [number for number in chosen if ends[number] is not None]
-        self._untimed = len(chosen) - len(self._paths)
+        self._untimed = len(chosen) - len(known)
 
     @property
     def spent(self) -> Spent:
@@ -239,52 +285,54 @@ class Paths:
 
     def saved(self, places: Sequence[Between]) -> dict[Between, int]:
         """How much sooner all requests together would end if one place took no time, for each of these."""
-        c, when, waited = self._history.union, self._when, self._waited
-        after = np.flatnonzero((waited >= 0) & (when[waited] != NEVER))
-        work = np.zeros(c.events, np.int64)
-        work[after] = np.maximum(0, when[after] - when[waited[after]])
-        source, target = self._places[waited[after]], self._places[after]
-        pinned = np.zeros(c.events, bool)
-        for path in self._paths.values():
-            first = path[0]
-            pinned[[first.begin, first.end] if first.place == UNKNOWN else first.begin] = True
-        as_it_was = self._last(replay(c, when, work, pinned))
-        numbers = {name: number for number, name in enumerate(self._names)}
         saves = dict.fromkeys(places, 0)
+        for ground in self._grounds:
+            for place, ns in self._saved(ground, places).items():
+                saves[place] += ns
+        return saves
+
+    def _saved(self, ground: Ground, places: Sequence[Between]) -> dict[Between, int]:
+        when, waited, edges = ground.when, ground.waited, ground.edges
+        after = np.flatnonzero((waited >= 0) & (when[waited] != NEVER))
+        work = np.zeros(edges.events, np.int64)
+        work[after] = np.maximum(0, when[after] - when[waited[after]])
+        at = self._places[ground.first : ground.first + edges.events]
+        source, target = at[waited[after]], at[after]
+        mine = [self._request_names[number] for number in ground.requests]
+        pinned = np.zeros(edges.events, bool)
+        for name in mine:
+            first = self._paths[name][0]
+            stays = [first.begin, first.end] if first.place == UNKNOWN else [first.begin]
+            pinned[np.array(stays) - ground.first] = True
+        as_it_was = _last(ground, replay(edges, when, work, pinned))
+        numbers = {name: number for number, name in enumerate(self._names)}
+        saves = {}
         for a, b in places:
-            if a in numbers and b in numbers:
+            # What came before a request cannot be saved in it: no more than its path has there.
+            most = np.array([self._steps[name].get((a, b), 0) for name in mine], np.int64)
+            if a in numbers and b in numbers and most.any():
                 less = work.copy()
                 less[after[(source == numbers[a]) & (target == numbers[b])]] = 0
-                then = self._last(replay(c, when, less, pinned))
-                # What came before a request cannot be saved in it: no more than its path has there.
-                most = np.array([steps.get((a, b), 0) for steps in self._steps.values()], np.int64)
+                then = _last(ground, replay(edges, when, less, pinned))
                 saves[a, b] = int(np.minimum(as_it_was - then, most).sum())
         return saves
 
-    def _last(self, then: Ints) -> Ints:
-        """When the last event of each request is, if events happen then; what has no time is left out."""
-        codes, names = self._history.requests
-        timed = np.flatnonzero((self._when != NEVER) & (codes >= 0))
-        last = np.full(len(names), NEVER)
-        np.maximum.at(last, codes[timed], then[timed])
-        return last[self._numbers]
-
     def _took(self, path: Sequence[Step]) -> int:
-        return int(self._when[path[-1].end] - self._when[path[0].begin])
+        return sum(step.took for step in path)
 
-    def _steps_to(self, begin: int, end: int) -> list[Step]:
+    def _steps_to(self, ground: Ground, begin: int, end: int) -> list[Step]:
         """The steps from the first event of a request to its last one."""
-        path = _walk_back(self._history, begin, end)
-        steps = [self._step(u, v, self._between(u, v)) for u, v in pairwise(path)]
-        if path[0] != begin and (not steps or self._when[path[0]] > self._when[begin]):
-            steps.insert(0, self._step(begin, path[0], UNKNOWN))
+        path = ground.walk_back(begin, end)
+        at = self._places[ground.first : ground.first + ground.edges.events]
+
+        def step(u: int, v: int, place: Between) -> Step:
+            took = int(ground.when[v] - ground.when[u])
+            return Step(ground.first + u, ground.first + v, place, took)
+
+        steps = [step(u, v, (self._names[at[u]], self._names[at[v]])) for u, v in pairwise(path)]
+        if path[0] != begin and (not steps or ground.when[path[0]] > ground.when[begin]):
+            steps.insert(0, step(begin, path[0], UNKNOWN))
         return steps
-
-    def _step(self, begin: int, end: int, place: Between) -> Step:
-        return Step(begin, end, place, int(self._when[end] - self._when[begin]))
-
-    def _between(self, u: int, v: int) -> Between:
-        return self._names[self._places[u]], self._names[self._places[v]]
 
     def _segments(self, path: Sequence[Step]) -> tuple[Segment, ...]:
         """The path, with the steps at one place joined."""
@@ -306,3 +354,12 @@ def _spent_by(path: Sequence[Step]) -> dict[Between, int]:
     for step in path:
         spent[step.place] += max(0, step.took)
     return spent
+
+
+def _last(ground: Ground, then: Ints) -> Ints:
+    """When the last event of each request is, if events happen then; what has no time is left out."""
+    timed = np.flatnonzero((ground.when != NEVER) & (ground.codes >= 0))
+    last = np.full(max(ground.requests, default=0) + 1, NEVER)
+    here = timed[ground.codes[timed] < last.size]
+    np.maximum.at(last, ground.codes[here], then[here])
+    return last[ground.requests]

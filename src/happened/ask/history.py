@@ -21,7 +21,7 @@ from ..causality.computation import Computation, unite
 from ..causality.linearization import Ints
 from ..causality.quarantine import sound
 from ..causality.questions import Answers
-from ..causality.reach import before_on_process, direct_causes, known_of, last_causes
+from ..causality.reach import Edges, direct_causes, edges_of, known_of, last_causes
 from ..causality.skew import Times, times_of
 from ..core.errors import CausalityError, TraceFormatError
 from ..trace.location import Location, is_json
@@ -93,8 +93,13 @@ class History:
     requests_in_trace: int | None = None
 
     @cached_property
+    def edges(self) -> Edges:
+        return edges_of(self.union)
+
+    @property
     def before(self) -> Ints:
-        return before_on_process(self.union)
+        """Of each event, the one before it on its process; -1 for the first."""
+        return self.edges.before
 
     @cached_property
     def event_of_row(self) -> Ints:
@@ -109,11 +114,15 @@ class History:
     @cached_property
     def waits(self) -> tuple[Ints, Ints]:
         """(since, waited) of `reach.last_causes`, by corrected times."""
-        c, times = self.union, self.times
-        if times is None:
-            nothing = np.zeros(c.events, np.int64)
-            return last_causes(c, nothing, nothing.astype(bool))
-        return last_causes(c, times.corrected, times.timed)
+        return last_causes(self.edges, *self.clock)
+
+    @cached_property
+    def clock(self) -> tuple[Ints, Ints]:
+        """The corrected time of each event, and whether it has one."""
+        if self.times is None:
+            nothing = np.zeros(self.union.events, np.int64)
+            return nothing, nothing.astype(bool)
+        return self.times.corrected, self.times.timed
 
     @cached_property
     def relevant(self) -> Ints:

@@ -106,14 +106,14 @@ def past(trace: Asked, event: str) -> pa.Table:
     """All events that happened before one, causes before effects."""
     history = load(trace, [event], past_only=True)
     e = find_event(history, event, "last")
-    return _others(history, e, past_of(history.union, np.array([e])))
+    return _others(history, e, past_of(history.edges, np.array([e])))
 
 
 def future(trace: Asked, event: str) -> pa.Table:
     """All events that one happened before, causes before effects."""
     history = load_whole(trace, [event])
     e = find_event(history, event, "first")
-    return _others(history, e, future_of(history.union, np.array([e])))
+    return _others(history, e, future_of(history.edges, np.array([e])))
 
 
 def _others(history: History, e: int, marked: Ints) -> pa.Table:

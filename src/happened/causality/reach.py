@@ -5,6 +5,8 @@ before it on its process, its `source` and its `causes`.
 Cost: linear in events and edges, each.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from .compiled import compiled
@@ -23,6 +25,55 @@ def before_on_process(c: Computation) -> Ints:
     return before
 
 
+class Edges(NamedTuple):
+    """The direct causes of events in a topological order, by their numbers there; -1 means none.
+
+    before, source   of each event, the one before it on its process, and the send that it delivers
+    causes           those recorded, of event e from cause_offsets[e] on
+    """
+
+    before: Ints
+    source: Ints
+    cause_offsets: Ints
+    causes: Ints
+
+    @property
+    def events(self) -> int:
+        return self.before.size
+
+    def crossing(self, group: Ints) -> tuple[Ints, Ints]:
+        """(causes, effects) of the edges that lead from one group of events to another."""
+        effects = np.repeat(np.arange(self.events), np.diff(self.cause_offsets))
+        ends = [(self.causes, effects)]
+        for one in (self.before, self.source):
+            known = np.flatnonzero(one >= 0)
+            ends.append((one[known], known))
+        u, v = (np.concatenate(part) for part in zip(*ends, strict=True))
+        across = group[u] != group[v]
+        return u[across], v[across]
+
+    def within(self, group: Ints) -> "Edges":
+        """Without the edges that lead from one group of events to another."""
+        same = group[self.causes] == np.repeat(group, np.diff(self.cause_offsets))
+        offsets = np.concatenate([[0], np.cumsum(same)])[self.cause_offsets]
+        before, source = (
+            np.where((one >= 0) & (group[one] == group), one, -1) for one in (self.before, self.source)
+        )
+        return Edges(before, source, offsets, self.causes[same])
+
+    def part(self, first: int, end: int) -> "Edges":
+        """Of the events from one number to another, into which no edge leads from outside; renumbered."""
+        offsets = self.cause_offsets[first : end + 1]
+        before, source = (
+            np.where(one[first:end] >= 0, one[first:end] - first, -1) for one in (self.before, self.source)
+        )
+        return Edges(before, source, offsets - offsets[0], self.causes[offsets[0] : offsets[-1]] - first)
+
+
+def edges_of(c: Computation) -> Edges:
+    return Edges(before_on_process(c), c.source, c.cause_offsets, c.causes)
+
+
 def direct_causes(c: Computation, before: Ints, e: int) -> list[int]:
     """The direct causes of an event, each once: on its own process first, then the send, then the
     recorded."""
@@ -30,19 +81,19 @@ def direct_causes(c: Computation, before: Ints, e: int) -> list[int]:
     return [*dict.fromkeys(u for u in (int(before[e]), int(c.source[e]), *recorded) if u >= 0)]
 
 
-def past_of(c: Computation, events: Ints) -> Ints:
+def past_of(edges: Edges, events: Ints) -> Ints:
     """Whether each event is one of these or happened before one of them."""
-    marked = np.zeros(c.events, bool)
+    marked = np.zeros(edges.events, bool)
     marked[events] = True
-    _mark_past(marked, before_on_process(c), c.source, c.cause_offsets, c.causes)
+    _mark_past(marked, *edges)
     return marked
 
 
-def future_of(c: Computation, events: Ints) -> Ints:
+def future_of(edges: Edges, events: Ints) -> Ints:
     """Whether each event is one of these or one of them happened before it."""
-    marked = np.zeros(c.events, bool)
+    marked = np.zeros(edges.events, bool)
     marked[events] = True
-    _mark_future(marked, before_on_process(c), c.source, c.cause_offsets, c.causes)
+    _mark_future(marked, *edges)
     return marked
 
 
@@ -53,7 +104,7 @@ def known_of(c: Computation, before: Ints, process: int) -> Ints:
     return known
 
 
-def last_causes(c: Computation, time: Ints, timed: Ints) -> tuple[Ints, Ints]:
+def last_causes(edges: Edges, time: Ints, timed: Ints) -> tuple[Ints, Ints]:
     """(since, waited): when each event can have happened at the earliest that is known, and which of its
     direct causes was the last (-1: it has none).
 
@@ -61,18 +112,18 @@ def last_causes(c: Computation, time: Ints, timed: Ints) -> tuple[Ints, Ints]:
     causes at the same time, the one that itself had to wait the longer counts as the last, then one on
     another process.
     """
-    since, waited = np.empty(c.events, np.int64), np.empty(c.events, np.int64)
-    _last_causes(since, waited, time, timed, before_on_process(c), c.source, c.cause_offsets, c.causes)
+    since, waited = np.empty(edges.events, np.int64), np.empty(edges.events, np.int64)
+    _last_causes(since, waited, time, timed, *edges)
     return since, waited
 
 
-def replay(c: Computation, since: Ints, work: Ints, pinned: Ints) -> Ints:
+def replay(edges: Edges, since: Ints, work: Ints, pinned: Ints) -> Ints:
     """When each event would have happened if it took `work` after the last of its causes.
 
     Pinned events, and those without a cause that has a time, stay where they are.
     """
-    then = np.empty(c.events, np.int64)
-    _replay(then, since, work, pinned, before_on_process(c), c.source, c.cause_offsets, c.causes)
+    then = np.empty(edges.events, np.int64)
+    _replay(then, since, work, pinned, *edges)
     return then
 
 

@@ -5,7 +5,9 @@ offset is how far a process's clock is ahead. Of all edges of a pair only the ti
 constraints are at most n², and a shortest-path solution satisfies them all, if anything does: a cycle of
 negative length means that offsets alone cannot explain the times. The lanes of a process
 (trace/lane_names.py) share its clock: whatever is known of one of them holds for all. So both directions of
-a call bound how far two clocks are apart, whichever lanes the request and its return were on.
+a call bound how far two clocks are apart, whichever lanes the request and its return were on. A send that has
+no time was after what its own clock showed last before it, and an arrival that has none before what its clock
+showed next.
 
 Then clocks may drift. Over a stretch of time the smallest gap one way less the smallest gap back is twice
 the difference of two clocks (as in NTP); how that changes from stretch to stretch is the difference of their
@@ -21,8 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..trace.lane_names import instance_of
+from .compiled import compiled
 from .computation import SEND, Computation
 from .linearization import Ints
+from .reach import before_on_process
 
 WINDOWS = 16
 
@@ -59,6 +63,8 @@ class Times:
     timed: Ints  # whether an event has a time
     sent: Ints  # the send of each message edge both ends of which have a time
     received: Ints  # its other end
+    earlier: Ints  # of each message edge, the last event with a time before it by the sender's clock, or
+    later: Ints  # the send itself; and likewise the first after it: these bound how far clocks are apart
     origin: Ints  # of each process, the earliest time of its computation
     skew: Skew
     corrected: Ints  # the times less the skew
@@ -83,18 +89,60 @@ def times_of(c: Computation, column: pa.ChunkedArray) -> Times | None:
     if not timed.any():
         return None
     time = pc.fill_null(times, 0).to_numpy()
-    received = np.flatnonzero((c.source >= 0) & timed)
-    received = received[timed[c.source[received]] & (c.kind[c.source[received]] == SEND)]
+    clocks = clocks_of(c.process_names, c.owner)
+    received = np.flatnonzero(c.source >= 0)
+    received = received[c.kind[c.source[received]] == SEND]
     sent = c.source[received]
-    source, target = c.process[sent], c.process[received]
+    both = timed[sent] & timed[received]
+    earlier, later = sent, received
+    if not both.all():
+        since, until = timed_around(c, clocks[c.process], time, timed)
+        earlier, later = since[sent], until[received]
+        bounded = (earlier >= 0) & (later >= 0)
+        earlier, later = earlier[bounded], later[bounded]
+    sent, received = sent[both], received[both]
+    source, target = c.process[earlier], c.process[later]
     earliest = np.full(len(c.computation_names), np.iinfo(np.int64).max)
     np.minimum.at(earliest, c.owner[c.process[timed]], time[timed])
     origin = earliest[c.owner]
-    clocks = clocks_of(c.process_names, c.owner)
-    gap = time[received] - time[sent]
-    skew = estimate(c.owner, clocks[source], clocks[target], time[sent] - origin[source], gap).of(clocks)
+    gap = time[later] - time[earlier]
+    skew = estimate(c.owner, clocks[source], clocks[target], time[earlier] - origin[source], gap).of(clocks)
     corrected = time - skew.ahead(c.process, time - origin[c.process])
-    return Times(time, timed, sent, received, origin, skew, corrected)
+    return Times(time, timed, sent, received, earlier, later, origin, skew, corrected)
+
+
+def timed_around(c: Computation, clock: Ints, time: Ints, timed: Ints) -> tuple[Ints, Ints]:
+    """(since, until): of each event the last one with a time that is before it by its own clock, and the
+    first that is after it; itself if it has a time, -1 if there is none.
+    """
+    since, until = np.full(c.events, -1, np.int64), np.full(c.events, -1, np.int64)
+    _timed_around(since, until, clock, time, timed, before_on_process(c), c.cause_offsets, c.causes)
+    return since, until
+
+
+@compiled
+def _timed_around(since, until, clock, time, timed, before, cause_offsets, causes):  # type: ignore[no-untyped-def]
+    for e in range(clock.size):
+        if timed[e]:
+            since[e] = until[e] = e
+            continue
+        if before[e] >= 0:
+            since[e] = since[before[e]]
+        for k in range(cause_offsets[e], cause_offsets[e + 1]):
+            u = since[causes[k]] if clock[causes[k]] == clock[e] else -1
+            if u >= 0 and (since[e] < 0 or time[u] > time[since[e]]):
+                since[e] = u
+    for e in range(clock.size - 1, -1, -1):
+        v = until[e]
+        if v < 0:
+            continue
+        u = before[e]
+        if u >= 0 and not timed[u] and (until[u] < 0 or time[v] < time[until[u]]):
+            until[u] = v
+        for k in range(cause_offsets[e], cause_offsets[e + 1]):
+            u = causes[k]
+            if clock[u] == clock[e] and not timed[u] and (until[u] < 0 or time[v] < time[until[u]]):
+                until[u] = v
 
 
 def clocks_of(names: Sequence[str], owner: Ints) -> Ints:
@@ -117,8 +165,8 @@ def instance_skew(c: Computation, times: Times) -> tuple[list[str], Skew, int]:
     number = {name: i for i, name in enumerate(names)}
     clock = np.array([number[instance_of(name)] for name in c.process_names], np.int64)
     origin = int(times.time[times.timed].min())
-    source, target = clock[c.process[times.sent]], clock[c.process[times.received]]
-    sent, gap = times.time[times.sent] - origin, times.time[times.received] - times.time[times.sent]
+    source, target = clock[c.process[times.earlier]], clock[c.process[times.later]]
+    sent, gap = times.time[times.earlier] - origin, times.time[times.later] - times.time[times.earlier]
     return names, estimate(np.zeros(len(names), np.int64), source, target, sent, gap), origin
 
 

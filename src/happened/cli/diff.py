@@ -18,8 +18,8 @@ def add_parser(subparsers: Any) -> None:
         "diff",
         help="what is caused in one run and not in another",
         description="What two runs do not have in common: events, and causes between events that both have. "
-        "An event is known by its service or process, its kind, its label or message, and how many like it "
-        "came before.",
+        "An event is known by its service or process, its kind, its label or message, and, of several like "
+        "that, by what led to it and what followed.",
         epilog="exit codes: 0 answered, 2 bad input, or nothing in common",
     )
     parser.add_argument("first", type=any_path, metavar="RUN1", help="a trace")
@@ -50,7 +50,7 @@ def _lines(answer: ask.Difference) -> Iterator[str]:
         yield from _some(f"{len(events):,} only in run {run}", [str(event) for event in events])
     for run, caused in ((1, answer.caused_first), (2, answer.caused_second)):
         told = [f"{each.cause}  →  {each.effect}  (in run {3 - run}: {each.instead})" for each in caused]
-        yield from _some(f"{len(caused):,} causes only in run {run}", told)
+        yield from _some(f"{len(caused):,} cause{'s' * (len(caused) != 1)} only in run {run}", told)
 
 
 def _some(heading: str, lines: Sequence[str]) -> Iterator[str]:
