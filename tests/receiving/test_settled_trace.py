@@ -1,5 +1,6 @@
 """Traces that have left the window are in `settled` once, as an import of all spans has them."""
 
+import os
 import random
 import time
 
@@ -7,10 +8,12 @@ import pyarrow.parquet as pq
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 
 from happened.receiving import settled_trace
+from happened.receiving.receiver import Receiver, Settings
+from happened.receiving.span_window import WindowRules
 from happened.trace import read
 from happened.trace.importing import import_files
 from happened.trace.schema import SCHEMA
-from receiving.running import receiving, state, until
+from receiving.running import HERE, receiving, state, until
 from receiving.services import Service, an_order
 from receiving.test_spans_live import post, requests_of
 
@@ -45,8 +48,9 @@ def rows_of(rows):
 def test_spans_of_the_sdk_are_settled_as_an_import_has_them(tmp_path):
     out = tmp_path / "live"
     with receiving(out, window=WINDOW) as receiver:
-        exporter = GrpcExporter(endpoint=receiver.addresses["grpc"], insecure=True)
-        services = [Service(name, exporter) for name in ("shop", "stock", "billing")]
+        at = receiver.addresses["grpc"]
+        names = ("shop", "stock", "billing")
+        services = [Service(name, GrpcExporter(endpoint=at, insecure=True)) for name in names]
         an_order(*services)
         assert all(service.send() for service in services)
         until(lambda: "VIOLATED" in state(out).get("sentence", ""))
@@ -116,6 +120,21 @@ def test_a_part_that_cannot_be_written_is_written_later(tmp_path, monkeypatch):
         until(lambda: parts(tmp_path))
     assert sum("cannot be written (No space left on device)" in line for line in told) == 2
     assert settled(tmp_path) and state(tmp_path)["counts"]["settled_traces"]
+
+
+def test_what_has_not_settled_is_kept_however_short_the_log_is_to_be(tmp_path):
+    requests = requests_of(1)
+    settings = Settings(None, HERE, WindowRules(0.1, WINDOW), keep=0.0)
+    for _ in range(3):
+        receiver = Receiver(tmp_path, settings)
+        receiver.start()
+        for body in requests:
+            post(receiver, body)
+        assert receiver.counts()["spans"] == len(requests_of(1))
+        receiver.close()
+        requests = []
+        for log in (tmp_path / "spans").glob("spans-*"):  # nobody writes it, and it is old, but for a window
+            os.utime(log, (time.time() - WINDOW / 2,) * 2)
 
 
 def test_old_parts_are_removed_but_not_the_last_which_says_where_to_go_on(tmp_path):

@@ -18,8 +18,9 @@ pytestmark = pytest.mark.slow
 def orders(out, count):
     """Receive so many orders, and let them settle."""
     with receiving(out, window=WINDOW) as receiver:
-        exporter = GrpcExporter(endpoint=receiver.addresses["grpc"], insecure=True)
-        services = [Service(name, exporter) for name in ("shop", "stock", "billing")]
+        at = receiver.addresses["grpc"]
+        names = ("shop", "stock", "billing")
+        services = [Service(name, GrpcExporter(endpoint=at, insecure=True)) for name in names]
         for _ in range(count):
             an_order(*services)
         assert all(service.send() for service in services)

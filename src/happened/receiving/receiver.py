@@ -131,7 +131,8 @@ class Receiver:
             self.told.write(self._out)
             self._tell_new(self.told)
         self._write_state(now)
-        self._log.forget(now - self._settings.keep)
+        # What has not settled yet would be lost with the process.
+        self._log.forget(min(now - self._settings.keep, self._intake.since()))
         self._settled.forget(now - self._settings.keep)
 
     def _settle(self) -> None:
