@@ -81,6 +81,29 @@ def test_another_client_of_the_broker_cannot_speak_for_a_node_with_a_key(server)
     run(scenario())
 
 
+def test_another_client_cannot_have_a_message_dropped_by_its_id(server):
+    """The broker confirms a message whose id it has seen, on any subject of a stream, and stores nothing."""
+
+    async def scenario():
+        alice, bob = Books("alice", NAMES), Books("bob", NAMES)
+        async with (
+            running(bob, server.urls, stream="ids") as transport,
+            running(alice, server.urls, stream="ids"),
+        ):
+            seen = await transport._client.subscribe("ids.bob.alice")
+            alice.put("bob", b"1")
+            headers = dict((await seen.next_msg()).headers)
+            if told := headers.get("Nats-Msg-Id"):
+                headers["Nats-Msg-Id"] = told.replace("1-1", "2-2")
+            await transport._client.jetstream().publish("ids.bob.mallory", b"", headers=headers)
+            alice.put("bob", b"2")
+            await alice.until(lambda books: not len(books.outboxes["bob"]))
+            async with asyncio.timeout(10):
+                await bob.until(lambda books: books.taken["alice"] == [b"1", b"2"])
+
+    run(scenario())
+
+
 def test_a_number_far_ahead_is_refused_and_blocks_nothing(server):
     async def scenario():
         alice, bob = Books("alice", NAMES), Books("bob", NAMES)

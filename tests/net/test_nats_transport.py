@@ -101,8 +101,8 @@ class Books:
 
 
 @contextlib.asynccontextmanager
-async def running(books, urls, *, signer=None, **options):
-    transport = books.transport = NatsTransport(urls, **options)
+async def running(books, urls, *, signer=None, kind=NatsTransport, **options):
+    transport = books.transport = kind(urls, **options)
     if signer is not None:
         transport.sign_with(signer)
     for peer in books.inboxes:

@@ -4,13 +4,16 @@
     subject     STREAM.to.from, so that a broker's permissions can keep processes from speaking for others:
                 let each publish to `STREAM.*.me` and make consumers on `STREAM.me.*` alone
     consumer    one durable pull consumer per (to, from), acknowledged explicitly once the node has journaled
-    message     consecutive frames of one link; its id is stable, so that the broker drops what it has already
+    message     consecutive frames of one link. It has no id by which the broker would drop what comes twice:
+                one that can be guessed lets others have a message dropped that was never stored, and
+                numbers on the links do as well
     receipts    a second stream, of what receivers have journaled (nats_receipts.py)
 
 Assumes    the broker keeps what it has acknowledged (three replicas survive the loss of one server). It
            authenticates clients, or the nodes sign or have a key of their group (nats_security.py).
 Promises   the contract of `transport`. A publication that is not acknowledged in time is repeated. A node
-           whose journal is an old copy stops before it publishes.
+           whose journal is an old copy stops before it publishes. A connection that the client gives up, or
+           on which answers stay away, is made anew.
 Bounds     WINDOW messages of about BATCH_BYTES are under way to the broker on each link, and IN_HAND are held
            here unjournaled. After a failure one message at a time is sent until one is acknowledged: so at
            most WINDOW - 1 messages stand before an earlier one in the stream, and IN_HAND is more than that:
@@ -20,7 +23,7 @@ Bounds     WINDOW messages of about BATCH_BYTES are under way to the broker on e
 import asyncio
 import contextlib
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,7 +59,13 @@ REDELIVERY_SECONDS = 3.0
 """After this long without an acknowledgement the broker hands a message over again: a restarted node waits
 this long for what it had in hand before."""
 RETRY_SECONDS = 0.5
+PING_SECONDS = 10.0
+"""Two of these without an answer end a connection, also where the client has stopped to read it."""
+PATIENCE = 4
+"""Questions of one kind in a row that the broker does not answer on a connection that seems to be good: then
+it is made anew, since the subscription to the answers may have been altered on its way."""
 DUPLICATES_SECONDS = 120.0
+"""Older versions sent ids with messages, and the settings of a stream must be those that it was made with."""
 GAP_SECONDS = 10.0
 """A frame that is missing for this long while later ones are in hand is logged: the broker has lost it, or
 the journal has lost that it came."""
@@ -65,6 +74,15 @@ FARTHEST = IN_HAND * BATCH_BYTES
 HELLO = "Happened-Hello"
 EXPIRED = "408"
 """The status of a request for which nothing more came; others mean that the consumer is gone or has moved."""
+
+
+class RenewedClient(Client):
+    """A client that can be lost: it has closed for good, as on any error that the broker tells it, or answers
+    stay away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_lost = asyncio.Event()
 
 
 class NatsTransport:
@@ -95,29 +113,61 @@ class NatsTransport:
         self._paused: set[str] = set()
         self._links: dict[str, Link] = {}
         self._host: Host | None = None
-        self._client: Client | None = None
+        self._client: RenewedClient | None = None
+        self._keeping: asyncio.Task[None] | None = None
 
     def sign_with(self, signer: Signer) -> None:
         self._seal.sign_with(signer)
 
     async def start(self, host: Host) -> None:
         self._host = host
-        connecting = asyncio.create_task(self._connect(host.name))
-        await asyncio.wait([connecting], timeout=self._start_seconds)
-        try:
-            if not connecting.done():
-                await _end([connecting])
-                raise NodeError(f"no answer in {self._start_seconds:g} s")
-            self._client = connecting.result()
-        except (OSError, nats.errors.Error, NodeError) as error:
-            raise NodeError(
-                f"no JetStream to be had from {', '.join(self._servers)}: {error or type(error).__name__}"
-            ) from error
+        self._client = await self._connect_in_time(host.name)
         for peer in self._peers:
             self._open(peer)
+        self._keeping = asyncio.create_task(self._keep_client())
 
-    async def _connect(self, name: str) -> Client:
-        client = Client()
+    async def _keep_client(self) -> None:
+        """Put another client in the place of one that is lost, and begin the links as after a restart."""
+        while True:
+            assert self._host is not None and self._client is not None
+            await self._client.is_lost.wait()
+            with contextlib.suppress(Exception):
+                await self._client.close()
+            try:
+                client = await self._connect_in_time(self._host.name)
+            except Exception as error:  # whatever it is, the node cannot do without
+                await self._note_error(error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            links, self._client = list(self._links.values()), client
+            self._links.clear()
+            await _end([task for link in links for task in link.tasks])
+            for peer in self._peers:
+                self._open(peer)
+
+    async def _connect_in_time(self, name: str) -> RenewedClient:
+        connecting = asyncio.create_task(self._connect(name))
+        try:
+            await asyncio.wait([connecting], timeout=self._start_seconds)
+        finally:
+            is_late = not connecting.done()
+            await _end([connecting])
+        try:
+            if is_late:
+                raise NodeError(f"no answer in {self._start_seconds:g} s")
+            return connecting.result()
+        except (OSError, nats.errors.Error, NodeError) as error:
+            raise NodeError(
+                f"no JetStream to be had from {', '.join(self._servers)}: {reason(error)}"
+            ) from error
+
+    async def _connect(self, name: str) -> RenewedClient:
+        client = RenewedClient()
+
+        async def closed() -> None:
+            client.is_lost.set()
+
+        options = {"ping_interval": PING_SECONDS} | self._options
         try:
             await client.connect(
                 self._servers,
@@ -125,7 +175,8 @@ class NatsTransport:
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=RETRY_SECONDS,  # type: ignore[arg-type]  # it may be a fraction
                 error_cb=self._note_error,
-                **self._options,
+                closed_cb=closed,
+                **options,
             )
             for config in self._streams():
                 await self._make_stream(client.jetstream(timeout=PUBLISH_SECONDS), config)
@@ -167,7 +218,7 @@ class NatsTransport:
 
     async def _note_error(self, error: Exception) -> None:
         if self._host is not None:
-            self._host.disconnected("the broker", True, str(error) or type(error).__name__)
+            self._host.disconnected("the broker", True, reason(error))
 
     @property
     def max_payload(self) -> int:
@@ -217,6 +268,8 @@ class NatsTransport:
             link.may_pull.set()
 
     async def close(self) -> None:
+        if self._keeping is not None:
+            await _end([self._keeping])
         links = list(self._links.values())
         self._links.clear()
         await _end([task for link in links for task in link.tasks])
@@ -245,7 +298,7 @@ class Link:
         self._jetstream = client.jetstream(timeout=PUBLISH_SECONDS)
         self._receipts = Receipts(self._jetstream, receipts_of(stream), seal)
         self._receipted = 0  # our receipt tells of frames up to this number
-        self._repeated = 0  # publications that were altered
+        self._unanswered: Counter[str] = Counter()  # questions in a row, of each kind
         self._is_current = asyncio.Event()  # nothing shows that our journal is old
         self._awake = asyncio.Event()
         self._awake.set()
@@ -277,6 +330,7 @@ class Link:
         # Receipts come later than what we hear of the broker itself: less than that shows nothing.
         if has < (known := self._outbox().acknowledged):
             has, life = known, b""
+        self._note_answer("start")
         host.resumes(self._peer, has, life)
         self._is_current.set()
         await asyncio.Event().wait()
@@ -317,8 +371,20 @@ class Link:
             try:
                 await act()
             except Exception as error:
+                self._note_failure("start", error)
                 self._host.disconnected(self._peer, act == self._publish, f"{type(error).__name__}: {error}")
                 await asyncio.sleep(RETRY_SECONDS)
+
+    def _note_answer(self, kind: str) -> None:
+        del self._unanswered[kind]
+
+    def _note_failure(self, kind: str, error: Exception) -> None:
+        """If nothing came in time, the broker owes an answer of this kind; after PATIENCE of them the client
+        is lost."""
+        if isinstance(error, TimeoutError) and self._client.is_connected:
+            self._unanswered[kind] += 1
+            if self._unanswered[kind] >= PATIENCE:
+                self._client.is_lost.set()
 
     # Outgoing.
 
@@ -349,12 +415,14 @@ class Link:
                 batch, future = under_way.popleft()
                 async with asyncio.timeout(PUBLISH_SECONDS):
                     await self._check_stored(await future, batch)
+                self._note_answer("publication")
             except (RemoteProtocolError, *FAILURES) as error:
+                self._note_failure("publication", error)
                 for _, future in under_way:
                     future.cancel()
                 under_way.clear()
                 window, published = 1, self._outbox().acknowledged
-                self._host.disconnected(self._peer, True, f"not published: {error or type(error).__name__}")
+                self._host.disconnected(self._peer, True, f"not published: {reason(error)}")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             if window == 1:
@@ -378,7 +446,6 @@ class Link:
         except (RemoteProtocolError, *FAILURES):
             is_there = False
         if not is_there:
-            self._repeated += 1
             raise RemoteProtocolError(f"frame {batch[0][0]} was altered on its way to the broker: use `tls`")
 
     def _subject(self) -> str:
@@ -390,16 +457,11 @@ class Link:
 
     async def _publish_batch(self, batch: list[tuple[int, bytes]]) -> "asyncio.Future[Any]":
         me, peer = self._host.name, self._peer
-        first, last = batch[0][0], batch[-1][0]
         hello = self._host.hello(peer)
         # Of the lives, that of the last frame: which the receiver has, receipts tell.
-        lives = ((life, 0),) if (life := life_of(last, hello.lives)) else ()
+        lives = ((life, 0),) if (life := life_of(batch[-1][0], hello.lives)) else ()
         hello = hello._replace(lives=lives, heard=b"")
-        again = f"+{self._repeated}" if self._repeated else ""
-        headers = {
-            api.Header.MSG_ID: f"{hello.incarnation.hex()}:{token(me)}>{token(peer)}:{first}-{last}{again}",
-            HELLO: json.dumps(hello_to_json(hello), separators=(",", ":")),
-        }
+        headers = {HELLO: json.dumps(hello_to_json(hello), separators=(",", ":"))}
         subject, data = self._subject(), frames_out(batch)
         headers |= self._seal.headers(self._stream, peer, me, headers[HELLO], data)
         return await self._jetstream.publish_async(subject, data, headers=headers)  # type: ignore[no-any-return]
@@ -435,13 +497,15 @@ class Link:
             await self._client.publish(request, asked, reply=inbox)
             while wanted and self.may_pull.is_set():
                 message = await subscription.next_msg(timeout=PULL_SECONDS + 1)
+                self._note_answer(request)
                 if (status := (message.headers or {}).get(api.Header.STATUS)) is not None:
                     if status != EXPIRED:
                         raise NodeError(f"the broker answers a request for messages with {status}")
                     return
                 wanted -= 1
                 await take(message)
-        except (TimeoutError, nats.errors.Error):
+        except (TimeoutError, nats.errors.Error) as error:
+            self._note_failure(request, error)
             await asyncio.sleep(0 if self._client.is_connected else RETRY_SECONDS)
 
     async def _make_consumer(self, stream: str, name: str, subject: str) -> None:
@@ -457,9 +521,11 @@ class Link:
         while True:
             try:
                 await self._jetstream.add_consumer(stream, config)
+                self._note_answer("consumer")
                 return
             except (TimeoutError, OSError, nats.errors.Error) as error:
-                self._host.disconnected(self._peer, False, f"no consumer: {error or type(error).__name__}")
+                self._note_failure("consumer", error)
+                self._host.disconnected(self._peer, False, f"no consumer: {reason(error)}")
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _take(self, message: Any) -> None:
@@ -505,6 +571,8 @@ class Link:
 
     def _hand_over(self, frames: list[tuple[int, bytes]], message: Any, lives: Sequence[Life]) -> None:
         host, peer = self._host, self._peer
+        if frames[-1][0] <= host.received(peer):  # its sender has not seen our receipt, if it is there at all
+            self._receipted = 0
         self._in_hand[frames[0][0]] = _Arrived(frames[-1][0], frames, message, lives)
         before = 0
         while before < host.expects(peer):  # a node that has stopped takes nothing: then this ends
@@ -567,8 +635,10 @@ class Link:
         receipt = Receipt(number, hello.incarnation, hello.knows, hello.heard)
         try:
             await self._receipts.publish(token(me), token(peer), receipt)
+            self._note_answer("receipt")
         except (TimeoutError, OSError, nats.errors.Error) as error:
-            self._host.disconnected(peer, False, f"no receipt was stored: {error or type(error).__name__}")
+            self._note_failure("receipt", error)
+            self._host.disconnected(peer, False, f"no receipt was stored: {reason(error)}")
             return False
         self._receipted = number
         return True
@@ -577,6 +647,13 @@ class Link:
 def receipts_of(stream: str) -> str:
     """The stream of receipts beside a stream of links."""
     return f"{stream}-receipts"
+
+
+def reason(error: Exception) -> str:
+    """In words; those that say nothing are mostly of time that has run out."""
+    if isinstance(error, TimeoutError):
+        return "the broker does not answer in time"
+    return str(error) or type(error).__name__
 
 
 async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -42,6 +42,7 @@ from .nats import (
     Link,
     NatsTransport,
     consumer_name,
+    reason,
     token,
 )
 from .nats_receipts import last_message
@@ -184,7 +185,7 @@ class NatsBroadcast(NatsTransport):
         for peer in self._links:
             if given_back := self._link(peer).give_back():
                 self._counts["repaired"] += given_back
-                self._host.disconnected(peer, True, f"not published for all: {error or type(error).__name__}")
+                self._host.disconnected(peer, True, f"not published for all: {reason(error)}")
 
 
 class SharedLink(Link):
