@@ -258,6 +258,36 @@ def test_an_old_copy_of_a_journal_that_receives_stops_the_node(server, tmp_path)
     run(scenario())
 
 
+def test_two_nodes_on_copies_of_one_journal_do_not_both_go_on(server, tmp_path, monkeypatch):
+    """Neither copy is old when they start; what one sends is then taken for what the other has sent."""
+    monkeypatch.setattr("happened.net.nats.COMPARE_SECONDS", 0.1, raising=False)
+
+    async def scenario():
+        a, b = (over(NatsTransport, server, name, "twins", tmp_path) for name in "ab")
+        await asyncio.gather(a.start(), b.start())
+        await a.multicast(["b"], b"before")
+        await take(b, 1)
+        await until(lambda: a.transport._links["b"]._outbox().acknowledged == 1)
+        await a.close()
+        (tmp_path / "copy").mkdir()
+        shutil.copy(tmp_path / "a.journal", tmp_path / "copy" / "a.journal")
+        twins = [
+            over(NatsTransport, server, "a", "twins", folder) for folder in (tmp_path, tmp_path / "copy")
+        ]
+        await asyncio.gather(*(twin.start() for twin in twins))
+        await until(lambda: all(twin.transport._links["b"]._is_current.is_set() for twin in twins))
+        for twin in twins:
+            await twin.multicast(["b"], b"after")
+            await until(lambda twin=twin: not twin.stats()["peers"]["b"]["outbox_frames"])
+        await until(lambda: twins[1].failure is not None)
+        assert "of a life that its journal does not know" in str(twins[1].failure)
+        await take(b, 1)
+        assert b.delivered == 2 and twins[0].failure is None
+        await asyncio.gather(*(twin.close() for twin in twins), b.close())
+
+    run(scenario())
+
+
 def test_a_node_that_is_killed_and_restarted_is_not_taken_for_an_old_copy(server, tmp_path):
     async def scenario():
         a, sent = over(NatsTransport, server, "a", "kills", tmp_path), 0

@@ -12,8 +12,9 @@
 Assumes    the broker keeps what it has acknowledged (three replicas survive the loss of one server). It
            authenticates clients, or the nodes sign or have a key of their group (nats_security.py).
 Promises   the contract of `transport`. A publication that is not acknowledged in time is repeated. A node
-           whose journal is an old copy stops before it publishes. A connection that the client gives up, or
-           on which answers stay away, is made anew.
+           whose journal is an old copy stops before it publishes; of two that run on copies of one journal,
+           one stops when it sees that its peer has frames of the other. A connection that the client gives
+           up, or on which answers stay away, is made anew.
 Bounds     WINDOW messages of about BATCH_BYTES are under way to the broker on each link, and IN_HAND are held
            here unjournaled. After a failure one message at a time is sent until one is acknowledged: so at
            most WINDOW - 1 messages stand before an earlier one in the stream, and IN_HAND is more than that:
@@ -66,6 +67,8 @@ PATIENCE = 4
 it is made anew, since the subscription to the answers may have been altered on its way."""
 DUPLICATES_SECONDS = 120.0
 """Older versions sent ids with messages, and the settings of a stream must be those that it was made with."""
+COMPARE_SECONDS = 10.0
+"""Between looks at a peer's receipt, while there is something that it does not tell of."""
 GAP_SECONDS = 10.0
 """A frame that is missing for this long while later ones are in hand is logged: the broker has lost it, or
 the journal has lost that it came."""
@@ -333,7 +336,21 @@ class Link:
         self._note_answer("start")
         host.resumes(self._peer, has, life)
         self._is_current.set()
-        await asyncio.Event().wait()
+        await self._compare_receipts(mine)
+
+    async def _compare_receipts(self, mine: bytes) -> None:
+        """Stop the node if its peer has other frames under our numbers than we have sent: another node runs
+        on a copy of our journal, and was not ahead of us when we started."""
+        me, peer = token(self._host.name), token(self._peer)
+        began = compared = self._outbox().acknowledged
+        while True:
+            await asyncio.sleep(COMPARE_SECONDS)
+            if self._outbox().acknowledged == compared:
+                continue
+            theirs = await self._last_receipt(peer, me)
+            if theirs is not None and theirs.sender == mine and theirs.number > began:
+                self._host.shows(self._peer, theirs.number, theirs.life)
+                compared = theirs.number
 
     async def _last_receipt(self, to: str, sender: str) -> Receipt | None:
         try:
