@@ -133,6 +133,21 @@ def test_restarts_are_never_taken_for_old_copies(dice: Random, monkeypatch):
             assert explore(dice, 120, copies=False) == 0
 
 
+def test_lives_that_are_forgotten_more_than_once_show_nothing(monkeypatch):
+    """The first one that is kept may be one of those, once what came before them is acknowledged."""
+    monkeypatch.setattr(lives, "MOST", 3)
+    known, outbox = Lives(), Outbox()
+    for number in range(1, 9):
+        known.begin(b"%d" % number, {0: outbox})
+        outbox.put(b"frame")
+        if number == 5:
+            outbox.release(5)
+            outbox.acknowledge(3)
+    assert [name for name, _ in known.ours(0)].count(lives.FORGOTTEN) == 2
+    assert not any(known.unknown(0, number, b"%d" % number) for number in range(4, 9))
+    assert known.unknown(0, 8, b"another")
+
+
 def test_a_copy_is_found_to_be_old_exactly_if_the_peer_has_other_frames(dice: Random):
     assert sum(explore(dice, 120, copies=True) for _ in range(15)) > 3
 

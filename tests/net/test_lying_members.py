@@ -160,6 +160,38 @@ def test_it_can_keep_back_what_it_relays():
     assert not a.outboxes[B] and len(a.outboxes[M]) == 1 and b.delivered == 0
 
 
+def test_it_can_put_what_it_relays_into_another_order():
+    """m answers a's message, and tells b the answer first: so b delivers them."""
+    options = {"overlay": [[A, M], [M, B]]}
+    a, b, m = (Engine(name, NAMES, "flooding", options, signed=signed(name)) for name in NAMES)
+    a.multicast([A, B, M], b"question")
+    tell(a, m, M)
+    m.multicast([A, B, M], b"answer")
+    m.release(m.cut())
+    (_, question), (_, answer) = m.outboxes[B].after(0, 1 << 20)
+    b.receive(M, answer)
+    b.receive(M, question)
+    assert [each.payload for each in b.unacknowledged.values()] == [b"answer", b"question"]
+
+
+def test_it_can_tell_each_destination_another_order_while_it_coordinates():
+    a, b, *liars = (
+        Engine(name, NAMES, "sequencer", {"coordinator": M}, signed=signed(name)) for name in "abmm"
+    )
+    a.multicast([A, B], b"x")
+    b.multicast([A, B], b"y")
+    for each in (a, b):
+        each.release(each.cut())
+    (x,), (y,) = (each.outboxes[M].after(0, 1 << 20) for each in (a, b))
+    for liar, (first, second) in zip(liars, [((A, x), (B, y)), ((B, y), (A, x))], strict=True):
+        for origin, (_, frame) in (first, second):
+            liar.receive(origin, frame)
+    for engine, liar in zip((a, b), liars, strict=True):
+        tell(liar, engine, engine.me)
+    orders = [[each.payload for each in engine.unacknowledged.values()] for engine in (a, b)]
+    assert orders == [[b"x", b"y"], [b"y", b"x"]]
+
+
 def test_it_can_alter_the_piggybacks_on_what_it_relays():
     """m tells b that a had seen an event of m that there never was."""
     options = {"overlay": [[A, M], [M, B]]}

@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 import pytest
 from brokers import broker
-from test_nats_transport import Books, running
+from test_nats_transport import Books, becomes_empty, incarnation, running
 from test_node import until
 
 from happened.net import nats_rereading
-from happened.net.nats import NatsTransport
+from happened.net.nats import Link, NatsTransport
 from happened.net.nats_broadcast import NatsBroadcast
 
 KEY = b"k" * 32
@@ -166,6 +166,117 @@ def test_without_reading_again_a_frame_is_lost(server, monkeypatch):
 
 def test_the_longest_frame_can_be_read_again(server):
     exchange(server, "long", Wire(server), Wire(server), [b"x" * 900_000])
+
+
+class SpoiltWire(Wire):
+    """Once it is spoilt, what comes up first has no meaning for the broker."""
+
+    is_spoilt = False
+
+    async def _carry(self, reader, writer, way):
+        while data := await reader.read(1 << 16):
+            if way == "up" and self.is_spoilt:
+                self.is_spoilt, data = False, b"PRECIOUS\r\n" + data
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+
+@pytest.mark.parametrize("kind", [NatsTransport, NatsBroadcast], ids=["links", "broadcast"])
+def test_a_client_that_the_broker_tells_of_an_error_is_replaced(server, kind):
+    """It closes for good then."""
+
+    async def scenario():
+        alice, bob = Books("alice", NAMES), Books("bob", NAMES)
+        wire, stream = SpoiltWire(server), f"spoilt-{kind.__name__}"
+        async with (
+            wire.laid() as url,
+            running(bob, server.urls, stream=stream, kind=kind),
+            running(alice, url, stream=stream, kind=kind) as transport,
+        ):
+            alice.put("bob", b"1")
+            bob.put("alice", b"2")
+            await bob.until(lambda books: books.taken["alice"] == [b"1"])
+            client, wire.is_spoilt = transport._client, True
+            alice.put("bob", b"3")
+            await until(lambda: client.is_closed)
+            alice.put("bob", b"4")
+            bob.put("alice", b"5")
+            await bob.until(lambda books: books.taken["alice"] == [b"1", b"3", b"4"])
+            await alice.until(lambda books: books.taken["bob"] == [b"2", b"5"])
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+class DeafWire(Wire):
+    """While it is deaf, subscriptions over it are to something else; but for the first on each connection, to
+    which the answers come by which a client is set up."""
+
+    is_deaf = True
+
+    async def _carry(self, reader, writer, way):
+        told, subscription = 0, b"SUB _INBOX."
+        while data := await reader.read(1 << 16):
+            if way == "up" and self.is_deaf:
+                before, first, after = data.partition(subscription) if not told else (b"", b"", data)
+                told += bool(first)
+                data = before + first + after.replace(subscription, b"SUB _XINBO.")
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+
+def test_a_client_that_gets_no_answers_is_replaced(server, monkeypatch):
+    """As when the subscription to them was altered on its way, on a connection that is good otherwise."""
+    monkeypatch.setattr("happened.net.nats.PUBLISH_SECONDS", 0.3)
+    monkeypatch.setattr("happened.net.nats.PULL_SECONDS", 0.3)
+
+    async def scenario():
+        alice, bob = Books("alice", NAMES), Books("bob", NAMES)
+        wire = DeafWire(server)
+        async with (
+            wire.laid() as url,
+            running(bob, server.urls, stream="deaf"),
+            running(alice, url, stream="deaf") as transport,
+        ):
+            client = transport._client
+            alice.put("bob", b"1")
+            bob.put("alice", b"2")
+            await until(lambda: client.is_lost.is_set())
+            wire.is_deaf = False
+            await bob.until(lambda books: books.taken["alice"] == [b"1"])
+            await alice.until(lambda books: books.taken["bob"] == [b"2"])
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_a_receipt_that_was_altered_is_left_again(server, monkeypatch):
+    """Its sender has nothing else by which it knows that what it published was not altered."""
+    check_stored, stream, spoilt = Link._check_stored, "receipt", []
+
+    async def check_late(link, confirmation, batch):
+        await becomes_empty(bob.transport, stream)
+        if not spoilt:
+            spoilt.append(await link._jetstream.publish(f"{stream}-receipts.bob.alice", b"altered"))
+        await check_stored(link, confirmation, batch)
+
+    class Met(Books):
+        def hello(self, peer):
+            return super().hello(peer)._replace(knows=incarnation(peer))
+
+    alice, bob = Met("alice", NAMES), Met("bob", NAMES)
+    monkeypatch.setattr(Link, "_check_stored", check_late)
+
+    async def scenario():
+        async with (
+            running(bob, server.urls, stream=stream, key=KEY),
+            running(alice, server.urls, stream=stream, key=KEY),
+        ):
+            alice.put("bob", b"1")
+            await alice.until(lambda books: not len(books.outboxes["bob"]))
+            assert bob.taken["alice"] == [b"1"] and spoilt
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
 def test_where_nothing_is_altered_nothing_is_read_again():

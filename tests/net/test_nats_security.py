@@ -81,6 +81,29 @@ def test_another_client_of_the_broker_cannot_speak_for_a_node_with_a_key(server)
     run(scenario())
 
 
+def test_another_client_cannot_have_a_message_dropped_by_its_id(server):
+    """The broker confirms a message whose id it has seen, on any subject of a stream, and stores nothing."""
+
+    async def scenario():
+        alice, bob = Books("alice", NAMES), Books("bob", NAMES)
+        async with (
+            running(bob, server.urls, stream="ids") as transport,
+            running(alice, server.urls, stream="ids"),
+        ):
+            seen = await transport._client.subscribe("ids.bob.alice")
+            alice.put("bob", b"1")
+            headers = dict((await seen.next_msg()).headers)
+            if told := headers.get("Nats-Msg-Id"):
+                headers["Nats-Msg-Id"] = told.replace("1-1", "2-2")
+            await transport._client.jetstream().publish("ids.bob.mallory", b"", headers=headers)
+            alice.put("bob", b"2")
+            await alice.until(lambda books: not len(books.outboxes["bob"]))
+            async with asyncio.timeout(10):
+                await bob.until(lambda books: books.taken["alice"] == [b"1", b"2"])
+
+    run(scenario())
+
+
 def test_a_number_far_ahead_is_refused_and_blocks_nothing(server):
     async def scenario():
         alice, bob = Books("alice", NAMES), Books("bob", NAMES)
@@ -231,6 +254,36 @@ def test_an_old_copy_of_a_journal_that_receives_stops_the_node(server, tmp_path)
         assert "'b' had 5 frames of 'a', and its journal knows 3: it is an old copy" in str(b.failure)
         assert a.failure is None
         await asyncio.gather(a.close(), b.close())
+
+    run(scenario())
+
+
+def test_two_nodes_on_copies_of_one_journal_do_not_both_go_on(server, tmp_path, monkeypatch):
+    """Neither copy is old when they start; what one sends is then taken for what the other has sent."""
+    monkeypatch.setattr("happened.net.nats.COMPARE_SECONDS", 0.1, raising=False)
+
+    async def scenario():
+        a, b = (over(NatsTransport, server, name, "twins", tmp_path) for name in "ab")
+        await asyncio.gather(a.start(), b.start())
+        await a.multicast(["b"], b"before")
+        await take(b, 1)
+        await until(lambda: a.transport._links["b"]._outbox().acknowledged == 1)
+        await a.close()
+        (tmp_path / "copy").mkdir()
+        shutil.copy(tmp_path / "a.journal", tmp_path / "copy" / "a.journal")
+        twins = [
+            over(NatsTransport, server, "a", "twins", folder) for folder in (tmp_path, tmp_path / "copy")
+        ]
+        await asyncio.gather(*(twin.start() for twin in twins))
+        await until(lambda: all(twin.transport._links["b"]._is_current.is_set() for twin in twins))
+        for twin in twins:
+            await twin.multicast(["b"], b"after")
+            await until(lambda twin=twin: not twin.stats()["peers"]["b"]["outbox_frames"])
+        await until(lambda: twins[1].failure is not None)
+        assert "of a life that its journal does not know" in str(twins[1].failure)
+        await take(b, 1)
+        assert b.delivered == 2 and twins[0].failure is None
+        await asyncio.gather(*(twin.close() for twin in twins), b.close())
 
     run(scenario())
 

@@ -52,6 +52,9 @@ class Books:
     def resumes(self, peer, number, life):
         self.outboxes[peer].acknowledge(number)
 
+    def shows(self, peer, number, life):
+        assert number <= self.outboxes[peer].released
+
     def outbox(self, peer):
         return self.outboxes[peer]
 

@@ -61,6 +61,10 @@ class Hosting:
             self._members.check_resuming(peer, number, life)
         self.freed(peer, number)
 
+    def shows(self, peer: str, number: int, life: bytes) -> None:
+        with self._stops_if_old():
+            self._members.check_life(peer, number, life)
+
     def freed(self, peer: str, number: int) -> None:
         running = self._running
         if running.life.failure is not None:

@@ -87,7 +87,8 @@ class Lives:
         names = [name for name, _ in lives]
         if life not in names and FORGOTTEN not in names:
             return "of a life that its journal does not know"
-        following = names.index(life if life in names else FORGOTTEN) + 1
+        # Of several that are forgotten, it may be any: the last one shows least.
+        following = len(names) - names[::-1].index(life if life in names else FORGOTTEN)
         if following < len(lives) and number > (last := lives[following][1]):
             return f"of a life that ended with frame {last} in its journal"
         return ""

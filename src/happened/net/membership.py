@@ -14,7 +14,7 @@ from .engine import Engine
 from .errors import OldJournal, PeerRefused
 from .handshake import check_name
 from .limits import Limits
-from .lives import Life, life_of
+from .lives import FORGOTTEN, Life, life_of
 from .terms import Terms
 from .transport import Hello, Transport
 
@@ -298,7 +298,7 @@ class Membership:
         inbox = links.inboxes[link]
         if not told or inbox.durable == inbox.received_through:
             return
-        if life_of(inbox.received_through, told) != links.lives.last_heard(link):
+        if life_of(inbox.received_through, told) not in (FORGOTTEN, links.lives.last_heard(link)):
             raise PeerRefused(
                 f"{peer!r} calls with another journal than before, and frames that it sent then are not "
                 "journaled yet: once they are, it will hear of them"
@@ -332,11 +332,17 @@ class Membership:
         # it cannot have. If it does, those are others under the same numbers, and ours would be dropped.
         if number > self._began_with.get(link, number):
             raise self._our_journal_is_old(peer, number, self._began_with[link])
-        if why := self._engine.links.lives.unknown(link, number, life):
-            raise OldJournal(f"{peer!r} has {number} frames of {me!r}, the last {why}: {_OLD}")
+        self.check_life(peer, number, life)
         if self._began_with.pop(link, None) is not None:
             # Nobody knows which frames had left before we started again: those that the peer has.
             self._engine.outboxes[link].release(number)
+
+    def check_life(self, peer: str, number: int, life: bytes) -> None:
+        """Raise OldJournal if the last of our frames that a peer has, of this number, is of a life that we
+        did not have. Not for a number below what it had acknowledged when we started."""
+        if why := self._engine.links.lives.unknown(self.index[peer], number, life):
+            me = self._initial.name
+            raise OldJournal(f"{peer!r} has {number} frames of {me!r}, the last {why}: {_OLD}")
 
     def check_acknowledged(self, peer: str, number: int) -> None:
         """Raise OldJournal if a peer has frames of ours that we never let go."""

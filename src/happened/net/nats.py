@@ -4,14 +4,17 @@
     subject     STREAM.to.from, so that a broker's permissions can keep processes from speaking for others:
                 let each publish to `STREAM.*.me` and make consumers on `STREAM.me.*` alone
     consumer    one durable pull consumer per (to, from), acknowledged explicitly once the node has journaled
-    message     consecutive frames of one link; its id is stable, so that the broker drops what it has already
+    message     consecutive frames of one link. It has no id by which the broker would drop what comes twice:
+                one that can be guessed lets others have a message dropped that was never stored, and
+                numbers on the links do as well
     receipts    a second stream, of what receivers have journaled (nats_receipts.py)
 
 Assumes    the broker keeps what it has acknowledged (three replicas survive the loss of one server). It
            authenticates clients, or the nodes sign or have a key of their group (nats_security.py).
 Promises   the contract of `transport`. A publication that is not acknowledged in time is repeated. A node
-           whose journal is an old copy stops before it publishes. A connection that falls silent, or that the
-           client gives up, is made anew.
+           whose journal is an old copy stops before it publishes; of two that run on copies of one journal,
+           one stops when it sees that its peer has frames of the other. A connection that the client gives
+           up, or on which answers stay away, is made anew.
 Bounds     WINDOW messages of about BATCH_BYTES are under way to the broker on each link, and IN_HAND are held
            here unjournaled. After a failure one message at a time is sent until one is acknowledged: so at
            most WINDOW - 1 messages stand before an earlier one in the stream, and IN_HAND is more than that:
@@ -53,17 +56,19 @@ WINDOW = 8
 IN_HAND = 32
 PUBLISH_SECONDS = 5.0
 PULL_SECONDS = 5.0
-PING_SECONDS = 5.0
-"""Between signs of life of the connection with the broker; three without an answer end it. A client that
-waits for bytes which nobody sent, since a size was altered, finds out by this alone."""
 REDELIVERY_SECONDS = 3.0
 """After this long without an acknowledgement the broker hands a message over again: a restarted node waits
 this long for what it had in hand before."""
 RETRY_SECONDS = 0.5
-UNANSWERED = 3
-"""So many questions of one kind in a row that nobody answers, on a connection that lives, end it: the broker
-may have got another subscription than the one that answers go to."""
+PING_SECONDS = 10.0
+"""Two of these without an answer end a connection, also where the client has stopped to read it."""
+PATIENCE = 4
+"""Questions of one kind in a row that the broker does not answer on a connection that seems to be good: then
+it is made anew, since the subscription to the answers may have been altered on its way."""
 DUPLICATES_SECONDS = 120.0
+"""Older versions sent ids with messages, and the settings of a stream must be those that it was made with."""
+COMPARE_SECONDS = 10.0
+"""Between looks at a peer's receipt, while there is something that it does not tell of."""
 GAP_SECONDS = 10.0
 """A frame that is missing for this long while later ones are in hand is logged: the broker has lost it, or
 the journal has lost that it came."""
@@ -72,6 +77,15 @@ FARTHEST = IN_HAND * BATCH_BYTES
 HELLO = "Happened-Hello"
 EXPIRED = "408"
 """The status of a request for which nothing more came; others mean that the consumer is gone or has moved."""
+
+
+class RenewedClient(Client):
+    """A client that can be lost: it has closed for good, as on any error that the broker tells it, or answers
+    stay away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_lost = asyncio.Event()
 
 
 class NatsTransport:
@@ -102,50 +116,61 @@ class NatsTransport:
         self._paused: set[str] = set()
         self._links: dict[str, Link] = {}
         self._host: Host | None = None
-        self._client: Client | None = None
-        self._largest = MAX_FRAME  # bytes of a message, as the server says
-        self._watching: asyncio.Task[None] | None = None
+        self._client: RenewedClient | None = None
+        self._keeping: asyncio.Task[None] | None = None
 
     def sign_with(self, signer: Signer) -> None:
         self._seal.sign_with(signer)
 
     async def start(self, host: Host) -> None:
         self._host = host
-        connecting = asyncio.create_task(self._connect(host.name))
-        await asyncio.wait([connecting], timeout=self._start_seconds)
-        try:
-            if not connecting.done():
-                await _end([connecting])
-                raise NodeError(f"no answer in {self._start_seconds:g} s")
-            self._client = connecting.result()
-        except (OSError, nats.errors.Error, NodeError) as error:
-            raise NodeError(
-                f"no JetStream to be had from {', '.join(self._servers)}: {told(error)}"
-            ) from error
+        self._client = await self._connect_in_time(host.name)
         for peer in self._peers:
             self._open(peer)
-        self._watching = asyncio.create_task(self._watch(host))
+        self._keeping = asyncio.create_task(self._keep_client())
 
-    async def _watch(self, host: Host) -> None:
-        """Begin anew, client and links, when the client has closed for good: it does so whenever the broker
-        tells it of an error, and does not always say so. What was in hand comes again."""
+    async def _keep_client(self) -> None:
+        """Put another client in the place of one that is lost, and begin the links as after a restart."""
         while True:
-            await asyncio.sleep(RETRY_SECONDS)
-            if self._client is None:
-                try:
-                    self._client = await self._connect(host.name)
-                except Exception as error:  # bytes may be altered, and the client believes them
-                    await self._note_error(error)
-                    continue
-                for peer in self._peers:
-                    self._open(peer)
-            elif self._client.is_closed:
-                await self._note_error(self._client.last_error or nats.errors.ConnectionClosedError())
-                self._client = None
-                await self._end_links()
+            assert self._host is not None and self._client is not None
+            await self._client.is_lost.wait()
+            with contextlib.suppress(Exception):
+                await self._client.close()
+            try:
+                client = await self._connect_in_time(self._host.name)
+            except Exception as error:  # whatever it is, the node cannot do without
+                await self._note_error(error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            links, self._client = list(self._links.values()), client
+            self._links.clear()
+            await _end([task for link in links for task in link.tasks])
+            for peer in self._peers:
+                self._open(peer)
 
-    async def _connect(self, name: str) -> Client:
-        client = Client()
+    async def _connect_in_time(self, name: str) -> RenewedClient:
+        connecting = asyncio.create_task(self._connect(name))
+        try:
+            await asyncio.wait([connecting], timeout=self._start_seconds)
+        finally:
+            is_late = not connecting.done()
+            await _end([connecting])
+        try:
+            if is_late:
+                raise NodeError(f"no answer in {self._start_seconds:g} s")
+            return connecting.result()
+        except (OSError, nats.errors.Error, NodeError) as error:
+            raise NodeError(
+                f"no JetStream to be had from {', '.join(self._servers)}: {reason(error)}"
+            ) from error
+
+    async def _connect(self, name: str) -> RenewedClient:
+        client = RenewedClient()
+
+        async def closed() -> None:
+            client.is_lost.set()
+
+        options = {"ping_interval": PING_SECONDS} | self._options
         try:
             await client.connect(
                 self._servers,
@@ -153,7 +178,8 @@ class NatsTransport:
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=RETRY_SECONDS,  # type: ignore[arg-type]  # it may be a fraction
                 error_cb=self._note_error,
-                **{"ping_interval": PING_SECONDS, **self._options},
+                closed_cb=closed,
+                **options,
             )
             for config in self._streams():
                 await self._make_stream(client.jetstream(timeout=PUBLISH_SECONDS), config)
@@ -161,7 +187,6 @@ class NatsTransport:
             with contextlib.suppress(Exception):
                 await client.close()
             raise
-        self._largest = client.max_payload * 15 // 16
         return client
 
     def _streams(self) -> list[api.StreamConfig]:
@@ -190,20 +215,18 @@ class NatsTransport:
                 return
             except nats.js.errors.BadRequestError as error:
                 raise NodeError(f"stream {config.name!r} cannot be used: {error.description}") from None
-            except nats.errors.ConnectionClosedError:
-                raise  # this client never connects again
             except (nats.js.errors.ServiceUnavailableError, nats.errors.Error):
                 # The cluster has no leader yet; `start` gives up after `start_seconds`.
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _note_error(self, error: Exception) -> None:
         if self._host is not None:
-            self._host.disconnected("the broker", True, told(error))
+            self._host.disconnected("the broker", True, reason(error))
 
     @property
     def max_payload(self) -> int:
         """What the server takes, less a sixteenth for control information and headers."""
-        return self._largest
+        return MAX_FRAME if self._client is None else self._client.max_payload * 15 // 16
 
     def check_address(self, peer: str, address: str) -> None:
         pass
@@ -248,19 +271,16 @@ class NatsTransport:
             link.may_pull.set()
 
     async def close(self) -> None:
-        if self._watching is not None:
-            await _end([self._watching])
-        await self._end_links()
+        if self._keeping is not None:
+            await _end([self._keeping])
+        links = list(self._links.values())
+        self._links.clear()
+        await _end([task for link in links for task in link.tasks])
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(client.flush(), 1)  # the last acknowledgements
             await client.close()
-
-    async def _end_links(self) -> None:
-        links = list(self._links.values())
-        self._links.clear()
-        await _end([task for link in links for task in link.tasks])
 
 
 class _Arrived(NamedTuple):
@@ -281,8 +301,7 @@ class Link:
         self._jetstream = client.jetstream(timeout=PUBLISH_SECONDS)
         self._receipts = Receipts(self._jetstream, receipts_of(stream), seal)
         self._receipted = 0  # our receipt tells of frames up to this number
-        self._repeated = 0  # publications that were altered
-        self._unanswered: Counter[str] = Counter()  # by what we asked for, in a row
+        self._unanswered: Counter[str] = Counter()  # questions in a row, of each kind
         self._is_current = asyncio.Event()  # nothing shows that our journal is old
         self._awake = asyncio.Event()
         self._awake.set()
@@ -314,9 +333,24 @@ class Link:
         # Receipts come later than what we hear of the broker itself: less than that shows nothing.
         if has < (known := self._outbox().acknowledged):
             has, life = known, b""
+        self._note_answer("start")
         host.resumes(self._peer, has, life)
         self._is_current.set()
-        await asyncio.Event().wait()
+        await self._compare_receipts(mine)
+
+    async def _compare_receipts(self, mine: bytes) -> None:
+        """Stop the node if its peer has other frames under our numbers than we have sent: another node runs
+        on a copy of our journal, and was not ahead of us when we started."""
+        me, peer = token(self._host.name), token(self._peer)
+        began = compared = self._outbox().acknowledged
+        while True:
+            await asyncio.sleep(COMPARE_SECONDS)
+            if self._outbox().acknowledged == compared:
+                continue
+            theirs = await self._last_receipt(peer, me)
+            if theirs is not None and theirs.sender == mine and theirs.number > began:
+                self._host.shows(self._peer, theirs.number, theirs.life)
+                compared = theirs.number
 
     async def _last_receipt(self, to: str, sender: str) -> Receipt | None:
         try:
@@ -354,18 +388,20 @@ class Link:
             try:
                 await act()
             except Exception as error:
+                self._note_failure("start", error)
                 self._host.disconnected(self._peer, act == self._publish, f"{type(error).__name__}: {error}")
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _note_answer(self, to: str, error: Exception | None = None) -> None:
-        """The broker has answered, or there was this error. A client that is closed is replaced."""
-        if not isinstance(error, TimeoutError) or not self._client.is_connected:
-            self._unanswered[to] = 0
-            return
-        self._unanswered[to] += 1
-        if self._unanswered[to] >= UNANSWERED:
-            self._unanswered[to] = 0
-            await self._client.close()
+    def _note_answer(self, kind: str) -> None:
+        del self._unanswered[kind]
+
+    def _note_failure(self, kind: str, error: Exception) -> None:
+        """If nothing came in time, the broker owes an answer of this kind; after PATIENCE of them the client
+        is lost."""
+        if isinstance(error, TimeoutError) and self._client.is_connected:
+            self._unanswered[kind] += 1
+            if self._unanswered[kind] >= PATIENCE:
+                self._client.is_lost.set()
 
     # Outgoing.
 
@@ -396,16 +432,16 @@ class Link:
                 batch, future = under_way.popleft()
                 async with asyncio.timeout(PUBLISH_SECONDS):
                     await self._check_stored(await future, batch)
+                self._note_answer("publication")
             except (RemoteProtocolError, *FAILURES) as error:
+                self._note_failure("publication", error)
                 for _, future in under_way:
                     future.cancel()
                 under_way.clear()
                 window, published = 1, self._outbox().acknowledged
-                self._host.disconnected(self._peer, True, f"not published: {told(error)}")
-                await self._note_answer("publication", error)
+                self._host.disconnected(self._peer, True, f"not published: {reason(error)}")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            await self._note_answer("publication")
             if window == 1:
                 self._host.connected(self._peer, True)
             self._stored(batch[-1][0])
@@ -427,7 +463,6 @@ class Link:
         except (RemoteProtocolError, *FAILURES):
             is_there = False
         if not is_there:
-            self._repeated += 1
             raise RemoteProtocolError(f"frame {batch[0][0]} was altered on its way to the broker: use `tls`")
 
     def _subject(self) -> str:
@@ -439,16 +474,11 @@ class Link:
 
     async def _publish_batch(self, batch: list[tuple[int, bytes]]) -> "asyncio.Future[Any]":
         me, peer = self._host.name, self._peer
-        first, last = batch[0][0], batch[-1][0]
         hello = self._host.hello(peer)
         # Of the lives, that of the last frame: which the receiver has, receipts tell.
-        lives = ((life, 0),) if (life := life_of(last, hello.lives)) else ()
+        lives = ((life, 0),) if (life := life_of(batch[-1][0], hello.lives)) else ()
         hello = hello._replace(lives=lives, heard=b"")
-        again = f"+{self._repeated}" if self._repeated else ""
-        headers = {
-            api.Header.MSG_ID: f"{hello.incarnation.hex()}:{token(me)}>{token(peer)}:{first}-{last}{again}",
-            HELLO: json.dumps(hello_to_json(hello), separators=(",", ":")),
-        }
+        headers = {HELLO: json.dumps(hello_to_json(hello), separators=(",", ":"))}
         subject, data = self._subject(), frames_out(batch)
         headers |= self._seal.headers(self._stream, peer, me, headers[HELLO], data)
         return await self._jetstream.publish_async(subject, data, headers=headers)  # type: ignore[no-any-return]
@@ -484,16 +514,15 @@ class Link:
             await self._client.publish(request, asked, reply=inbox)
             while wanted and self.may_pull.is_set():
                 message = await subscription.next_msg(timeout=PULL_SECONDS + 1)
+                self._note_answer(request)
                 if (status := (message.headers or {}).get(api.Header.STATUS)) is not None:
-                    await self._note_answer("pull")
                     if status != EXPIRED:
                         raise NodeError(f"the broker answers a request for messages with {status}")
                     return
                 wanted -= 1
-                await self._note_answer("pull")
                 await take(message)
         except (TimeoutError, nats.errors.Error) as error:
-            await self._note_answer("pull", error)
+            self._note_failure(request, error)
             await asyncio.sleep(0 if self._client.is_connected else RETRY_SECONDS)
 
     async def _make_consumer(self, stream: str, name: str, subject: str) -> None:
@@ -509,10 +538,11 @@ class Link:
         while True:
             try:
                 await self._jetstream.add_consumer(stream, config)
+                self._note_answer("consumer")
                 return
             except (TimeoutError, OSError, nats.errors.Error) as error:
-                self._host.disconnected(self._peer, False, f"no consumer: {told(error)}")
-                await self._note_answer("question", error)
+                self._note_failure("consumer", error)
+                self._host.disconnected(self._peer, False, f"no consumer: {reason(error)}")
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _take(self, message: Any) -> None:
@@ -558,6 +588,8 @@ class Link:
 
     def _hand_over(self, frames: list[tuple[int, bytes]], message: Any, lives: Sequence[Life]) -> None:
         host, peer = self._host, self._peer
+        if frames[-1][0] <= host.received(peer):  # its sender has not seen our receipt, if it is there at all
+            self._receipted = 0
         self._in_hand[frames[0][0]] = _Arrived(frames[-1][0], frames, message, lives)
         before = 0
         while before < host.expects(peer):  # a node that has stopped takes nothing: then this ends
@@ -620,23 +652,25 @@ class Link:
         receipt = Receipt(number, hello.incarnation, hello.knows, hello.heard)
         try:
             await self._receipts.publish(token(me), token(peer), receipt)
+            self._note_answer("receipt")
         except (TimeoutError, OSError, nats.errors.Error) as error:
-            self._host.disconnected(peer, False, f"no receipt was stored: {told(error)}")
-            await self._note_answer("question", error)
+            self._note_failure("receipt", error)
+            self._host.disconnected(peer, False, f"no receipt was stored: {reason(error)}")
             return False
-        await self._note_answer("question")
         self._receipted = number
         return True
-
-
-def told(error: Exception) -> str:
-    """What went wrong, also where the error has no words for it."""
-    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
 
 
 def receipts_of(stream: str) -> str:
     """The stream of receipts beside a stream of links."""
     return f"{stream}-receipts"
+
+
+def reason(error: Exception) -> str:
+    """In words; those that say nothing are mostly of time that has run out."""
+    if isinstance(error, TimeoutError):
+        return "the broker does not answer in time"
+    return str(error) or type(error).__name__
 
 
 async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -42,8 +42,8 @@ from .nats import (
     Link,
     NatsTransport,
     consumer_name,
+    reason,
     token,
-    told,
 )
 from .nats_receipts import last_message
 from .nats_security import Seal
@@ -185,7 +185,7 @@ class NatsBroadcast(NatsTransport):
         for peer in self._links:
             if given_back := self._link(peer).give_back():
                 self._counts["repaired"] += given_back
-                self._host.disconnected(peer, True, f"not published for all: {told(error)}")
+                self._host.disconnected(peer, True, f"not published for all: {reason(error)}")
 
 
 class SharedLink(Link):

@@ -4,7 +4,8 @@ A broker confirms what it has stored, not what was sent to it. With a key of the
 (nats_security.py), a receiver notices what was altered; but then it is too late, if the sender has forgotten
 it. So
     a sender asks for each message that was confirmed, and takes it for stored if it is there as it was sent,
-    or its receiver has a receipt of it; otherwise it is published again, under another id;
+    or its receiver has a receipt of it; otherwise it is published again. A receiver that gets again what it
+    has journaled leaves its receipt once more: that may be what was altered;
     a receiver asks for each message that it would refuse, and takes what it gets, if that is in order.
 
 Bounds     one reading for each publication, of its size; OFTEN for a message that was altered in the stream,

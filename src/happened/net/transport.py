@@ -74,6 +74,10 @@ class Host(Protocol):
         """A connection begins, and the peer says that it has our frames up to this link number, and that the
         last is of this life of ours. Raises PeerRefused if one of us has forgotten what it knew."""
 
+    def shows(self, peer: str, number: int, life: bytes) -> None:
+        """The peer has our frames up to this link number by now, more than when the connection began, and the
+        last is of this life of ours. Raises OldJournal, and stops, if our journal does not know it."""
+
     def freed(self, peer: str, number: int) -> None:
         """Our frames up to this link number are durable elsewhere. Less than before changes nothing."""
 

@@ -493,6 +493,9 @@ class MulticastTransport:
         self.host.resumes(peer, number, life)
         self._settle(peer, number)
 
+    def shows(self, peer: str, number: int, life: bytes) -> None:
+        self.host.shows(peer, number, life)
+
     def freed(self, peer: str, number: int) -> None:
         self.host.freed(peer, number)
         self._note_link(peer, outgoing=True, is_open=True)
