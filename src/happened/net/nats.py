@@ -133,15 +133,22 @@ class NatsTransport:
         """Put another client in the place of one that is lost, and begin the links as after a restart."""
         while True:
             assert self._host is not None and self._client is not None
-            await self._client.is_lost.wait()
+            lost = self._client
+            while (
+                not lost.is_lost.is_set() and not lost.is_closed
+            ):  # it does not always say that it is closed
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(lost.is_lost.wait(), RETRY_SECONDS)
+            await self._note_error(lost.last_error or nats.errors.ConnectionClosedError())
             with contextlib.suppress(Exception):
-                await self._client.close()
-            try:
-                client = await self._connect_in_time(self._host.name)
-            except Exception as error:  # whatever it is, the node cannot do without
-                await self._note_error(error)
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
+                await lost.close()
+            while True:
+                try:
+                    client = await self._connect_in_time(self._host.name)
+                    break
+                except Exception as error:  # whatever it is, the node cannot do without
+                    await self._note_error(error)
+                    await asyncio.sleep(RETRY_SECONDS)
             links, self._client = list(self._links.values()), client
             self._links.clear()
             await _end([task for link in links for task in link.tasks])
