@@ -19,6 +19,7 @@ class Operations:
         self._states = states
         self._running, self._engine, self._members = running, running.engine, running.members
         self._addresses = addresses  # of the peers at the start
+        self._told: set[str] = set()  # whom we have admitted since then
 
     # Members that no topology says.
 
@@ -33,7 +34,8 @@ class Operations:
         running = self._running
         self._check_may_change()
         running.transport.check_address(name, address)  # before everybody hears of it, for ever
-        if self._members.is_newest(name, address):  # and whoever asked was not told
+        if name not in self._told and self._members.is_newest(name, address):
+            self._told.add(name)  # a crash came before whoever asked was told
             await running.flush()
             return tuple(self._members.names)
         if self._states.gives:
@@ -41,6 +43,7 @@ class Operations:
         with running.input():
             before = self._members.names
             members = self._members.join(name, address)
+            self._told.add(name)
             if self._states.gives:
                 self._engine.owe_state(self._members.index[name])
             running.joined = self._engine.members.joined
