@@ -1,6 +1,7 @@
 """What a node keeps is bounded in bytes for every protocol, and one peer that is away stops no others."""
 
 import asyncio
+import contextlib
 
 import pytest
 from test_node import addresses, make, run, take, until
@@ -84,6 +85,30 @@ def test_what_a_sender_keeps_in_case_the_coordinator_fails_is_bounded():
             await a.expel("c")
             await b.multicast(["a"], b"there is room again", timeout=10)
             await take(a, 1)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("protocol", ["agreed", "causal-total"])
+def test_what_a_message_waits_for_is_not_parked_behind_what_is_not_acknowledged(tmp_path, protocol):
+    """Who holds too much acknowledges nothing until it is told the places of what it holds."""
+
+    async def scenario():
+        network, names = MemoryNetwork(), ("a", "b", "c")
+        limits = Limits(outbox=OUTBOX, held_bytes=OUTBOX // 4, linger=0.2)
+        a, b, c = (
+            network.node(name, names, protocol=protocol, journal=tmp_path / name, limits=limits, full="park")
+            for name in names
+        )
+        async with a, b, c:
+            network.cut("a", "c")
+            sent = 0
+            with contextlib.suppress(NodeFull):
+                while sent < 200:
+                    await a.multicast(["b", "c"], bytes(500), timeout=0.2)
+                    sent += 1
+            network.heal()
+            assert sent > OUTBOX // 600 and len(await asyncio.wait_for(take(c, sent), 20)) == sent
 
     run(scenario())
 

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 from ..core.clocks import Causality
 from .connections import LinkChange
 from .consumers import Subscription
-from .errors import IdentityError, JournalError, NodeClosed, NodeError, NodeFull, PayloadError, PeerRefused
+from .errors import (
+    IdentityError,
+    JournalError,
+    NodeClosed,
+    NodeError,
+    NodeFull,
+    OldJournal,
+    PayloadError,
+    PeerRefused,
+)
 from .identity import MutualTls, SharedKey
 from .limits import Limits
 from .message import Health, Message, Pending, Sent, was_sent
@@ -43,6 +52,7 @@ __all__ = [
     "NodeClosed",
     "NodeError",
     "NodeFull",
+    "OldJournal",
     "PayloadError",
     "PeerRefused",
     "Pending",

@@ -326,7 +326,11 @@ class Node:
         self._operations = Operations(self._running, self._initial.peers, self._states)
 
     def _may_park(self, link: int) -> bool:
-        return self._policies.of(self._engine.roster.name(link)) is WhenFull.PARK
+        # A receiver that holds too much of what is agreed on acknowledges nothing (withheld.py), so that the
+        # places of what it holds would stay parked for ever.
+        return (
+            not self._facts.is_agreed and self._policies.of(self._engine.roster.name(link)) is WhenFull.PARK
+        )
 
     def _make_sending(self) -> Sending:
         """With telemetry, one that makes spans; what a started engine records makes the others."""

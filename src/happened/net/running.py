@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ..core.places import onward_by_link
-from ..ordering import Facts, Relays
+from ..ordering import Facts
 from .batch import Batch
 from .commits import Commits
 from .connections import Connections
@@ -65,9 +65,8 @@ class Running:
     def __post_init__(self) -> None:
         self.joined = self.engine.members.joined  # as far as the transport knows of them
         self._unparking = Unparking(self.engine, self.commits, self._unparked, self.fail)
-        is_agreed = self.facts.order.is_total and self.facts.relays is Relays.NOBODY
         # A broker hands over no more before it has acknowledgements.
-        withholds = is_agreed and self.transport.acknowledges_for_peers
+        withholds = self.facts.is_agreed and self.transport.acknowledges_for_peers
         self._acknowledgements = Acknowledgements(
             self.engine, self.limits, self._acknowledge, withholds=withholds
         )

@@ -127,6 +127,12 @@ class Facts:
     """Whether the copies of a multicast are the same bytes for all its destinations, so that a broadcast
     medium can carry one for all; a string: if the option of this name is on."""
 
+    @property
+    def is_agreed(self) -> bool:
+        """Whether all destinations agree on the place of a message, of which they are told after it on the
+        same links: what is held may wait for frames that are sent, or read, last."""
+        return self.order.is_total and self.relays is Relays.NOBODY
+
     def sharing(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options with which the copies of a multicast are the same; LocalProtocolError if there are
         none."""
