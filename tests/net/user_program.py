@@ -29,6 +29,7 @@ from happened.net import (
     NodeClosed,
     NodeError,
     NodeFull,
+    OldJournal,
     PayloadError,
     PeerRefused,
     Pending,
@@ -194,7 +195,7 @@ async def guarded(node: Node) -> Sent | None:
         print("not started:", error)
     except NodeFull as error:
         print("nothing was sent:", error)
-    except (NodeClosed, PeerRefused, NodeError) as error:
+    except (NodeClosed, OldJournal, PeerRefused, NodeError) as error:
         print("stopped:", error)
     except TimeoutError as error:
         return was_sent(error)

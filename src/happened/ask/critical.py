@@ -235,18 +235,28 @@ def _grounds(history: History, codes: Ints, requests: list[int]) -> Iterator[Gro
     c = history.union
     causes, effects = edges.crossing(codes)
     entered = set(codes[effects].tolist()) & set(requests)
-    bounds = np.searchsorted(c.owner[c.process], np.arange(len(c.computation_names) + 1)).tolist()
+    owner = c.owner[c.process]
+    bounds = np.searchsorted(owner, np.arange(len(c.computation_names) + 1)).tolist()
+    where = _ranges(codes)
     back = []
     for number in sorted(entered):
         into = codes[effects] == number
-        of = int(c.owner[c.process[effects[into][0]]])
-        first, end = bounds[of], bounds[of + 1]
+        lowest, highest = where[number]  # a request may have events in several computations
+        first, end = bounds[owner[lowest]], bounds[owner[highest] + 1]
         led_to = future_of(edges.part(first, end), np.flatnonzero(codes[first:end] == number))
         if led_to[causes[into] - first].any():
             back.append(number)
             yield ground(first, end, [number], led_to)
     alone = set(requests) - set(back)
     yield ground(0, c.events, sorted(alone), codes)
+
+
+def _ranges(codes: Ints) -> dict[int, tuple[int, int]]:
+    """Of each code, the first and the last place where it stands."""
+    found, first = np.unique(codes, return_index=True)
+    _, last = np.unique(codes[::-1], return_index=True)
+    ends = zip(first.tolist(), (codes.size - 1 - last).tolist(), strict=True)
+    return dict(zip(found.tolist(), ends, strict=True))
 
 
 class Paths:

@@ -115,25 +115,7 @@ def write_jsonl(table: pa.Table, path: str | os.PathLike[str] | StorePath) -> No
 def _events(path: AnyPath) -> Iterator[tuple[int, dict[str, Any]]]:
     for line, text in enumerate(lines_of(path), start=1):
         if text.strip():
-            try:
-                yield line, event_from_json(text, str(path), line)
-            except TraceFormatError as error:
-                if line == 1:
-                    _refuse_foreign(path, error)
-                raise
-
-
-def _refuse_foreign(path: AnyPath, error: TraceFormatError) -> None:
-    """A file that begins as a log of another system does is no trace with a faulty line."""
-    from .readers.detection import detect  # which reads lines by this module
-
-    name = detect(path)
-    if name not in (None, "jsonl"):
-        reason = (
-            f"looks like a log of another system ({name}), which is no trace; make one of it: "
-            f"`happened import {path} --out DIR`"
-        )
-        raise TraceFormatError(reason, file=str(path)) from error
+            yield line, event_from_json(text, str(path), line)
 
 
 def event_from_json(text: bytes, file: str, line: int, needs: Collection[str] = REQUIRED) -> dict[str, Any]:

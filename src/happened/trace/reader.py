@@ -17,6 +17,7 @@ from ..core.errors import CausalityError, TraceFormatError
 from .column_types import check_columns
 from .jsonl import lines_of, read_jsonl
 from .location import locate
+from .readers.detection import detect
 from .schema import SCHEMA
 from .store import AnyPath, StorePath, arrow_source, trouble
 from .validation import Place, validate
@@ -31,7 +32,12 @@ def read(path: str | os.PathLike[str] | StorePath, check: Check = validate) -> p
     """
     at = locate(path)
     if at.is_json:
-        table, lines = read_jsonl(at.root)
+        try:
+            table, lines = read_jsonl(at.root)
+        except TraceFormatError as error:
+            if error.line == 1:
+                _refuse_foreign(at.root, error)
+            raise
         check(table, lambda row: (str(at.root), lines[row]))
         return table
     tables = [read_part(part, given=at.partition(part)) for part in at.parts]
@@ -44,6 +50,17 @@ def read(path: str | os.PathLike[str] | StorePath, check: Check = validate) -> p
     table = pa.concat_tables(tables)
     check(table, place)
     return table
+
+
+def _refuse_foreign(path: AnyPath, error: TraceFormatError) -> None:
+    """A file that begins as a log of another system does is no trace with a faulty line."""
+    name = detect(path)
+    if name not in (None, "jsonl"):
+        reason = (
+            f"looks like a log of another system ({name}), which is no trace; make one of it: "
+            f"`happened import {path} --out DIR`"
+        )
+        raise TraceFormatError(reason, file=str(path)) from error
 
 
 def count(path: str | os.PathLike[str] | StorePath) -> int:
