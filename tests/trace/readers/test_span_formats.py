@@ -7,6 +7,7 @@ import json
 import pytest
 
 from happened import causality
+from happened.trace.readers.detection import detect
 
 
 def told(found):
@@ -48,6 +49,23 @@ def test_times_of_agent_frameworks(read, time, expected):
     found = read("otel-sdk", json.dumps(record))
     assert found.rows[0]["time"] == expected
     assert found.rows[0]["process"] == "unknown_service"
+
+
+def test_a_table_of_spans_of_an_agent_framework(read, tmp_path):
+    """As Phoenix exports them: columns with dots in their names, times in milliseconds."""
+    columns = {"context.trace_id": "t", "start_time": 1_700_000_000_250, "end_time": 1_700_000_000_500}
+    plan = {"name": "plan", "span_kind": "AGENT", "parent_id": None, "context.span_id": "1"}
+    tool = {"name": "tool", "span_kind": "TOOL", "parent_id": "1", "context.span_id": "2"}
+    known = {"attributes.llm.model_name": "small", "attributes.llm": None}
+    text = "".join(json.dumps(columns | each | known) + "\n" for each in (plan, tool))
+    found = read("otel-sdk", text)
+    assert found.quarantined == []
+    assert found.happened_before("plan", "tool") and found.happened_before("tool (end)", "plan (end)")
+    assert found.rows[0]["attributes"]["llm.model_name"] == "small"
+    assert found.rows[0]["attributes"]["span"] == "1" and "llm" not in found.rows[0]["attributes"]
+    log = tmp_path / "spans.jsonl"
+    log.write_text(text)
+    assert detect(log) == "otel-sdk"
 
 
 def test_what_is_no_span_of_an_sdk_is_quarantined(read):
