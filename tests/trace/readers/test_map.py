@@ -6,6 +6,8 @@ import pytest
 
 from happened import causality
 from happened.core.errors import TraceFormatError
+from happened.trace.importing import import_files
+from happened.trace.readers import Options
 
 CSV = "node,n,what,id,at,extra\na,1,sent,m1,1.5,x\nb,1,rx,m1,2.5,\na,2,step,,3,y\n"
 MAP = "process=node,seq=n,kind=what,message=id,time=at:ms"
@@ -85,3 +87,17 @@ def test_a_field_that_no_span_has_is_told(read):
 def test_a_mapping_that_makes_no_sense_is_refused(read, text, said):
     with pytest.raises(TraceFormatError, match=said):
         read("map", CSV, map=text)
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "said"),
+    [
+        ("otlp", "process=node", "--map of events is --format map, not otlp"),
+        ("map", "span=id,service=node", "--map of spans is --format map-spans, not map"),
+    ],
+)
+def test_a_mapping_beside_another_format_is_refused(tmp_path, format, text, said):
+    log = tmp_path / "log.csv"
+    log.write_text(CSV)
+    with pytest.raises(TraceFormatError, match=said):
+        import_files([log], tmp_path / "out", format=format, options=Options(map=text))
