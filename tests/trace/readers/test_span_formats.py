@@ -51,6 +51,21 @@ def test_times_of_agent_frameworks(read, time, expected):
     assert found.rows[0]["process"] == "unknown_service"
 
 
+@pytest.mark.parametrize("indent", [None, 4])
+def test_spans_among_other_lines_of_a_console(read, indent):
+    spans = [{"name": n, "context": {"trace_id": "t", "span_id": n}, "parent_id": None} for n in "abc"]
+    a, b, c = (json.dumps(span, indent=indent) for span in spans)
+    found = read("otel-sdk", f"Listening on 8080\n{a}\n[INFO] a request\n17 {{x}}\n{b}\r\n{c[:20]}\n{c}\n")
+    starts = [row["label"] for row in found.rows if row["attributes"]["event"] == "start"]
+    told = [(q.line, q.text.partition(" ")[0]) for q in found.quarantined]
+    if indent is None:
+        assert starts == ["a", "b", "c"]
+        assert told == [(1, "Listening"), (3, "[INFO]"), (4, "17"), (6, '{"name":')]
+    else:  # a broken document over several lines may hold anything
+        assert starts[:2] == ["a", "b"]
+        assert told[:3] == [(1, "Listening"), (10, "[INFO]"), (11, "17")]
+
+
 def test_a_table_of_spans_of_an_agent_framework(read, tmp_path):
     """As Phoenix exports them: columns with dots in their names, times in milliseconds."""
     columns = {"context.trace_id": "t", "start_time": 1_700_000_000_250, "end_time": 1_700_000_000_500}
