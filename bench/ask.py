@@ -51,7 +51,7 @@ def spans(count: int) -> str:
         end = begin + (30_000_000 if place == 0 else 900_000)
         told.setdefault(f"service-{place}", []).append(
             {
-                "traceId": f"{trace:032x}",
+                "traceId": f"{trace + 1:032x}",
                 "spanId": f"{number + 1:016x}",
                 "parentSpanId": "" if place == 0 else f"{trace * SPANS_PER_TRACE + 1:016x}",
                 "name": f"GET /{place}",

@@ -1,6 +1,8 @@
 """happened.ask.diff: by hand, and against all pairs of events that two random runs have in common."""
 
+from collections import Counter
 from graphlib import CycleError
+from itertools import chain
 from random import Random
 
 import pytest
@@ -9,6 +11,7 @@ from brute import Brute
 from causality.traces import number, table, wild
 from effort import samples
 from happened import ask
+from happened.ask.difference import _sorts
 from happened.core.errors import CausalityError
 
 
@@ -101,6 +104,54 @@ def test_differences_are_those_of_all_pairs(seed):
     assert different > samples(800)
 
 
+def test_sorts_and_partners_are_those_of_a_plain_count():
+    """Sorts against a dictionary of tuples; partners are of one sort, and as many as the smaller run has."""
+    for n in range(60):
+        random = Random(n)
+        tables = [mixed(random), mixed(random)]
+        one, other = (ask.load(of) for of in tables)
+        names = {*one.union.computation_names} & {*other.union.computation_names}
+        runs = [[sort_of(row, before, names) for row, before in counted(of)] for of in tables]
+        numbered = []
+        for history, sorts in zip((one, other), _sorts(one, other, names), strict=True):
+            numbered.append(sorts[history.event_of_row].tolist())
+        numbers, tuples = [*chain(*numbered)], [*chain(*runs)]
+        assert len({*zip(numbers, tuples, strict=True)}) == len({*numbers}) == len({*tuples})
+        if {*runs[0]} & {*runs[1]}:
+            fewer = sum((Counter(runs[0]) & Counter(runs[1])).values())
+            assert ask.diff(*tables).common == fewer
+
+
+def mixed(random):
+    """Processes with and without services, in computations that the other run may not have."""
+    rows = []
+    for computation in random.sample(["r", "s", "t"], 2):
+        for process in "pq":
+            served = random.random() < 0.5
+            for seq in range(1, random.randint(2, 8)):
+                event = {"computation": computation, "process": process, "seq": seq, "kind": "internal"}
+                event["label"] = random.choice(["x", "y", "", None])
+                rows.append(event | ({"attributes": [("service", "shop")]} if served else {}))
+    return table(rows)
+
+
+def counted(of):
+    """The rows of a table, and how many like each came before it on its process."""
+    rows, seen = of.to_pylist(), Counter()
+    found = {}
+    for at in sorted(range(len(rows)), key=lambda at: (rows[at]["process"], rows[at]["seq"])):
+        key = tuple(rows[at][name] or "" for name in ("computation", "process", "kind", "label"))
+        found[at] = seen[key]
+        seen[key] += 1
+    return [(row, found[at]) for at, row in enumerate(rows)]
+
+
+def sort_of(row, before, names):
+    service = dict(row["attributes"] or []).get("service")
+    computation = row["computation"] if row["computation"] in names else ""
+    return computation, service or row["process"], row["kind"], row["label"] or "", 0 if service else before
+
+
 def plan(random, depth=0):
     """A call at random: (service, operation, calls that it makes at once)."""
     calls = random.choice([0, 1, 2, 3]) if depth < 3 else 0
@@ -154,8 +205,8 @@ def changed(random, rows):
     for row in rows:
         if random.random() < 0.9:
             event = {key: row.get(key) for key in ("kind", "message", "to")}
-            chain = chains.setdefault(row["process"], [])
-            chain.insert(len(chain) - (random.random() < 0.2), event)
+            on = chains.setdefault(row["process"], [])
+            on.insert(len(on) - (random.random() < 0.2), event)
     return number(chains, "run")
 
 

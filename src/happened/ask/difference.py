@@ -11,15 +11,17 @@ For events that both runs have: each immediate cause in one run, among those eve
 before its effect in the other.
 """
 
-from collections import defaultdict
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..causality.linearization import Ints
+from ..causality.names import codes_of
 from ..causality.predecessors import computation_predecessors
 from ..causality.stamps import stamp_computation
 from ..core.errors import CausalityError
@@ -28,10 +30,6 @@ from .likeness import Shape, partners
 
 MOST_CELLS = 200_000_000
 """Entries of the vectors of a run: a gigabyte or so."""
-
-Sort: TypeAlias = tuple[str, str, str, str, int]
-"""Computation if both runs have it, place, kind, label or message; and, where the place is a process, how
-many of that sort came before it there."""
 
 
 class Caused(NamedTuple):
@@ -61,10 +59,9 @@ def diff(first: Asked, second: Asked) -> Difference:
     """Compare what caused what in two runs. CausalityError if they have no event in common."""
     one, other = load_whole(first), load_whole(second)
     names = {*one.union.computation_names} & {*other.union.computation_names}
-    numbers: dict[Sort, int] = {}
-    runs = [_Run(history, _sorts(history, names, numbers)) for history in (one, other)]
-    ours, theirs = runs
-    ours.there = partners(ours.shape(), theirs.shape())
+    ours, theirs = _Run(one), _Run(other)
+    sorts = _sorts(one, other, names)
+    ours.there = partners(*(Shape(of, run.edges) for of, run in zip(sorts, (ours, theirs), strict=True)))
     matched = np.flatnonzero(ours.there >= 0)
     theirs.there[ours.there[matched]] = matched
     if not matched.size:
@@ -75,54 +72,97 @@ def diff(first: Asked, second: Asked) -> Difference:
     return Difference(matched.size, ours.alone(), theirs.alone(), *caused)
 
 
-def _sorts(history: History, names: Set[str], numbers: dict[Sort, int]) -> Ints:
-    """The sort of each event, by number; sorts that are new get new numbers."""
+def _sorts(one: History, other: History, names: Set[str]) -> list[Ints]:
+    """The sort of each event of each run, by a number that means the same in both.
+
+    A sort is its computation if both runs have that, place, kind, label or message, and, where the place is
+    a process, how many of the like came before it there.
+    """
+    runs = [_written(history, names) for history in (one, other)]
+    columns = [np.concatenate(codes_of(*(run[name] for run in runs))[0]) for name in runs[0].column_names]
+    counts = [run.num_rows for run in runs]
+    owner = np.concatenate([c.owner[c.process[c.chain]] for c in (one.union, other.union)])
+    served = np.concatenate([_served(history) for history in (one, other)])
+    run = np.repeat([0, 1], counts)
+    before = np.where(served, 0, _earlier(_numbered(run, owner, *columns[1:])))
+    found = []
+    for history, of in zip((one, other), np.split(_numbered(*columns, before), counts[:1]), strict=True):
+        found.append(np.empty(of.size, np.int64))
+        found[-1][history.union.chain] = of
+    return found
+
+
+def _written(history: History, names: Set[str]) -> pa.Table:
+    """What the trace says of each event, by process and seq: computation if among the names, place, kind,
+    text."""
     c = history.union
     places, place_names = history.places
-    chain = c.chain
-    texts = history.table.select(["label", "message", "kind"]).take(pa.array(c.row[chain])).to_pydict()
-    served = history.attribute("service").is_valid().to_numpy(zero_copy_only=False)[c.row[chain]].tolist()
-    owners = c.owner[c.process[chain]].tolist()
-    seen: dict[tuple[int, str, str, str], int] = defaultdict(int)
-    sorts = np.empty(c.events, np.int64)
-    told = zip(
-        chain.tolist(), owners, places[chain].tolist(), served, *(texts[name] for name in texts), strict=True
+    known = pa.array([name if name in names else "" for name in c.computation_names], pa.string())
+    texts = history.table.select(["kind", "label", "message"]).take(pa.array(c.row[c.chain]))
+    label = pc.if_else(pc.equal(texts["label"], ""), None, texts["label"])
+    return pa.table(
+        {
+            "computation": known.take(pa.array(c.owner[c.process[c.chain]])),
+            "place": pa.array(place_names, pa.string()).take(pa.array(places[c.chain])),
+            "kind": texts["kind"],
+            "text": pc.coalesce(label, texts["message"], ""),
+        }
     )
-    for e, owner, place, is_service, label, message, kind in told:  # by process and seq
-        text = label or message or ""
-        name = c.computation_names[owner]
-        before = 0
-        if not is_service:
-            before = seen[owner, place_names[place], kind, text]
-            seen[owner, place_names[place], kind, text] += 1
-        sort = (name if name in names else "", place_names[place], kind, text, before)
-        sorts[e] = numbers.setdefault(sort, len(numbers))
-    return sorts
+
+
+def _served(history: History) -> Ints:
+    """Whether each event, by process and seq, belongs to a service."""
+    served: Ints = history.attribute("service").is_valid().to_numpy(zero_copy_only=False)
+    return served[history.union.row[history.union.chain]]
+
+
+def _numbered(*columns: Ints) -> Ints:
+    """A number for each row, the same for rows that are the same in all columns."""
+    rows = np.zeros(columns[0].size, np.int64)
+    for column in columns:
+        rows = np.unique(rows * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
+    return rows
+
+
+def _earlier(numbers: Ints) -> Ints:
+    """How often each number came before."""
+    order = np.argsort(numbers, kind="stable")
+    starts = np.cumsum(np.bincount(numbers)) - np.bincount(numbers)
+    earlier = np.empty(numbers.size, np.int64)
+    earlier[order] = np.arange(numbers.size) - starts[numbers[order]]
+    return earlier
 
 
 class _Run:
     """A run and its vectors; `there` is the number of each event in the other run, -1 if it has none."""
 
-    def __init__(self, history: History, sorts: Ints) -> None:
+    def __init__(self, history: History) -> None:
         c = history.union
         if c.events * c.width > MOST_CELLS:
             raise CausalityError(
                 f"{c.events:,} events of {c.width:,} processes are too many to be compared; take fewer"
             )
-        self.history, self.sorts = history, sorts
+        self.history = history
         self.there: Ints = np.full(c.events, -1, np.int64)
         self.vectors = stamp_computation(c)
 
-    def shape(self) -> Shape:
-        everything = np.ones(self.sorts.size, bool)
-        return Shape(self.sorts, *computation_predecessors(self.history.union, self.vectors, everything))
+    def edges(self) -> tuple[Ints, Ints]:
+        """(effects, causes): the immediate causes among all events."""
+        return self._edges
+
+    @cached_property
+    def _edges(self) -> tuple[Ints, Ints]:
+        return computation_predecessors(self.history.union, self.vectors, np.ones(self.there.size, bool))
 
     def alone(self) -> tuple[Occurrence, ...]:
         return tuple(self.history.occurrences(np.flatnonzero(self.there < 0)))
 
     def caused(self) -> tuple[Ints, Ints]:
         """(effects, causes): the immediate causes among the events that both runs have."""
-        return computation_predecessors(self.history.union, self.vectors, self.there >= 0)
+        common = self.there >= 0
+        if common.all():
+            return self._edges
+        return computation_predecessors(self.history.union, self.vectors, common)
 
     def are_before(self, e: Ints, f: Ints) -> Ints:
         """Whether each event of e happened before that of f at the same place."""

@@ -283,6 +283,10 @@ UNKNOWN_FORMAT = (
 
 def choose_format(files: Sequence[AnyPath], format: str, options: Options) -> str:
     """The format that was asked for, or else the one that all files are recognised to be in."""
+    if options.map is not None and format != AUTO:
+        kind, name = ("spans", "map-spans") if Mapping(options.map).is_spans else ("events", "map")
+        if format != name:
+            raise TraceFormatError(f"--map of {kind} is --format {name}, not {format}", field="map")
     if format != AUTO:
         if format not in FORMATS:
             raise TraceFormatError(f"{format!r} is no format; known: {', '.join(FORMATS)}", field="format")

@@ -6,6 +6,8 @@ import pytest
 
 from happened import causality
 from happened.core.errors import TraceFormatError
+from happened.trace.importing import import_files
+from happened.trace.readers import Options
 
 CSV = "node,n,what,id,at,extra\na,1,sent,m1,1.5,x\nb,1,rx,m1,2.5,\na,2,step,,3,y\n"
 MAP = "process=node,seq=n,kind=what,message=id,time=at:ms"
@@ -50,6 +52,27 @@ def test_a_column_that_is_not_there_is_told_once_and_the_rest_is_read(read):
     assert told.reason == "--map names 'ids', which is no column; there are node, n, what, id, at, extra"
 
 
+def test_a_field_that_no_record_has_is_told_once_and_one_that_some_have_is_not(read):
+    lines = [{"node": "a", "at": {"ms": 1}, "msg": None}, {"node": "b", "after": ""}, {"node": "a"}]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    found = read("map", text, map="process=node,time=at.ms,message=msg,parents=after")
+    assert found.quarantined == []
+    wrong = "process=node,time=at.us,message=mgs,parents=after"
+    found = read("map", text, map=wrong)
+    assert [row["process"] for row in found.rows] == ["a", "b", "a"]
+    assert [(told.line, told.field, told.imported) for told in found.quarantined] == [
+        (1, "time", True),
+        (1, "message", True),
+    ]
+    said = "--map names 'mgs', which no record has; the first has node, at, msg"
+    assert found.quarantined[1].reason == said
+
+
+def test_a_field_that_no_span_has_is_told(read):
+    found = read("map-spans", '{"id": "1", "svc": "web"}\n', map="span=id,service=svc,parent=up")
+    assert [told.field for told in found.quarantined] == ["parent"]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -64,3 +87,17 @@ def test_a_column_that_is_not_there_is_told_once_and_the_rest_is_read(read):
 def test_a_mapping_that_makes_no_sense_is_refused(read, text, said):
     with pytest.raises(TraceFormatError, match=said):
         read("map", CSV, map=text)
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "said"),
+    [
+        ("otlp", "process=node", "--map of events is --format map, not otlp"),
+        ("map", "span=id,service=node", "--map of spans is --format map-spans, not map"),
+    ],
+)
+def test_a_mapping_beside_another_format_is_refused(tmp_path, format, text, said):
+    log = tmp_path / "log.csv"
+    log.write_text(CSV)
+    with pytest.raises(TraceFormatError, match=said):
+        import_files([log], tmp_path / "out", format=format, options=Options(map=text))

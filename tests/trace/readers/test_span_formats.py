@@ -7,6 +7,7 @@ import json
 import pytest
 
 from happened import causality
+from happened.trace.readers.detection import detect
 
 
 def told(found):
@@ -48,6 +49,38 @@ def test_times_of_agent_frameworks(read, time, expected):
     found = read("otel-sdk", json.dumps(record))
     assert found.rows[0]["time"] == expected
     assert found.rows[0]["process"] == "unknown_service"
+
+
+@pytest.mark.parametrize("indent", [None, 4])
+def test_spans_among_other_lines_of_a_console(read, indent):
+    spans = [{"name": n, "context": {"trace_id": "t", "span_id": n}, "parent_id": None} for n in "abc"]
+    a, b, c = (json.dumps(span, indent=indent) for span in spans)
+    found = read("otel-sdk", f"Listening on 8080\n{a}\n[INFO] a request\n17 {{x}}\n{b}\r\n{c[:20]}\n{c}\n")
+    starts = [row["label"] for row in found.rows if row["attributes"]["event"] == "start"]
+    told = [(q.line, q.text.partition(" ")[0]) for q in found.quarantined]
+    if indent is None:
+        assert starts == ["a", "b", "c"]
+        assert told == [(1, "Listening"), (3, "[INFO]"), (4, "17"), (6, '{"name":')]
+    else:  # a broken document over several lines may hold anything
+        assert starts[:2] == ["a", "b"]
+        assert told[:3] == [(1, "Listening"), (10, "[INFO]"), (11, "17")]
+
+
+def test_a_table_of_spans_of_an_agent_framework(read, tmp_path):
+    """As Phoenix exports them: columns with dots in their names, times in milliseconds."""
+    columns = {"context.trace_id": "t", "start_time": 1_700_000_000_250, "end_time": 1_700_000_000_500}
+    plan = {"name": "plan", "span_kind": "AGENT", "parent_id": None, "context.span_id": "1"}
+    tool = {"name": "tool", "span_kind": "TOOL", "parent_id": "1", "context.span_id": "2"}
+    known = {"attributes.llm.model_name": "small", "attributes.llm": None}
+    text = "".join(json.dumps(columns | each | known) + "\n" for each in (plan, tool))
+    found = read("otel-sdk", text)
+    assert found.quarantined == []
+    assert found.happened_before("plan", "tool") and found.happened_before("tool (end)", "plan (end)")
+    assert found.rows[0]["attributes"]["llm.model_name"] == "small"
+    assert found.rows[0]["attributes"]["span"] == "1" and "llm" not in found.rows[0]["attributes"]
+    log = tmp_path / "spans.jsonl"
+    log.write_text(text)
+    assert detect(log) == "otel-sdk"
 
 
 def test_what_is_no_span_of_an_sdk_is_quarantined(read):

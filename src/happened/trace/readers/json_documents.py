@@ -18,6 +18,7 @@ LISTS |= {"instrumentationLibrarySpans", "Blocks", "txns", "Traces", "Segments"}
 """Fields whose lists hold records, or what holds them."""
 
 NOT_BLANK = re.compile(r"\S")
+NEXT_LINE = re.compile(r"[^\n]*\n?\s*")
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 
 
@@ -40,23 +41,36 @@ def document_or_lines(source: Source) -> Iterator[tuple[int | None, Any]]:
 
 
 def _one_after_another(file: str, text: str, error: Exception) -> Iterator[tuple[int | None, Any]]:
-    """(line, document) of documents that follow one another, over any number of lines."""
+    """(line, document) of documents that follow one another, over any number of lines.
+
+    Lines between them that are no JSON, such as a console has, are told and passed over. A document that
+    breaks off on a later line than it begins on ends the reading: nobody knows where the next one begins.
+    """
     decoder = json.JSONDecoder()
-    at, count = len(text) - len(text.lstrip()), 0
+    at = len(text) - len(text.lstrip())
+    line = 1 + text.count("\n", 0, at)
     while at < len(text) and not isinstance(error, RecursionError):
+        end = NEXT_LINE.search(text, at).end()  # type: ignore[union-attr]
         try:
+            if text[at] not in "{[":
+                raise json.JSONDecodeError("Expecting value", text[at:end], 0)
             document, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError) as problem:
+        except RecursionError as problem:
             error = problem
             break
-        if not isinstance(document, dict | list):
-            break
-        count += 1
-        yield text.count("\n", 0, at) + 1, document
+        except json.JSONDecodeError as problem:
+            reached = problem.pos - at if text[at] in "{[" else 0
+            broken = text[at:] if reached >= end - at or end == len(text) else text[at:end]
+            error = json.JSONDecodeError(problem.msg, broken, reached)
+            yield from _before_the_cut(file, broken, line, error)
+            end = at + len(broken)
+        else:
+            yield line, document
         following = NOT_BLANK.search(text, end)
-        at = following.start() if following is not None else len(text)
+        start, at = at, following.start() if following is not None else len(text)
+        line += text.count("\n", start, at)
     if at < len(text):
-        yield from _before_the_cut(file, text if not count else text[at:], error)
+        yield from _before_the_cut(file, text[at:], line, error)
 
 
 def records(source: Source, lists: Iterable[str]) -> Iterator[tuple[int, Any, dict[str, Any]]]:
@@ -85,11 +99,11 @@ def _members(
         yield value, holder
 
 
-def _before_the_cut(file: str, text: str, error: Exception) -> Iterator[tuple[None, Any]]:
+def _before_the_cut(file: str, text: str, line: int, error: Exception) -> Iterator[tuple[None, Any]]:
     mended = _closed(text) if not isinstance(error, RecursionError) else None
     if mended is not None:
         yield None, json.loads(mended)
-    yield None, _not_json(file, text, error, mended is not None)
+    yield None, _not_json(file, text, line, error, mended is not None)
 
 
 def _closed(text: str) -> str | None:
@@ -124,8 +138,8 @@ def _is_json(text: str) -> bool:
         return False
 
 
-def _not_json(file: str, text: str, error: Exception, mended: bool) -> Quarantined:
-    line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+def _not_json(file: str, text: str, begins: int, error: Exception, mended: bool) -> Quarantined:
+    line = begins + error.lineno - 1 if isinstance(error, json.JSONDecodeError) else None
     at = error.pos if isinstance(error, json.JSONDecodeError) else 0
     # Python reports an unterminated string where it begins, anything else that lacks an end at the end.
     cut = "; the file ends too early" if at >= len(text.rstrip()) or "Unterminated" in str(error) else ""

@@ -11,7 +11,7 @@ s, or iso. `kind` of an event is one of ours, or a word for one such as `sent` o
 without a message, an event is internal. `to`, `parents` and `links` are lists, or text with commas or
 spaces between names; a parent is the `id` of another event. Where nothing says whom a message is sent to,
 it goes to those that received it. Events that are not numbered are in the order of the file. Fields that
-are not mapped become attributes.
+are not mapped become attributes; one that is mapped and that a file does not have at all is told.
 """
 
 import csv
@@ -82,6 +82,18 @@ class Mapping:
                 value = value.get(name) if isinstance(value, dict) else None
         return None if value == "" else value
 
+    def occurs(self, record: dict[str, Any], ours: str) -> bool:
+        """Whether a record has what is mapped to one of our fields, if only as null."""
+        path = self.source[ours]
+        if path in record:
+            return True
+        value: Any = record
+        for name in path.split("."):
+            if not isinstance(value, dict) or name not in value:
+                return False
+            value = value[name]
+        return True
+
     def text(self, record: dict[str, Any], ours: str) -> str | None:
         value = self.get(record, ours)
         return value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False)
@@ -151,12 +163,18 @@ def counts(drafts: list[Draft]) -> dict[str, int]:
 
 def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, Any] | Quarantined]]:
     """Objects of JSON lines, or rows of a CSV with a header; each line by itself. Fields that are mapped and
-    not in the header are told, since a table without its keys, say, may seem to be in order.
+    not in the header, or in no object, are told: a table without its keys, say, may seem to be in order.
     """
     header: list[str] | None = None
+    first: tuple[int, dict[str, Any]] | None = None
+    unseen = {*mapping.source}
     for number, text in source.lines():
         if header is None and text.lstrip()[:1] in ("{", "["):
-            yield number, _object(source, number, text)
+            record = _object(source, number, text)
+            if isinstance(record, dict):
+                first = first or (number, record)
+                unseen -= {ours for ours in unseen if mapping.occurs(record, ours)}
+            yield number, record
             continue
         try:
             (fields,) = csv.reader([text], strict=True)
@@ -174,6 +192,13 @@ def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, 
         elif fields != header:
             reason = f"has {len(fields)} fields, not {len(header)}; the line may have been cut"
             yield number, Quarantined(source.file, number, None, reason, excerpt(text))
+    if first is not None:
+        number, record = first
+        for ours in (ours for ours in mapping.source if ours in unseen):
+            names = excerpt(", ".join(record))
+            reason = f"--map names {mapping.source[ours]!r}, which no record has; the first has {names}"
+            text = excerpt(json.dumps(record))
+            yield number, Quarantined(source.file, number, ours, reason, text, imported=True)
 
 
 def _object(source: Source, number: int, text: str) -> dict[str, Any] | Quarantined:

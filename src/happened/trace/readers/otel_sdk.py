@@ -5,7 +5,8 @@
      "attributes", "links": [{"context"}], "status": {"status_code"}, "resource": {"attributes"}}
 
 Objects may follow one another over several lines, be one per line, or be in a list. Where there is no
-`context`, `trace_id` and `span_id` (or `id`) stand in the object itself. Times are ISO 8601 or numbers
+`context`, `trace_id` and `span_id` (or `id`) stand in the object itself, or, in tables of spans, as
+`context.trace_id` and `context.span_id` beside `attributes.NAME`. Times are ISO 8601 or numbers
 since 1970, whose size tells seconds from nanoseconds. A span whose resource names no service is of the
 process `unknown_service`, as the SDKs call it.
 """
@@ -29,7 +30,7 @@ def parse(source: Source, options: Options) -> Parsed:
         if isinstance(record, Quarantined):
             yield record
         else:
-            yield from _drafts(source, number, record)
+            yield from _drafts(source, number, _nested(record))
 
 
 def _drafts(source: Source, number: int, record: Any) -> Parsed:
@@ -84,6 +85,19 @@ def nanoseconds(value: Any) -> int | None:
             whole = isinstance(value, int) or (isinstance(value, str) and value.lstrip("-").isdigit())
             return int(value) * unit if whole else round(number * unit / 1000) * 1000  # doubles know no more
     raise ValueError(f"{value!r} is no number")
+
+
+def _nested(record: Any) -> Any:
+    """A row of a table of spans as the object that it was made of."""
+    if not isinstance(record, dict) or "context.trace_id" not in record:
+        return record
+    row = dict(record)
+    for room in ("context", "attributes"):
+        columns = {name: value for name, value in row.items() if name.startswith(f"{room}.")}
+        row = {name: value for name, value in row.items() if name not in columns}
+        within = {n.removeprefix(f"{room}."): v for n, v in columns.items() if v is not None}
+        row[room] = within | (row[room] if isinstance(row.get(room), dict) else {})
+    return row
 
 
 def _names(record: Any) -> tuple[str, str] | None:
