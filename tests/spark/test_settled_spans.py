@@ -7,7 +7,7 @@ from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExport
 from pyspark.errors import StreamingQueryException
 
 from happened.causality.judgement import check_path
-from happened.cli.stream import STARTS
+from happened.cli import stream
 from happened.spark.live.live_job import has_not_begun
 from happened.spark.live.trace_source import TraceSource
 from happened.trace import read
@@ -16,6 +16,8 @@ from receiving.services import Service, an_order
 from receiving.test_settled_trace import WINDOW, imported, parts, pass_a_window
 
 pytestmark = pytest.mark.slow
+
+STARTS = 10  # of a query: other tests may keep both processors busy for longer than Spark waits
 
 
 def orders(out, count):
@@ -60,7 +62,7 @@ def read_all(spark, out, folder, found):
 
 
 def test_a_query_reads_what_has_settled_once_and_goes_on_with_what_settles_later(
-    command, spark, tmp_path, capsys
+    command, spark, tmp_path, capsys, monkeypatch
 ):
     out = tmp_path / "live"
     spark.dataSource.register(TraceSource)
@@ -73,6 +75,7 @@ def test_a_query_reads_what_has_settled_once_and_goes_on_with_what_settles_later
     # Nothing is missing. Orders that settled apart are computations apart, and an import joins them.
     imported(out, tmp_path / "imported")
     assert len(first) + len(second) == read(tmp_path / "imported").num_rows
+    monkeypatch.setattr(stream, "STARTS", STARTS)
     # `happened stream` follows it, and says what `check` says of it.
     code = command(["stream", str(out / "settled"), "--out", str(tmp_path / "answers"), "--json"])
     totals = json.loads(capsys.readouterr().out)
