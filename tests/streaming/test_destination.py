@@ -407,3 +407,18 @@ def test_whatever_is_given_up_all_that_arrives_is_delivered_once(protocol, seed)
         assert destination.held == 0
         statuses |= {outcome.status for outcome in outcomes}
     assert statuses == {DELIVERED, VIOLATED, LATE}
+
+
+def test_a_late_message_is_delivered_once_also_when_one_of_two_skips_over_it_is_forgotten():
+    def given_up(sender, *wants):
+        arrival = Arrival((sender, 1), wants, ((sender, 1),))
+        destination.arrive([(arrival, arrival.name)], 0)
+        assert len(destination.expire(10, 10, release=True)) == 1
+
+    destination = Destination("clocks", Pages(), remember=2)
+    late = Arrival((0, 3), (), ((0, 3),))
+    given_up(1, (0, 5))
+    given_up(2, (0, 9))
+    assert [o.status for o in destination.arrive([(late, "late")], 20)] == [LATE]
+    given_up(3, (4, 1))  # a third, and the first is forgotten
+    assert destination.arrive([(late, "late")], 20) == []

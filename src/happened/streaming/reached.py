@@ -258,6 +258,9 @@ class ReachedClocks:
             (sender, clock), before = lowest
             self._skipped.pop((sender, clock))
             self._late.pop_between((sender, before + 1), (sender, clock + 1))
+            following = self._skipped.first_from((sender, clock + 1))
+            if following is not None and following[0][0] == sender and following[1] < clock:
+                self._skipped.put(following[0], clock)  # or what has come late could come once more
             self.skipped -= 1
 
     def is_late(self, arrival: Arrival) -> bool:
