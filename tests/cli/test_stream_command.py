@@ -1,6 +1,7 @@
 """`happened stream`: what it says before Spark is started, and of what Spark says."""
 
 import signal
+from unittest.mock import Mock
 
 import pytest
 
@@ -9,6 +10,8 @@ from happened.cli import _parser, main
 from happened.cli.analyze import tell
 from happened.cli.stream import _cause, _summary
 from happened.receiving.receiver import Receiver
+from happened.spark import session as spark_session
+from happened.spark.live import live_job
 
 
 def test_a_trace_that_is_not_there_is_refused_at_once(tmp_path, capsys):
@@ -30,6 +33,27 @@ def test_a_trace_that_is_not_there_is_refused_at_once(tmp_path, capsys):
 )
 def test_of_a_failed_query_our_own_words_are_shown(told, shown):
     assert _cause(told) == shown
+
+
+@pytest.mark.parametrize("late, code", [(0, 0), (2, 0), (3, 2)])
+def test_a_query_whose_python_process_starts_too_late_for_spark_is_started_again(
+    late, code, tmp_path, monkeypatch, capsys
+):
+    told = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."
+    ends = [Exception(told)] * late + [None]
+    started = []
+
+    def follow(*given, **more):
+        started.append(more["checkpoint"])
+        query = Mock(awaitTermination=Mock(side_effect=[ends[len(started) - 1]]))
+        return query, Mock(totals={"deliveries_judged": 3})
+
+    monkeypatch.setattr(live_job, "follow", follow)
+    monkeypatch.setattr(live_job, "stretches", Mock())
+    monkeypatch.setattr(spark_session, "session", Mock())
+    assert main(["stream", str(tmp_path), "--out", str(tmp_path / "out")]) == code
+    assert started == [str(tmp_path / "out" / "checkpoint")] * min(late + 1, 3)
+    capsys.readouterr()
 
 
 def judged(tmp_path, totals, words=""):

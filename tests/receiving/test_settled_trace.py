@@ -152,3 +152,21 @@ def test_old_parts_are_removed_but_not_the_last_which_says_where_to_go_on(tmp_pa
         "part-000000003.parquet",
         "part-000000004.parquet",
     ]
+
+
+def test_a_trace_is_not_settled_again_when_its_part_is_old_and_its_log_is_not(tmp_path):
+    """One file of the log has both, and the part that tells that the first has gone is not to be kept."""
+    settings = Settings(None, HERE, WindowRules(0.05, 0.1), keep=0.0)
+
+    def settle(*orders):
+        receiver = Receiver(tmp_path, settings)
+        receiver.start()
+        for requests in orders:
+            for body in requests:
+                post(receiver, body)
+            until(lambda: (receiver.look(), not receiver.counts()["spans"])[1])
+        receiver.close()
+        return settled_trace.SettledTrace(tmp_path / "settled").known()[0]
+
+    once = settle(requests_of(1), requests_of(1))
+    assert len({*once}) == len(once) and settle([]) == once

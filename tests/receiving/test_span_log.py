@@ -1,5 +1,6 @@
 """The log of export requests: what was confirmed is there, and what was half written is not."""
 
+import math
 import os
 import struct
 import threading
@@ -80,6 +81,25 @@ def test_files_are_rotated_and_old_ones_forgotten_but_for_the_one_that_is_writte
         os.utime(file, (1000, 1000))
     assert log.forget(2000) == 4
     assert sorted(tmp_path.glob("spans-*")) == files[-1:]
+    log.close()
+
+
+def test_a_file_that_was_begun_before_what_is_kept_is_not_added_to(tmp_path):
+    """However little comes, it is removed some day."""
+    log = SpanLog(tmp_path)
+    log.append(PROTOBUF, b"first")
+    begun = log.begun(0.0)
+    assert log.forget(begun) == 0
+    log.append(PROTOBUF, b"second")
+    (file,) = tmp_path.glob("spans-*")
+    os.utime(file, (begun + 10, begun + 10))
+    assert log.forget(begun + 5) == 0
+    log.append(PROTOBUF, b"third")
+    assert file.stat().st_mtime == begun + 10 and len(list(tmp_path.glob("spans-*"))) == 2
+    log.close()
+    # Of files that others have written it is not known when they were begun.
+    log = SpanLog(tmp_path)
+    assert log.begun(0.0) == 0.0 and log.begun(begun + 60) == math.inf
     log.close()
 
 

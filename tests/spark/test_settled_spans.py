@@ -4,8 +4,11 @@ import json
 
 import pytest
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+from pyspark.errors import StreamingQueryException
 
 from happened.causality.judgement import check_path
+from happened.cli import stream
+from happened.spark.live.live_job import has_not_begun
 from happened.spark.live.trace_source import TraceSource
 from happened.trace import read
 from receiving.running import receiving, state, until
@@ -13,6 +16,8 @@ from receiving.services import Service, an_order
 from receiving.test_settled_trace import WINDOW, imported, parts, pass_a_window
 
 pytestmark = pytest.mark.slow
+
+STARTS = 10  # of a query: other tests may keep both processors busy for longer than Spark waits
 
 
 def orders(out, count):
@@ -32,8 +37,19 @@ def orders(out, count):
 
 
 def events_of(spark, out, folder):
-    """The events that a query reads from where it was."""
-    found = []
+    """The events that a query reads from where it was; it is started again if the machine is too busy."""
+    for left in reversed(range(STARTS)):
+        found = []
+        try:
+            read_all(spark, out, folder, found)
+            break
+        except StreamingQueryException as error:
+            if not left or found or not has_not_begun(error):
+                raise
+    return [(row.computation, row.process, row.seq) for row in found]
+
+
+def read_all(spark, out, folder, found):
     query = (
         spark.readStream.format("happened")
         .load(str(out / "settled"))
@@ -43,11 +59,10 @@ def events_of(spark, out, folder):
         .start()
     )
     query.awaitTermination()
-    return [(row.computation, row.process, row.seq) for row in found]
 
 
 def test_a_query_reads_what_has_settled_once_and_goes_on_with_what_settles_later(
-    command, spark, tmp_path, capsys
+    command, spark, tmp_path, capsys, monkeypatch
 ):
     out = tmp_path / "live"
     spark.dataSource.register(TraceSource)
@@ -60,6 +75,7 @@ def test_a_query_reads_what_has_settled_once_and_goes_on_with_what_settles_later
     # Nothing is missing. Orders that settled apart are computations apart, and an import joins them.
     imported(out, tmp_path / "imported")
     assert len(first) + len(second) == read(tmp_path / "imported").num_rows
+    monkeypatch.setattr(stream, "STARTS", STARTS)
     # `happened stream` follows it, and says what `check` says of it.
     code = command(["stream", str(out / "settled"), "--out", str(tmp_path / "answers"), "--json"])
     totals = json.loads(capsys.readouterr().out)

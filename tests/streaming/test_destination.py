@@ -373,3 +373,52 @@ def test_two_copies_of_a_message_of_which_one_came_after_a_cause_was_forgotten_a
     destination = Destination("ids", pages, head, remember=8)
     assert [o.row for o in destination.expire(10_000, 1000, release=True)] == [("m",)]
     assert (destination.held, list(destination.pending())) == (0, [])
+
+
+def test_what_a_message_that_was_given_up_had_waited_for_is_late_also_where_nobody_named_it():
+    """(1, 7) is after (2, 3), by way of (0, 6), which never comes; (2, 8) is after both, and names (1, 7)."""
+    destination = Destination("clocks", Pages(), remember=100)
+    arrivals = [Arrival((1, 7), ((0, 6),), ((1, 7),)), Arrival((2, 8), ((1, 7),), ((2, 8),))]
+    assert not destination.arrive([(arrival, arrival.name) for arrival in arrivals], 0)
+    given_up = destination.expire(10, 10, release=True)
+    assert [(o.row, o.status) for o in given_up] == [((1, 7), VIOLATED), ((2, 8), DELIVERED)]
+    late = Arrival((2, 3), (), ((2, 3),))
+    outcomes = destination.arrive([(late, late.name), (late, late.name)], 20)
+    assert [(o.row, o.number, o.status) for o in outcomes] == [((2, 3), 3, LATE)]
+    assert destination.duplicates == 1
+
+
+@pytest.mark.parametrize("protocol", listening())
+def test_whatever_is_given_up_all_that_arrives_is_delivered_once(protocol, seed):
+    dice = random.Random(seed)
+    statuses = set()
+    for run in range(20):
+        messages, _ = history(protocol, dice.random())
+        listener = Listener(protocol, 3, 4)
+        sent = [Arrival(*listener.hear(message)) for message in messages]
+        arriving = dice.sample(sent, len(sent) * 4 // 5)
+        arriving += dice.sample(arriving, len(arriving) // 4)
+        destination, outcomes = Destination("clocks", Pages(), remember=10**6), []
+        for now, batch in enumerate(cut(arriving, [dice.randrange(60) for _ in range(4)])):
+            outcomes += destination.arrive([(arrival, arrival.name) for arrival in batch], now)
+            outcomes += destination.expire(now, 1, release=True)
+        outcomes += destination.expire(10, 1, release=True)
+        assert sorted(o.row for o in outcomes) == sorted({arrival.name for arrival in arriving}), run
+        assert destination.held == 0
+        statuses |= {outcome.status for outcome in outcomes}
+    assert statuses == {DELIVERED, VIOLATED, LATE}
+
+
+def test_a_late_message_is_delivered_once_also_when_one_of_two_skips_over_it_is_forgotten():
+    def given_up(sender, *wants):
+        arrival = Arrival((sender, 1), wants, ((sender, 1),))
+        destination.arrive([(arrival, arrival.name)], 0)
+        assert len(destination.expire(10, 10, release=True)) == 1
+
+    destination = Destination("clocks", Pages(), remember=2)
+    late = Arrival((0, 3), (), ((0, 3),))
+    given_up(1, (0, 5))
+    given_up(2, (0, 9))
+    assert [o.status for o in destination.arrive([(late, "late")], 20)] == [LATE]
+    given_up(3, (4, 1))  # a third, and the first is forgotten
+    assert destination.arrive([(late, "late")], 20) == []

@@ -16,6 +16,9 @@ from .analyze import tell
 from .completeness import add_completeness
 from .terminal import note, positive
 
+STARTS = 3
+"""Times that a query is started whose Python process Spark did not wait for."""
+
 DESCRIPTION = """\
 Follow a trace while it is being written, on Spark Structured Streaming: exact timestamps, immediate
 predecessors and early deliveries with witnesses, as tables that grow with every batch. An event is held until
@@ -94,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.follow and arguments.complete:
         raise LocalProtocolError("a trace that is being followed is not complete: leave one of the two out")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    from ..spark.live.live_job import follow, stretches
+    from ..spark.live.live_job import follow, has_not_begun, stretches
     from ..spark.live.trace_tail import TraceTail
     from ..spark.session import session
 
@@ -103,17 +106,24 @@ def run(arguments: argparse.Namespace) -> int:
     tail = TraceTail(str(arguments.trace))
     spark = session(arguments.master)
     events = stretches(spark, arguments.trace, arguments.batch_bytes, ended=not arguments.follow)
-    query, tables = follow(
-        events,
-        out,
-        rules=rules,
-        checkpoint=str(out / "checkpoint"),
-        tail=tail,
-        once=not arguments.follow,
-        seconds=arguments.every,
-        tell=note,
-    )
-    interrupted = _wait(query)
+    for left in reversed(range(STARTS)):
+        query, tables = follow(
+            events,
+            out,
+            rules=rules,
+            checkpoint=str(out / "checkpoint"),
+            tail=tail,
+            once=not arguments.follow,
+            seconds=arguments.every,
+            tell=note,
+        )
+        try:
+            interrupted = _wait(query)
+            break
+        except CausalityError as error:
+            if not left or not has_not_begun(error):
+                raise
+            note("the machine is busy: Spark's Python process did not start in time, and is started again")
     if not arguments.follow:
         if interrupted:  # what is held waits for what was not read
             raise KeyboardInterrupt

@@ -133,7 +133,8 @@ class Receiver:
         self._write_state(now)
         # What has not settled yet would be lost with the process.
         self._log.forget(min(now - self._settings.keep, self._intake.since()))
-        self._settled.forget(now - self._settings.keep)
+        # A part says which traces of the log are not to be taken in again.
+        self._settled.forget(min(now - self._settings.keep, self._log.begun(self._settled.since)))
 
     def _settle(self) -> None:
         """Let traces go that have been silent, with all that they are judged with, for a whole window."""

@@ -33,6 +33,7 @@ class SettledTrace:
         self._number = max((_number(part) for part in self._parts()), default=0)
         self._waiting: list[tuple[tuple[str, ...], pa.Table]] = []
         self.traces = 0  # settled by this receiver
+        self.since = self.known()[1]  # what the next receiver takes from the log
 
     def known(self) -> tuple[list[str], float]:
         """The traces that are in parts, oldest first, and since when spans came of those that are not."""
@@ -62,6 +63,7 @@ class SettledTrace:
             _sync(unfinished)
         _sync(self._folder)
         self._number += 1
+        self.since = since
         self.traces += len(traces)
         self._waiting.clear()
 

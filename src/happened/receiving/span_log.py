@@ -8,11 +8,13 @@ Promises   when `append` has returned, a kill or a loss of power loses nothing o
            once share a sync. One process at a time writes to a directory.
 Assumes    a local file system that keeps what was synced.
 
-A file ends where a new one begins: at MOST_BYTES, when the receiver is started, or after a write that failed.
+A file ends where a new one begins: at MOST_BYTES, when it was begun before what is kept, when the receiver is
+started, or after a write that failed.
 What a killed receiver left half written was never confirmed, and is cut off at the next start.
 """
 
 import fcntl
+import math
 import os
 import struct
 import threading
@@ -47,6 +49,7 @@ class SpanLog:
         self._held = _hold(folder)
         self._lock = threading.Lock()
         self._open: dict[Encoding, _Segment] = {}
+        self._begun: dict[Path, float] = {}  # of the files of this process
         files = self._files()
         self._number = max((_number(path) for path in files), default=0)
         for encoding, suffix in SUFFIXES.items():
@@ -73,15 +76,28 @@ class SpanLog:
                 for begin, end in bounds(data, encoding):
                     yield Kept(arrived, encoding, data[begin:end])
 
-    def forget(self, before: float) -> int:
-        """Remove files that were last written to before then; how many."""
+    def begun(self, since: float) -> float:
+        """A time before which nothing came of what `recent` gives."""
         with self._lock:
+            return min(
+                (self._begun.get(path, 0.0) for path in self._files() if path.stat().st_mtime >= since),
+                default=math.inf,
+            )
+
+    def forget(self, before: float) -> int:
+        """Remove files that were last written to before then; how many. Those that were begun before then
+        are not added to, so that they can be removed some day however little comes."""
+        with self._lock:
+            for encoding, segment in [*self._open.items()]:
+                if self._begun[segment.path] < before:
+                    self._open.pop(encoding).close()
             being_written = {segment.path for segment in self._open.values()}
             old = [
                 path for path in self._files() if path not in being_written and path.stat().st_mtime < before
             ]
             for path in old:
                 path.unlink()
+                self._begun.pop(path, None)
         return len(old)
 
     def close(self) -> None:
@@ -95,7 +111,9 @@ class SpanLog:
         if before is not None:
             before.close()
         self._number += 1
-        return _Segment(self._folder / f"spans-{self._number:09d}{SUFFIXES[encoding]}")
+        segment = _Segment(self._folder / f"spans-{self._number:09d}{SUFFIXES[encoding]}")
+        self._begun[segment.path] = segment.path.stat().st_mtime
+        return segment
 
     def _files(self) -> list[Path]:
         return [path for path in self._folder.glob("spans-*") if path.suffix in ENCODINGS]

@@ -227,24 +227,41 @@ class ReachedClocks:
             self._late.put(arrival.name, None)
         ranges = []
         for sender, clock in arrival.moves:
-            if clock > self._clocks.get((sender,), 0):
+            before = self._clocks.get((sender,), 0)
+            if clock > before:
+                if self.skipped and self._may_skip(arrival, sender):
+                    self._skip((sender, clock - 1), before)
                 self._clocks.put((sender,), clock)
                 ranges.append(((sender,), (sender, clock + 1)))
         return ranges
 
+    def _may_skip(self, arrival: Arrival, sender: int) -> bool:
+        """Whether it may be delivered before earlier messages of the sender. It names the last one of these
+        unless another of its causes is after that; but such a cause may have been given up, or be after one
+        that was, and then says nothing of what has been delivered."""
+        return bool(arrival.wants) and all(want[0] != sender for want in arrival.wants)
+
     def give_up(self, arrival: Arrival) -> list[Range]:
         for sender, clock in self.missing(arrival):
-            if (sender, clock) not in self._skipped:
-                self._skipped.put((sender, clock), self._clocks.get((sender,), 0))
-                self.skipped += 1
+            self._skip((sender, clock), self._clocks.get((sender,), 0))
+        return self.take(arrival)
+
+    def _skip(self, cause: tuple[int, int], before: int) -> None:
+        """Messages of the sender after `before` and up to the cause may come late."""
+        if cause[1] <= before or cause in self._skipped:
+            return
+        self._skipped.put(cause, before)
+        self.skipped += 1
         while self.skipped > self._remember:
             lowest = self._skipped.first_from(())
             assert lowest is not None
             (sender, clock), before = lowest
             self._skipped.pop((sender, clock))
             self._late.pop_between((sender, before + 1), (sender, clock + 1))
+            following = self._skipped.first_from((sender, clock + 1))
+            if following is not None and following[0][0] == sender and following[1] < clock:
+                self._skipped.put(following[0], clock)  # or what has come late could come once more
             self.skipped -= 1
-        return self.take(arrival)
 
     def is_late(self, arrival: Arrival) -> bool:
         if not self._skipped:

@@ -222,6 +222,12 @@ def follow(
     return writer.start(), tables
 
 
+def has_not_begun(error: Exception) -> bool:
+    """Whether a query failed since the process that plans its batches had not started after 10 seconds, as on
+    a busy machine. Spark has no setting for these. Started again, the query goes on from its checkpoint."""
+    return "Python worker failed to connect back" in str(error)
+
+
 def stretches(
     spark: SparkSession, where: AnyPath, most_bytes: int | None = None, *, ended: bool = False
 ) -> DataFrame:
