@@ -106,6 +106,30 @@ def test_others_are_refused(server, headers):
         assert status == 403 and len(body) < 200
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("Host", "attacker.example"), ("Origin", "http://attacker.example")]
+)
+def test_who_names_two_hosts_or_origins_is_refused(server, name, value):
+    good = {"Host": server.hosts[0], "Origin": f"http://{server.hosts[0]}", "X-Happened-Token": server.token}
+    lines = [f"{key}: {text}\r\n" for key, text in (*good.items(), (name, value))]
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        connection.sendall(f"GET /status HTTP/1.1\r\n{''.join(lines)}\r\n".encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 403")
+
+
+def test_a_page_that_does_not_read_its_answer_keeps_no_other_waiting(server, monkeypatch):
+    monkeypatch.setattr(server, "places", threading.BoundedSemaphore(1))
+    monkeypatch.setitem(
+        server.answers, "/scene", lambda query: ("application/octet-stream", bytes(50_000_000))
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        headers = f"Host: {server.hosts[0]}\r\nX-Happened-Token: {server.token}\r\n"
+        connection.sendall(f"GET /scene HTTP/1.1\r\n{headers}\r\n".encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
+        monkeypatch.setattr("happened.view.server.PATIENCE", 1)
+        assert ask(server, "/status")[0] == 200
+
+
 @pytest.mark.parametrize("token", ["", "?token=", "?token=x", "?token=x&token=y"])
 def test_a_page_without_the_token_is_refused(server, token):
     assert ask(server, f"/{token}", X_Happened_Token=None)[0] == 403
@@ -116,7 +140,8 @@ def test_a_page_without_the_token_is_refused(server, token):
     "path",
     [
         "/../../etc/passwd", "/scene/../../etc/passwd", "//etc/passwd", "/%2e%2e/etc/passwd", "/scene%00",
-        "/.", "/trace", "/assets/app.js", "http://attacker.example/scene", "/scene/", "\\scene", "/SCENE",
+        "/.", "/trace", "/assets/app.js", "http://attacker.example/scene", "http://[/scene", "/scene/",
+        "\\scene", "/SCENE",
     ],
 )  # fmt: skip
 def test_there_are_no_paths_but_those_of_the_table(server, path):
