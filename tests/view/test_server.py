@@ -275,3 +275,34 @@ def test_the_whole_trace_is_searched_and_not_only_the_window(writer, tmp_path, c
         assert tab.errors == []
         tab.context.close()
         server.shutdown()
+
+
+def test_a_window_that_comes_late_does_not_replace_one_asked_for_after_it(
+    writer, tmp_path, chromium, monkeypatch
+):
+    monkeypatch.setattr("happened.view.windows.MOST_EVENTS", 20)
+    with ViewServer(Followed(str(tmp_path / "trace"))) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        tab = Tab(chromium).open(server.address)
+        tab.page.fill("#search", "message:p:27")
+        tab.page.get_by_text("2 matching events in the whole trace. Enter").wait_for()
+        scene, held, go_on = server.answers["/scene"], threading.Event(), threading.Event()
+
+        def slow(query):
+            if not held.is_set():
+                held.set()
+                assert go_on.wait(60)
+            return scene(query)
+
+        monkeypatch.setitem(server.answers, "/scene", slow)
+        near = "p#1" in tab.ask("happened.events()")
+        tab.ask("happened.look(14, 17)" if near else "happened.look(1, 3)")
+        assert held.wait(60)
+        tab.page.focus("#search")
+        tab.page.keyboard.press("Enter")
+        tab.page.locator("#live", has_text="p#27").wait_for(state="attached")
+        with tab.page.expect_event("requestfinished"):
+            go_on.set()
+        assert "q#27" in tab.ask("happened.inView()")
+        tab.context.close()
+        server.shutdown()

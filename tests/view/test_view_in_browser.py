@@ -361,7 +361,8 @@ def test_names_that_run_from_right_to_left_turn_nothing_else_around(look):
     tab = look(table(number(chains)), width=2400)
     tab.page.fill("#search", "kind:send")
     places = tab.ask("""(() => {
-      const walker = document.createTreeWalker(document.querySelector("#panel-body li"), NodeFilter.SHOW_TEXT);
+      const item = document.querySelector("#panel-body li");
+      const walker = document.createTreeWalker(item, NodeFilter.SHOW_TEXT);
       const range = document.createRange(), found = [];
       while (walker.nextNode()) {
         range.selectNodeContents(walker.currentNode);
