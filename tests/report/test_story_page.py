@@ -1,5 +1,6 @@
 """The picture of a story: lines keep clear of what they do not belong to, names are not struck needlessly."""
 
+import json
 import re
 from pathlib import Path
 
@@ -72,3 +73,12 @@ def test_a_name_stands_where_fewest_lines_run_through_it():
 
     for x, y, base, name in steps(page):
         assert struck(x, base, name) == min(struck(x, y - 12, name), struck(x, y + 21, name)), name
+
+
+def test_the_last_step_says_what_was_not_delivered():
+    story = Story(read_program("0: {0,1}; 1: {0,1}"), "serialized-broadcast").play(1)
+    end = story.document()["end"]
+    data = re.search(r'id="story">(.*?)</script>', story_page(story.document()), re.DOTALL)[1]
+    shown = [[text for _, _, text in step["shown"]] for step in json.loads(data)["steps"]]
+    assert end and shown[-1][-len(end) :] == end
+    assert not any(line in end for step in shown[:-1] for line in step)

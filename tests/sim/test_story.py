@@ -296,3 +296,59 @@ def test_a_counterexample_of_explore_is_played(tmp_path):
     found.write_text("{}")
     refused = play("--from", str(found))
     assert refused.returncode == 2 and "is not what `happened explore --json` prints" in refused.stderr
+
+
+def test_what_was_never_delivered_is_said_at_the_end(capsys):
+    """Two broadcasts that are not serialized: each is refused by whoever made or got the other."""
+    assert main(["play", "0: {0,1}; 1: {0,1}", "--protocol", "serialized-broadcast", "--seed", "1"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    refused = {
+        re.match(r" *\d+\. (\d) would receive (M\(\d,\d\))", line).groups()
+        for line in told
+        if "refuses" in line
+    }
+    assert refused
+    end = [line for line in told if line.startswith("not delivered: ")]
+    assert (
+        {f"not delivered: {name} at {p}, which refused it" for p, name in refused}
+        <= set(end)
+        == set(told[-len(end) :])
+    )
+
+
+def test_a_story_that_is_stuck_ends_with_1_and_one_that_was_cut_short_does_not(monkeypatch, tmp_path, capsys):
+    story = Story(read_program("0: {1,2}; 1: {2}"), "ks")
+    story.follow(["0 sends", "1 receives M(0,1)", "1 sends", "2 receives M(1,1)"])
+    assert not story.is_stuck and story.document()["end"] == [
+        "not delivered: M(0,1) at 2",
+        "not delivered: M(1,1) at 2, which holds it",
+    ]
+    assert story.drain().document()["end"] == [] and not story.is_stuck
+    deliver = KshemkalyaniSinghal.receive
+    monkeypatch.setattr(
+        KshemkalyaniSinghal,
+        "receive",
+        lambda self, m: [] if (m.sender, self.me) == (0, 2) else deliver(self, m),
+    )
+    assert main(["play", "0: {1,2}"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "not delivered: M(0,1) at 2"
+
+
+def test_control_messages_are_told_as_the_papers_write_them_and_with_their_numbers():
+    """Fig. 2.9 of the textbook chapter: PROPOSED_TS(j, i, tag, ts) and FINAL_TS(i, tag, ts)."""
+    story = Story(read_program("0: {1,2}"), "agreed").drain()
+    told = "\n".join(line for scene in story.scenes for line in scene.lines())
+    assert "0 receives PROPOSED_TS(1,0,1,1) from 1" in told and "1 receives FINAL_TS(0,1,1)" in told
+    assert "also sends PROPOSED_TS(2,0,1,1) to {0}" in told
+    expected = {
+        "acknowledged": "0 receives an acknowledgement of M(0,1) from 1",
+        "cbcast": "0 receives an acknowledgement of M(0,1) by 1",
+        "phased": "0 receives a resynchronisation of 1 up to phase 1",
+    }
+    for name, line in expected.items():
+        program = "0: {1}" if name == "acknowledged" else "0: {1,2} {1,2}"
+        again = Story(read_program(program), name)
+        text = [line for scene in Story(read_program(program), name).drain().scenes for line in scene.lines()]
+        assert any(line in each for each in text), (name, text)
+        assert not again.follow(text)
+        assert [line for scene in again.scenes for line in scene.lines()] == text

@@ -106,6 +106,30 @@ def test_others_are_refused(server, headers):
         assert status == 403 and len(body) < 200
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("Host", "attacker.example"), ("Origin", "http://attacker.example")]
+)
+def test_who_names_two_hosts_or_origins_is_refused(server, name, value):
+    good = {"Host": server.hosts[0], "Origin": f"http://{server.hosts[0]}", "X-Happened-Token": server.token}
+    lines = [f"{key}: {text}\r\n" for key, text in (*good.items(), (name, value))]
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        connection.sendall(f"GET /status HTTP/1.1\r\n{''.join(lines)}\r\n".encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 403")
+
+
+def test_a_page_that_does_not_read_its_answer_keeps_no_other_waiting(server, monkeypatch):
+    monkeypatch.setattr(server, "places", threading.BoundedSemaphore(1))
+    monkeypatch.setitem(
+        server.answers, "/scene", lambda query: ("application/octet-stream", bytes(50_000_000))
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        headers = f"Host: {server.hosts[0]}\r\nX-Happened-Token: {server.token}\r\n"
+        connection.sendall(f"GET /scene HTTP/1.1\r\n{headers}\r\n".encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
+        monkeypatch.setattr("happened.view.server.PATIENCE", 1)
+        assert ask(server, "/status")[0] == 200
+
+
 @pytest.mark.parametrize("token", ["", "?token=", "?token=x", "?token=x&token=y"])
 def test_a_page_without_the_token_is_refused(server, token):
     assert ask(server, f"/{token}", X_Happened_Token=None)[0] == 403
@@ -116,7 +140,8 @@ def test_a_page_without_the_token_is_refused(server, token):
     "path",
     [
         "/../../etc/passwd", "/scene/../../etc/passwd", "//etc/passwd", "/%2e%2e/etc/passwd", "/scene%00",
-        "/.", "/trace", "/assets/app.js", "http://attacker.example/scene", "/scene/", "\\scene", "/SCENE",
+        "/.", "/trace", "/assets/app.js", "http://attacker.example/scene", "http://[/scene", "/scene/",
+        "\\scene", "/SCENE",
     ],
 )  # fmt: skip
 def test_there_are_no_paths_but_those_of_the_table(server, path):
@@ -248,5 +273,36 @@ def test_the_whole_trace_is_searched_and_not_only_the_window(writer, tmp_path, c
         tab.page.get_by_role("button", name="q#27").click()
         tab.page.locator("#live", has_text="q#27").wait_for(state="attached")
         assert tab.errors == []
+        tab.context.close()
+        server.shutdown()
+
+
+def test_a_window_that_comes_late_does_not_replace_one_asked_for_after_it(
+    writer, tmp_path, chromium, monkeypatch
+):
+    monkeypatch.setattr("happened.view.windows.MOST_EVENTS", 20)
+    with ViewServer(Followed(str(tmp_path / "trace"))) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        tab = Tab(chromium).open(server.address)
+        tab.page.fill("#search", "message:p:27")
+        tab.page.get_by_text("2 matching events in the whole trace. Enter").wait_for()
+        scene, held, go_on = server.answers["/scene"], threading.Event(), threading.Event()
+
+        def slow(query):
+            if not held.is_set():
+                held.set()
+                assert go_on.wait(60)
+            return scene(query)
+
+        monkeypatch.setitem(server.answers, "/scene", slow)
+        near = "p#1" in tab.ask("happened.events()")
+        tab.ask("happened.look(14, 17)" if near else "happened.look(1, 3)")
+        assert held.wait(60)
+        tab.page.focus("#search")
+        tab.page.keyboard.press("Enter")
+        tab.page.locator("#live", has_text="p#27").wait_for(state="attached")
+        with tab.page.expect_event("requestfinished"):
+            go_on.set()
+        assert "q#27" in tab.ask("happened.inView()")
         tab.context.close()
         server.shutdown()

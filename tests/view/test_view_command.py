@@ -7,7 +7,10 @@ import sys
 import zlib
 
 from causality.traces import number, table
+from happened.causality.live import Rules
+from happened.causality.questions import QUARANTINE
 from happened.cli import main
+from happened.spark.live.live_job import LiveTables
 from happened.trace import write_jsonl
 from view.unpacking import Unpacked
 
@@ -109,3 +112,12 @@ def test_serving_prints_an_address_and_ends_when_interrupted(tmp_path):
         assert process.stdout.readline().startswith("http://127.0.0.1:")
         process.send_signal(2)
         assert process.wait(30) == 130
+
+
+def test_who_would_view_the_tables_of_a_stream_is_told_what_to_view_instead(tmp_path, capsys):
+    tables = LiveTables(tmp_path / "live", Rules())
+    tables.take(0, table(number({"p": [{"kind": "internal"}]}, "c")), QUARANTINE.empty_table())
+    for command in (["view"], ["check"]):
+        assert main([*command, str(tmp_path / "live")]) == 2
+        told = capsys.readouterr().err
+        assert "tables of `happened stream`" in told and "the trace that it follows" in told

@@ -350,3 +350,25 @@ def test_the_picture_can_be_saved(look):
     with tab.page.expect_download() as download:
         tab.page.click("#picture")
     assert download.value.path().read_bytes().startswith(b"\x89PNG")
+
+
+def test_names_that_run_from_right_to_left_turn_nothing_else_around(look):
+    """Each text of a trace is isolated: whatever stands behind it in the page stands to its right."""
+    chains = {
+        "p\u202eab": [{"kind": "send", "message": "m\u202ecd", "to": ["q"], "label": "x"}],
+        "q": [{"kind": "deliver", "message": "m\u202ecd", "label": "y"}],
+    }
+    tab = look(table(number(chains)), width=2400)
+    tab.page.fill("#search", "kind:send")
+    places = tab.ask("""(() => {
+      const item = document.querySelector("#panel-body li");
+      const walker = document.createTreeWalker(item, NodeFilter.SHOW_TEXT);
+      const range = document.createRange(), found = [];
+      while (walker.nextNode()) {
+        range.selectNodeContents(walker.currentNode);
+        found.push([walker.currentNode.data, range.getBoundingClientRect().left]);
+      }
+      return found;
+    })()""")
+    assert "".join(text for text, _ in places) == "p\u202eab#1 send m\u202ecd “x”"
+    assert len(places) >= 4 and [left for _, left in places] == sorted(left for _, left in places)

@@ -35,8 +35,8 @@ then to itself, and process 2 to 1. The schedule says when a message is sent and
 A log is written as in Kshemkalyani & Singhal (1998): 5,1:{6} means that M(5,1) may not have been delivered
 at 6 yet. docs/stories.md explains the notation and the rules of each paper.
 
-exit codes: 0 the order holds and timestamps are right, 1 a delivery broke the order or a timestamp is wrong,
-2 bad usage or input
+exit codes: 0 the order holds and timestamps are right, 1 a delivery broke the order, a timestamp is wrong,
+or a message is never delivered though nobody refused anything, 2 bad usage or input
 """
 
 
@@ -103,7 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(story.document())
     else:
         print("\n".join(story_text(story.document())))
-    return ExitCode.VIOLATED if any(scene.wrong for scene in story.scenes) else ExitCode.HOLDS
+    is_wrong = any(scene.wrong for scene in story.scenes) or (isinstance(story, Story) and story.is_stuck)
+    return ExitCode.VIOLATED if is_wrong else ExitCode.HOLDS
 
 
 def _story(arguments: argparse.Namespace) -> Story | TrackerStory:

@@ -128,7 +128,11 @@ def run(arguments: argparse.Namespace) -> int:
         if interrupted:  # what is held waits for what was not read
             raise KeyboardInterrupt
         tables.finish()
-    return tell(_summary(tables.totals, arguments, tail.root), arguments, f"tables are in {out}")
+    return tell(
+        _summary(tables.totals, arguments, tail.root),
+        arguments,
+        f"tables are in {out}; look at the trace with: happened view {arguments.trace} --serve",
+    )
 
 
 def _wait(query: Any) -> bool:

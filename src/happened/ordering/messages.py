@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from ..core.destinations import unpack
 from .machine import MessageKey, Unit
-from .notation import described
+from .notation import described, key_name
 
 ENTRY_BYTES = 4 + 2
 """The papers' model: the clock and the sender of the message that an entry speaks of."""
@@ -90,9 +90,20 @@ class Application:
 
 
 class Control:
-    """A message of the protocol to itself: a part of those that have a sender and a clock."""
+    """A message of the protocol to itself: a part of those that have a sender and a clock.
+
+    `str` is how stories tell of it: as the paper writes it, with its numbers, on one line.
+    """
 
     __slots__ = ()
+
+    def __str__(self) -> str:
+        about = f" about {key_name((self.sender, self.clock))}" if self.clock else ""
+        return f"{type(self).__name__} of {self.sender}{about}"
+
+    @property
+    def sender(self) -> int:
+        raise NotImplementedError
 
     @property
     def clock(self) -> int:

@@ -18,10 +18,9 @@ def message_name(message: Message) -> str:
 
 
 def described(message: Message) -> str:
-    """A message with what it carries, or a control message with what it is about."""
+    """A message with what it carries, or a control message as it calls itself."""
     if not message.to:
-        about = f" about {key_name((message.sender, message.clock))}" if message.clock else ""
-        return f"{type(message).__name__} of {message.sender}{about}"
+        return str(message)
     return f"{message_name(message)}; {carried(message)}"
 
 

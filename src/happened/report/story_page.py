@@ -123,6 +123,8 @@ def story_page(story: dict[str, Any]) -> str:
         {"process": s["process"], "shown": _shown(s), "known": _known(s), "held": s["held"]}
         for s in story["steps"]
     ]
+    if steps:
+        steps[-1]["shown"] += [("holds", "", each) for each in story["end"]]
     lanes = _lanes(story)
     told = {"steps": steps, "last": _last(story), "lanes": lanes, "left": LEFT, "width": STEP}
     data = json.dumps(told).replace("<", "\\u003c")

@@ -45,6 +45,7 @@ class Narrator:
         self._logs = [machine.logs() for machine in machines]  # as each was after its last step
         self._arrived: list[dict[str, Any]] = [{} for _ in machines]  # what each has yet to take
         self._taken: list[set[str]] = [set() for _ in machines]
+        self._refused: set[tuple[MessageKey, int]] = set()  # messages, and who refused a copy
         self._flights: dict[tuple[int, int, int], tuple[int, Any]] = {}  # per copy: its scene, its message
         for machine in machines:
             machine.observe()
@@ -108,8 +109,24 @@ class Narrator:
             seconds=seconds,
         )
 
-    def refused(self, process: int, what: str) -> Scene:
+    def refused(self, process: int, what: str, message: Any = None) -> Scene:
+        """A process has refused to send, or to take this message in."""
+        if message is not None:
+            self._refused.add(((message.sender, message.clock), process))
         return self._scene(process, [], dict(self._logs[process]), kind=REFUSED, what=what)
+
+    def undelivered(self) -> list[str]:
+        """What was sent and has not been delivered, with its destination and what that has done with it."""
+        told = []
+        for key, process in self._truth.undelivered():
+            held = {message_name(each.message) for each in self._machines[process].pending()}
+            name, why = notation.key_name(key), ""
+            if (key, process) in self._refused:
+                why = ", which refused it"
+            elif name in held:
+                why = ", which holds it"
+            told.append(f"{name} at {process}{why}")
+        return told
 
     def _depart(self, process: int, effects: Iterable[Effect]) -> list[Send[Any]]:
         copies = [effect for effect in effects if isinstance(effect, Send)]
@@ -293,6 +310,11 @@ class _Truth:
         past |= before
         past |= {(key,), (key, process)}
         return sorted(overtaken)
+
+    def undelivered(self) -> list[tuple[MessageKey, int]]:
+        """Messages, each with a destination that has not delivered it."""
+        sent = ((key, d) for key, to in sorted(self._to.items()) for d in unpack(to))
+        return [(key, d) for key, d in sent if (key, d) not in self.past(d)]
 
     def why_redundant(self, process: int, unit: Unit, earlier: set[Any], where: str) -> Told:
         source, clock, to = unit

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 from ..core.destinations import pack
 from ..core.errors import LocalProtocolError
 from .programs import EVENT, Program
-from .scenes import Scene
+from .scenes import NOT_DELIVERED, Scene
 
 NUMBERED = r"(?:\d+\.\s*)?"
 WHEN = r"(?:\s+\[[\d.]+ s\])?"  # as the story of a simulated run has it
@@ -27,6 +27,7 @@ RECEIVES = re.compile(
 )
 PASSED_OVER = re.compile(  # comments, what a step led to, and what stands above a story
     r"\s.*|#.*|\d+ delivers .*|[\w:-]+: \d+: .*|where .*|null event .*|"
+    rf"{NOT_DELIVERED}.*|"
 )
 MOST_PROCESSES = 64
 ACTION = r"\{\s*\d+(?:\s*,\s*\d+)*\s*\}|e\b"

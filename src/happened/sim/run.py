@@ -188,13 +188,14 @@ class _Storyteller:
                 )
         self._parameters = parameters
         self._names = list(parameters.names)[:processes]
+        self._narrator: Narrator | None = None
 
     def listen(self, simulation: Simulation, riders: Riders | None) -> None:
         """Be told what happens from now on."""
         self._machines = simulation.machines
         if riders is None or self._parameters.tracker is None:
-            self._scenes = (narrator := Narrator(simulation.machines)).scenes
-            simulation.narrator = narrator
+            self._narrator = simulation.narrator = Narrator(simulation.machines)
+            self._scenes = self._narrator.scenes
         else:
             self._scenes = (told := TrackerNarrator(self._parameters.tracker, riders.trackers)).scenes
             simulation.tracker_narrator = told
@@ -203,7 +204,8 @@ class _Storyteller:
         protocol, tracker = self._parameters.protocol, self._parameters.tracker
         how = explained(protocol, self._machines) if tracker is None else NOTATION
         what = f"{self._parameters.messages} messages, seed {self._parameters.seed}"
-        return {"story": document(tracker or protocol, what, numbered(self._names), self._scenes, how)}
+        lost = [] if self._narrator is None else self._narrator.undelivered()
+        return {"story": document(tracker or protocol, what, numbered(self._names), self._scenes, how, lost)}
 
 
 def _run(

@@ -9,6 +9,7 @@ from ..core.telling import Told
 from ..ordering import notation
 from ..ordering.machine import MessageKey
 
+NOT_DELIVERED = "not delivered: "
 SEND, ARRIVE, EVENT, REFUSED = "send", "arrive", "event", "refused"
 
 
@@ -50,15 +51,22 @@ class Scene:
 
 
 def document(
-    protocol: str, program: str, names: Sequence[str], scenes: Sequence[Scene], notation: str
+    protocol: str,
+    program: str,
+    names: Sequence[str],
+    scenes: Sequence[Scene],
+    notation: str,
+    undelivered: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A whole story as JSON has it. `names` are those of the processes; `notation` says how to read it."""
+    """A whole story as JSON has it. `names` are those of the processes; `notation` says how to read it;
+    `undelivered` is what has not been delivered when it ends."""
     steps = [
         asdict(scene) | {"rules": [told._asdict() for told in scene.rules], "text": list(scene.lines())}
         for scene in scenes
     ]
     told = {"protocol": protocol, "program": program, "processes": len(names), "names": list(names)}
-    return told | {"notation": notation, "steps": json.loads(json.dumps(steps))}
+    end = [f"{NOT_DELIVERED}{each}" for each in undelivered]
+    return told | {"notation": notation, "steps": json.loads(json.dumps(steps)), "end": end}
 
 
 def story_text(story: dict[str, Any]) -> Iterator[str]:
@@ -68,3 +76,4 @@ def story_text(story: dict[str, Any]) -> Iterator[str]:
         yield f"where {', '.join(name.replace(' ', ' is ', 1) for name in named)}"
     for step in story["steps"]:
         yield from step["text"]
+    yield from story["end"]

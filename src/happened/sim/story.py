@@ -15,7 +15,7 @@ from ..ordering import Effect, Machine, create, notation, protocols
 from .narrator import Narrator, message_name
 from .playing import MOST_PROCESSES, Packet, Play
 from .programs import Program, set_text
-from .scenes import Scene, document
+from .scenes import REFUSED, Scene, document
 from .terrain import Terrain, relays
 
 UNITS = "An entry 5,1:{6} means that M(5,1) may not have been delivered at 6 yet."
@@ -58,7 +58,15 @@ class Story(Play):
     def document(self) -> dict[str, Any]:
         """The whole story as JSON has it."""
         how = explained(self.protocol, self._machines)
-        return document(self.protocol, str(self.program), self.names, self.scenes, how)
+        return document(
+            self.protocol, str(self.program), self.names, self.scenes, how, self._narrator.undelivered()
+        )
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether nothing more can happen, a message has not been delivered, and no refusal explains it."""
+        refused = any(scene.kind == REFUSED for scene in self.scenes)
+        return not refused and not self._choices() and bool(self._narrator.undelivered())
 
     def act(self, process: int, action: int) -> None:
         try:
@@ -77,7 +85,7 @@ class Story(Play):
             what = (
                 f"{packet.to} would receive {packet.names[0]} from {packet.source}, and refuses it: {error}"
             )
-            self._narrator.refused(packet.to, what)
+            self._narrator.refused(packet.to, what, packet.message)
             return
         self._put_on_links(packet.to, effects)
         self._narrator.arrived(packet.to, packet.source, packet.message, effects)

@@ -91,6 +91,12 @@ def locate(path: str | os.PathLike[str] | StorePath) -> Location:
             f"holds .parquet parts and a trace/ with others; say which: {path / 'trace'}, or move one away",
             file=str(path),
         )
+    if not found and (path / "commits").is_dir() and (path / "stamps").is_dir():
+        raise TraceFormatError(
+            "has the tables of `happened stream`, which tell of a trace and are none: give the trace that it "
+            "follows, as in `happened view TRACE --serve`",
+            file=str(path),
+        )
     if not found:
         raise TraceFormatError(
             f"no trace here: it holds no .parquet part, nor does a trace/ in it; give {ACCEPTED}; "

@@ -11,6 +11,7 @@ import json
 import secrets
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -134,31 +135,36 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
+        status, kind, body = self._answered()
+        # Who reads slowly, or not at all, has no place by now that others wait for.
+        with suppress(ConnectionError):
+            self._answer(status, kind, body)
+
+    def _answered(self) -> tuple[HTTPStatus, str, bytes]:
         if not self.server.places.acquire(timeout=PATIENCE):
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", b"too many requests at once")
-            return
+            return HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", b"too many requests at once"
         try:
-            kind, body = self._checked()
-            self._answer(HTTPStatus.OK, kind, body)
+            return HTTPStatus.OK, *self._checked()
         except _Refusal as refusal:
-            self._answer(refusal.status, "text/plain; charset=utf-8", str(refusal).encode())
+            return refusal.status, "text/plain; charset=utf-8", str(refusal).encode()
         except (CausalityError, OSError) as error:
-            if isinstance(error, ConnectionError):
-                return
-            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", str(error).encode())
+            return HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", str(error).encode()
         finally:
             self.server.places.release()
 
     def _checked(self) -> tuple[str, bytes]:
         """The answer to a request that may be answered; everything about it is looked at first."""
-        host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
-        if host not in self.server.hosts:
+        hosts, origins = (self.headers.get_all(name, []) for name in ("Host", "Origin"))
+        if len(hosts) != 1 or hosts[0] not in self.server.hosts:
             raise _Refusal(HTTPStatus.FORBIDDEN, "this server has another name")
-        if origin is not None and origin != f"http://{host}":
+        if origins not in ([], [f"http://{hosts[0]}"]):
             raise _Refusal(HTTPStatus.FORBIDDEN, "pages of other servers get no answer")
         if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             raise _Refusal(HTTPStatus.FORBIDDEN, "pages of other servers get no answer")
-        asked = urlsplit(self.path)
+        try:
+            asked = urlsplit(self.path)
+        except ValueError:
+            raise _Refusal(HTTPStatus.NOT_FOUND, "there is nothing here") from None
         if asked.scheme or asked.netloc or asked.path not in self.server.answers:
             raise _Refusal(HTTPStatus.NOT_FOUND, "there is nothing here")
         try:

@@ -23,6 +23,7 @@ from ...core.orders import Order
 from ..facts import UNICAST, Facts, WireFormat
 from ..machine import Effect, Multicast
 from ..messages import Application, Control
+from ..notation import key_name
 from ..process import Process, State
 
 FACTS = Facts(
@@ -63,6 +64,9 @@ class Acknowledgement(_Acknowledged, Control):
     """The receiver of M(sender, clock) has it."""
 
     __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"an acknowledgement of {key_name((self.sender, self.clock))}"
 
     def size(self) -> tuple[int, int]:
         return 0, 0

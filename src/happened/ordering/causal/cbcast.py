@@ -23,6 +23,7 @@ from ...core.orders import Order
 from ..facts import Facts, WireFormat
 from ..machine import Effect, MessageKey, Multicast, Unit
 from ..messages import Application, Control
+from ..notation import key_name
 from ..process import Process, State, refusal
 
 FACTS = Facts(
@@ -81,6 +82,9 @@ class CbcastAcknowledgement(_Acknowledged, Control):
     """Process `by` has delivered M(sender, clock)."""
 
     __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"an acknowledgement of {key_name((self.sender, self.clock))} by {self.by}"
 
     @property
     def via(self) -> int:

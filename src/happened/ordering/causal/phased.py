@@ -96,6 +96,9 @@ class Resynchronisation(_Passing, Control):
 
     __slots__ = ()
 
+    def __str__(self) -> str:
+        return f"a resynchronisation of {self.sender} up to phase {self.phase} of group {self.group}"
+
     @property
     def via(self) -> int:
         return self.sender

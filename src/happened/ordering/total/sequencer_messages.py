@@ -12,6 +12,10 @@ Place = tuple[int, ...]
 """Where a message is in the order of all; see sequencer_office.py. (): before all, or not told."""
 
 
+def _place_text(place: Place) -> str:
+    return ".".join(map(str, place)) or "none"
+
+
 class _ThroughCoordinator(Application):
     """Whoever is or was the coordinator may put it on a link."""
 
@@ -124,6 +128,9 @@ class SequencerSeen(_Seen, Control):
 
     __slots__ = ()
 
+    def __str__(self) -> str:
+        return f"word of {self.sender} that it has delivered up to place {_place_text(self.place)}"
+
     @property
     def via(self) -> None:
         return None  # whoever was the coordinator passes it on
@@ -143,6 +150,9 @@ class SequencerSettled(_Settled, Control):
     to the clock `requested`."""
 
     __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"word of {self.sender} that everybody has delivered up to place {_place_text(self.place)}"
 
     def model_bytes(self) -> int:
         return 4 + 4

@@ -40,6 +40,9 @@ class AgreedProposal(_Proposed, Control):
 
     __slots__ = ()
 
+    def __str__(self) -> str:
+        return f"PROPOSED_TS({self.by},{self.sender},{self.clock},{self.timestamp})"
+
     @property
     def via(self) -> int:
         return self.by
@@ -59,6 +62,9 @@ class AgreedFinal(_Final, Control):
 
     __slots__ = ()
 
+    def __str__(self) -> str:
+        return f"FINAL_TS({self.sender},{self.clock},{self.timestamp})"
+
     @property
     def via(self) -> int:
         return self.sender
@@ -76,6 +82,9 @@ class AgreedSeen(_Seen, Control):
     """Process `sender` has delivered all that it ever will before this timestamp."""
 
     __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"word of {self.sender} that it delivers nothing more before timestamp {self.timestamp}"
 
     @property
     def via(self) -> int:

@@ -77,18 +77,26 @@ class Panels {
     return element(
       "button",
       { class: "link", type: "button", onclick: () => app.choose([i], { reveal: true }) },
-      element("b", {}, app.scene.name(i)),
+      element("b", {}, ...this.name(i)),
       ...(text === undefined ? this.told(i) : [` ${text}`]),
     );
+  }
+
+  // Texts of a trace may run from right to left: each is isolated, so that it turns nothing else around.
+  name(i) {
+    const { scene } = this.app;
+    return [element("bdi", {}, scene.processes[scene.process[i]]), `#${scene.seq(i)}`];
   }
 
   // What an event of a list did: its kind and message, and what the trace says of it.
   told(i) {
     const { scene } = this.app;
+    const deed = [` ${KINDS[scene.kind[i]]}`];
+    if (scene.message[i] >= 0) deed.push(" ", element("bdi", {}, scene.messageOf(i)));
     const label = scene.text(scene.label[i]);
-    if (!label) return [` ${scene.deed(i)}`];
+    if (!label) return deed;
     const short = label.length > LABEL_LISTED ? `${label.slice(0, LABEL_LISTED)}…` : label;
-    return [` ${scene.deed(i)} “`, element("bdi", {}, short), "”"];
+    return [...deed, " “", element("bdi", {}, short), "”"];
   }
 
   list(title, events, tell) {
@@ -181,7 +189,7 @@ class Panels {
     const deliveries = scene.kind[i] === 0 ? scene.deliveriesOf(i) : [];
     const lost = [...scene.lost_send.keys()].filter(k => scene.lost_send[k] === i);
     return [
-      element("h2", {}, scene.name(i)),
+      element("h2", {}, ...this.name(i)),
       this.reach(i),
       this.slices(i),
       this.held(i),
@@ -292,7 +300,7 @@ class Panels {
       { type: "button", class: "quiet", onclick: () => app.choose([j]) },
       "Forget the first",
     );
-    const title = element("h2", {}, `${scene.name(i)} and ${scene.name(j)}`);
+    const title = element("h2", {}, ...this.name(i), " and ", ...this.name(j));
     if (relation === "concurrent") {
       return [
         title,
@@ -304,7 +312,14 @@ class Panels {
     const [first, last] = relation === "before" ? [i, j] : [j, i];
     return [
       title,
-      element("p", { class: "verdict holds" }, `${scene.name(first)} happened before ${scene.name(last)}.`),
+      element(
+        "p",
+        { class: "verdict holds" },
+        ...this.name(first),
+        " happened before ",
+        ...this.name(last),
+        ".",
+      ),
       app.path ? this.list(`A causal path of ${count(app.path.length, "event")}`, app.path) : this.farPath(),
       back,
     ];

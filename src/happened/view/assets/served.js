@@ -14,7 +14,7 @@ class Served {
     // One who looks at more than a window may have is content with the one in the middle.
     const wide = last - first > (high - low) * 0.8 && Math.abs(middle - (low + high) / 2) < (high - low) / 2;
     clearTimeout(this.asking);
-    if (inside || wide) return;
+    if (inside || wide || this.loading) return; // what is loading is drawn, and then it is asked again
     this.asking = setTimeout(() => this.loadWindow(first, last), 150);
   }
 
@@ -52,11 +52,18 @@ class Served {
     }
   }
 
+  // Of several answers under way only that to the last question is shown, whichever comes last.
   async load(get) {
+    clearTimeout(this.asking);
+    const mine = (this.loading = {});
     try {
-      await this.take(await get());
+      const answer = await get();
+      if (mine !== this.loading) return;
+      this.loading = null;
+      await this.take(answer);
       this.rebuild();
     } catch (error) {
+      if (mine === this.loading) this.loading = null;
       $("live").textContent = $("notice").textContent = `The server did not answer: ${error.message}`;
     }
   }
