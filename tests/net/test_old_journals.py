@@ -166,6 +166,49 @@ def test_an_old_copy_that_only_receives_stops(tmp_path):
     run(scenario())
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "after a life of its own"])
+def test_an_old_copy_that_is_called_before_it_can_call_takes_nothing(tmp_path, again):
+    """What it took would be missing in the newest journal, and be gone from its sender."""
+
+    async def scenario():
+        where = addresses("a", "b")
+        unreachable = where | {"b": "127.0.0.1:1"}
+        a, b = make("a", where, tmp_path), make("b", where, tmp_path)
+        await asyncio.gather(a.start(), b.start())
+        await confirmed(a, 2, b)
+        await crash(a)
+        copy(tmp_path, "old")
+        a = make("a", where, tmp_path)
+        await a.start()
+        await confirmed(a, 2, b)
+        await crash(a)
+        copy(tmp_path, "newest")
+        restore(tmp_path, "old")
+        await b.multicast(["a"], b"for the newest one")
+        if again:
+            await b.close()
+            a = make("a", where, tmp_path)
+            await a.start()
+            for _ in range(3):
+                await a.multicast(["b"], b"by the old copy")
+            await crash(a)
+            b = make("b", where, tmp_path)
+            await b.start()
+        a = make("a", unreachable, tmp_path)
+        await a.start()
+        await until(lambda: a.failure is not None)
+        assert isinstance(a.failure, OldJournal) and a.delivered == 0
+        await a.close()
+        restore(tmp_path, "newest")
+        a = make("a", where, tmp_path)
+        await a.start()
+        assert await take(a, 1) == ["b:1"]
+        await confirmed(a, 1, b)
+        await asyncio.gather(a.close(), b.close())
+
+    run(scenario())
+
+
 def test_a_snapshot_that_is_too_large_waits_and_the_node_goes_on(tmp_path, monkeypatch):
     """The database takes a million bytes in a row here; what is on its way to b is three times that."""
     monkeypatch.setattr("happened.net.commits.MAX_SNAPSHOT", 900_000)

@@ -25,8 +25,10 @@ class Hosting:
 
     def hello(self, peer: str) -> Hello:
         hello = self._members.hello(peer)
-        # A broker acknowledges what it keeps: that says nothing of the peer's journal.
-        return hello if self._running.transport.acknowledges_for_peers else hello._replace(confirmed=0)
+        if self._running.transport.acknowledges_for_peers:
+            return hello
+        # A broker acknowledges what it keeps: that says nothing of the peer's journal. And it keeps hellos.
+        return hello._replace(confirmed=0, has=0)
 
     def check(self, peer: str, hello: Hello) -> None:
         with self._stops_if_old():

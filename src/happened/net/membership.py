@@ -221,12 +221,13 @@ class Membership:
         is_founder = peer in self._initial.members
         terms = self._terms if is_founder else self._terms._replace(founders="")
         lives, link = self._engine.links.lives, self.index[peer]
-        heard = lives.heard(link, self._engine.inboxes[link].durable)
+        durable = self._engine.inboxes[link].durable
         names = tuple(self.names)
         return Hello(
             *(self._incarnation, knows, self._protocol, names, tracker, topology, has, terms),
             lives=lives.ours(link),
-            heard=heard,
+            heard=lives.heard(link, durable),
+            has=durable,
         )
 
     def _was_expelled(self, peer: str) -> bool:
@@ -277,6 +278,7 @@ class Membership:
                 f"{peer!r} knows {me!r} with another journal; restore that, or join under a new name"
             )
         self.check_confirmed(peer, theirs.confirmed)
+        self._check_shown(peer, theirs.has, theirs.heard)
         self._check_staged(peer, theirs.lives)
         if theirs.terms.frame != self._frame_limits.get(peer, 0):
             self._frame_limits[peer] = theirs.terms.frame
@@ -290,6 +292,23 @@ class Membership:
                 f"{self._initial.name!r} had {number} frames of {peer!r}, and its journal knows {known}: "
                 f"{_OLD}"
             )
+
+    def _check_shown(self, peer: str, number: int, life: bytes) -> None:
+        """Raise OldJournal if the frames that a peer has of us, when it calls, show that our journal is old:
+        before we have called it and heard so, we would take frames that the newest journal is to get. A peer
+        that has fewer than it had is on an old one itself, which it hears when we call."""
+        link = self.index[peer]
+        if number and number >= self._engine.outboxes[link].acknowledged:
+            self._check_number(peer, number)
+            self.check_life(peer, number, life)
+
+    def _check_number(self, peer: str, number: int) -> None:
+        """Raise OldJournal if a peer had more of our frames when we first met it than our journal had when we
+        started: what we have numbered since then, it cannot have. If it does, those are others under the
+        same numbers, and ours would be dropped."""
+        link = self.index[peer]
+        if number > self._began_with.get(link, number):
+            raise self._our_journal_is_old(peer, number, self._began_with[link])
 
     def _check_staged(self, peer: str, told: Sequence[Life]) -> None:
         """Raise PeerRefused if frames of a peer are not journaled yet that it would not know: we cannot tell
@@ -328,10 +347,7 @@ class Membership:
                 f"{peer!r} had {before} frames of {me!r} and now has {number}: its journal is an old "
                 "copy, or has lost its end. Restore the newest, or let it join under a new name"
             )
-        # Nor more, the first time, than our journal had when we started: what we have numbered since then,
-        # it cannot have. If it does, those are others under the same numbers, and ours would be dropped.
-        if number > self._began_with.get(link, number):
-            raise self._our_journal_is_old(peer, number, self._began_with[link])
+        self._check_number(peer, number)
         self.check_life(peer, number, life)
         if self._began_with.pop(link, None) is not None:
             # Nobody knows which frames had left before we started again: those that the peer has.

@@ -140,7 +140,7 @@ def hello_to_json(hello: Hello) -> dict[str, Any]:
     said = hello._asdict() | {key: getattr(hello, key).hex() for key in ("incarnation", "knows", "heard")}
     said["terms"] = hello.terms.to_json()
     said["lives"] = [[name.hex(), last] for name, last in hello.lives]
-    for later in ("tracker", "topology", "confirmed", "terms", "lives", "heard"):
+    for later in ("tracker", "topology", "confirmed", "terms", "lives", "heard", "has"):
         if not said[later]:
             del said[later]  # as it was said before there were any
     return said
@@ -164,8 +164,9 @@ def hello_from_json(said: Any) -> Hello:
             raise ValueError("the topology is told by its digest")
         confirmed = number_in(said, "confirmed") if "confirmed" in said else 0
         terms = Terms.from_json(said.get("terms", {}))
-        protocol = said["protocol"]
-        return Hello(incarnation, knows, protocol, members, tracker, topology, confirmed, terms, lives, heard)
+        who = incarnation, knows, said["protocol"], members, tracker, topology
+        has = number_in(said, "has") if "has" in said else 0
+        return Hello(*who, confirmed, terms, lives, heard, has)
     except (KeyError, TypeError, ValueError) as error:
         raise RemoteProtocolError(f"not a hello: {error!r}") from error
 

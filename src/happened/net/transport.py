@@ -45,6 +45,7 @@ class Hello(NamedTuple):
     terms: Terms = Terms()  # those of a node that tells none
     lives: tuple[Life, ...] = ()  # of the speaker, on this link (lives.py); empty: it does not say
     heard: bytes = b""  # the other's life, of which is the last of its frames that the speaker has journaled
+    has: int = 0  # the number of that frame; 0 also where a hello may be old when it comes
 
 
 class Host(Protocol):
