@@ -269,6 +269,7 @@ def test_the_whole_trace_is_searched_and_not_only_the_window(writer, tmp_path, c
         tab.page.keyboard.press("Enter")
         tab.page.wait_for_selector("html[data-window^='2']", state="attached")
         tab.page.locator("#live", has_text="p#27").wait_for(state="attached")
+        tab.page.wait_for_timeout(400)  # one who looks at more than a window has the match nevertheless
         assert "q#27" in tab.ask("happened.inView()")
         tab.page.get_by_role("button", name="q#27").click()
         tab.page.locator("#live", has_text="q#27").wait_for(state="attached")

@@ -20,6 +20,7 @@ class App extends Served {
     this.ports = {};
     this.frames = [];
     this.only = null;
+    this.revealed = null;
     this.clear();
   }
 
@@ -34,6 +35,7 @@ class App extends Served {
     this.ports = {};
     this.only = null;
     this.found = null;
+    this.revealed = null; // where one looked when events were last brought into view
     this.hidden = new Set(state.hidden || []);
     this.collapsed = new Set(state.collapsed || []);
     await this.take(await loadScene(this.about, index, state.window));
@@ -300,6 +302,7 @@ class App extends Served {
     if (Math.min(...ys) - port.y < AXIS + 20 || Math.max(...ys) - port.y > painter.height - 20) {
       port.y = (Math.min(...ys) + Math.max(...ys)) / 2 - painter.height / 2;
     }
+    this.revealed = { x: port.x, k: port.k };
     return this.changed();
   }
 

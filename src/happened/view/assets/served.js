@@ -11,11 +11,17 @@ class Served {
       last = Math.min(this.scene.depth, to),
       middle = (first + last) / 2;
     const inside = first >= low - 1 && last <= high + 1;
-    // One who looks at more than a window may have is content with the one in the middle.
-    const wide = last - first > (high - low) * 0.8 && Math.abs(middle - (low + high) / 2) < (high - low) / 2;
+    // One who looks at more than a window may have is content with the one in the middle, or with that of what
+    // was shown to them last, until they look elsewhere.
+    const near = Math.abs(middle - (low + high) / 2) < (high - low) / 2;
+    const wide = last - first > (high - low) * 0.8 && (near || this.isAsRevealed);
     clearTimeout(this.asking);
     if (inside || wide || this.loading) return; // what is loading is drawn, and then it is asked again
     this.asking = setTimeout(() => this.loadWindow(first, last), 150);
+  }
+
+  get isAsRevealed() {
+    return this.revealed !== null && this.revealed.x === this.port.x && this.revealed.k === this.port.k;
   }
 
   loadWindow(from, to) {
