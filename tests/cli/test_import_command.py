@@ -96,3 +96,10 @@ def test_fields_are_mapped(importing, tmp_path):
     (tmp_path / "events.csv").write_text("node,what\na,start\nb,start\n")
     assert importing(tmp_path / "events.csv", "--map", "process=node,label=what")[0] == 0
     assert trace.read(tmp_path / "out")["process"].to_pylist() == ["a", "b"]
+
+
+def test_a_trace_is_not_imported_but_asked_as_it_is(importing, tmp_path):
+    with trace.TraceWriter(tmp_path / "run" / "trace") as writer:
+        writer.append(process="p", seq=1, kind="internal")
+    code, _, said = importing(tmp_path / "run")
+    assert code == 2 and "a trace is not imported but asked as it is" in said and "--format" not in said

@@ -201,3 +201,10 @@ def test_whatever_writes_to_out_takes_force(module):
         # Keys are never overwritten, and a stream goes on with what is at --out.
         keeps = name in ("happened topology deploy", "happened stream")
         assert keeps or ("--out" in options) == ("--force" in options), name
+
+
+def test_without_a_command_all_are_shown(capsys):
+    assert main([]) == ExitCode.BAD_INPUT
+    said = capsys.readouterr()
+    assert not said.out
+    assert "a first look:" in said.err and all(f"\n    {name}" in said.err for name in COMMANDS)

@@ -115,7 +115,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr has it: every terminal can show that
     try:
         try:
-            arguments = _parser(argv).parse_args(argv)
+            parser = _parser(argv)
+            if not argv:
+                parser.print_help(sys.stderr)
+                return ExitCode.BAD_INPUT
+            arguments = parser.parse_args(argv)
             return int(arguments.run(arguments))
         finally:
             if sys.stdout is not None:

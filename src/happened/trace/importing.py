@@ -279,6 +279,10 @@ UNKNOWN_FORMAT = (
     f"its format cannot be told from its beginning; say --format, one of {', '.join(FORMATS)}, "
     "or which fields of JSON lines or CSV mean what with --map"
 )
+NO_LOG = (
+    "Parquet is no log of another system; a trace is not imported but asked as it is, from its directory: "
+    "`happened check DIR`"
+)
 
 
 def choose_format(files: Sequence[AnyPath], format: str, options: Options) -> str:
@@ -301,7 +305,8 @@ def choose_format(files: Sequence[AnyPath], format: str, options: Options) -> st
         wrong = {path: reason for path, reason in wrong.items() if reason != EMPTY}
         found = {path: name for path, name in found.items() if name is not None or path in wrong}
     for path, reason in wrong.items():
-        raise TraceFormatError(reason or UNKNOWN_FORMAT, file=str(path))
+        unknown = NO_LOG if path.suffix == ".parquet" else UNKNOWN_FORMAT
+        raise TraceFormatError(reason or unknown, file=str(path))
     if len(set(found.values())) > 1:
         of_each = ", ".join(f"{path.name} is {name}" for path, name in found.items())
         raise TraceFormatError(f"the files are in different formats ({of_each}); import them apart")
