@@ -101,7 +101,7 @@ def test_differences_are_those_of_all_pairs(seed):
                         expected.add((of[cause][1:], of[effect][1:]))
             assert {(each.cause[1:3], each.effect[1:3]) for each in caused} == expected
             different += len(expected)
-    assert different > samples(800)
+    assert different > samples(800) // 2  # or the runs were hardly different, and little was tried
 
 
 def test_sorts_and_partners_are_those_of_a_plain_count():

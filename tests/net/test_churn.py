@@ -81,3 +81,42 @@ def test_a_newcomer_waits_for_no_farewell_of_one_who_left_before_whoever_tells_i
             bring(sender, receiver)
     assert not q.members.awaited and all(departure.closed for departure in q.members.departures.values())
     assert all(set(engine.roster) == {"p2", "p3", "q"} for engine in staying)
+
+
+@pytest.mark.parametrize("protocol", [name for name in RECYCLING if name in EXPELLING])
+def test_what_a_newcomer_was_told_of_the_former_holder_of_an_index_is_not_said_of_the_next(protocol):
+    """The others had told all stages before the newcomer joined: its own word of them may come late."""
+    system = Churning(protocol, 5, 1)
+    for name in ("p3", "p4"):
+        del system.engines[name]
+        system.engines["p0"].leave(name)
+        system.carry()
+    p0, p1, p2 = system.engines.values()
+
+    def admitted(name):
+        index = p0.join(name, "nowhere")
+        roster = p0.roster
+        names = [roster.name(each) for each in range(len(roster))]
+        system.engines[name] = engine = Engine(name, names, protocol)
+        return index, engine
+
+    first, newcomer = admitted("p5")
+    for sender, receiver in ((p0, newcomer), (p1, p2), (p0, p1), (p0, p2), (p1, newcomer), (p2, newcomer)):
+        bring(sender, receiver)
+    for _ in range(4):
+        for sender, receiver in permutations((p0, p2, newcomer), 2):
+            bring(sender, receiver)
+        bring(p0, p1), bring(p2, p1)
+        bring(p1, p0), bring(p1, p2), bring(p1, newcomer)
+    second, _ = admitted("p6")
+    assert {first, second} == {3, 4}, "both indices are given again"
+    bring(p0, p1)
+    again = Engine(p1.name, ["p0", "p1", "p2", "p3", "p4"], protocol)
+    p1.release(p1.cut())
+    again.restore(p1.snapshot())
+    system.engines["p1"] = again
+    system.carry()
+    for engine in system.engines.values():
+        assert {*engine.roster} == {"p0", "p1", "p2", "p5", "p6"} and not engine.members.awaited
+    system.talk(30)
+    assert not any(engine.pending() for engine in system.engines.values())

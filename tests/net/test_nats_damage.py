@@ -143,7 +143,7 @@ def test_who_gets_no_answers_says_so_and_connects_anew(server, monkeypatch):
             writer.close()
 
     alice, _ = exchange(server, "hole", Hole(server, up=1), Wire(server))
-    assert ("bob", "not published: no answer in time") in alice.troubles
+    assert ("bob", "not published: the broker does not answer in time") in alice.troubles
 
 
 def test_without_reading_again_a_frame_is_lost(server, monkeypatch):

@@ -34,7 +34,7 @@ def run_as(cluster, name, version):
 @pytest.mark.parametrize("before, after", [("earlier", None), ("earlier", "later")])
 def test_nodes_are_upgraded_one_after_the_other_under_load(tmp_path, seed, before, after):
     first = {name: command(before) for name in NAMES} if before else {}
-    with Cluster(tmp_path, seed, messages=250, pace=0.012, commands=first) as cluster:
+    with Cluster(tmp_path, seed, messages=1000, pace=0.012, commands=first) as cluster:
         for name in NAMES:
             replace(cluster, name, lambda name: run_as(cluster, name, after))
         cluster.wait(120)
@@ -108,7 +108,7 @@ def test_a_wheel_of_the_next_version_takes_the_place_of_this_one(interpreters, t
         return [str(interpreters[version]), "-E", str(Path(__file__).with_name("netprocess.py"))]
 
     first = {name: command("this") for name in NAMES}
-    with Cluster(tmp_path, seed, messages=400, pace=0.012, commands=first, write_first=True) as cluster:
+    with Cluster(tmp_path, seed, messages=1000, pace=0.012, commands=first, write_first=True) as cluster:
         for name in NAMES:
             replace(cluster, name, lambda name: cluster.plan["commands"].update({name: command("next")}))
         cluster.wait(180)

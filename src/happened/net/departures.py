@@ -9,7 +9,9 @@ Then it goes through stages, each of which everybody tells everybody:
     1  we have closed with it, and hold nothing of it
     2  everybody has told us 1: our machine has forgotten it, and names it no more
     3  everybody has told us 2: nothing on its way to us names it
-and once everybody has told us 3, its index may be given to somebody else.
+and once everybody has told us 3, its index may be given to somebody else. Who joined after the others had
+told 3 has not been waited for by them: what it says of that index, until it says that it was given again, is
+about whoever had it before (`unaware` of member_changes.py).
 
 A process that has left still passes on what it hears, until it has everybody's farewell. It hears nothing of
 those who join once everybody has closed with it: what it says of an index that was given again since then is

@@ -69,6 +69,8 @@ class MemberChanges:
         self.awaited: set[int] = set()
         self.departures = Departures()
         self.under_way: list[int] = []  # of those in `gone`, the ones that others or we have not done with
+        # By an index that was given again, who has not told us so: until then it speaks of who had it before.
+        self.unaware: dict[int, set[int]] = {}
         self.has_left = False  # or was expelled: nobody takes our messages any more
         self.farewells: set[int] = set()  # the links on which nothing more will come, since we have left
         self._last_words: dict[int, int] = {}  # the number of our farewell on each link, once we have left
@@ -191,6 +193,8 @@ class MemberChanges:
         change = wire.decode(frame)
         if self.departures.means_somebody_else(link, change.index):
             return
+        if link in self.unaware.get(change.index, ()) and not isinstance(change, MemberJoined):
+            return
         match change:
             case MemberJoined(index, name, address):
                 self._hear_joined(link, index, name, address)
@@ -231,8 +235,11 @@ class MemberChanges:
             if self._has_admitted and not self.has_left and not self._concerned.replays:
                 check_admission(self.name, self.departures, link, name)
             self.join(index, name, address)
-        elif (index >= known or self.roster.name(index) != name) and not self.has_left:
+        elif index >= known or self.roster.name(index) != name:
+            if self.has_left:
+                return
             raise _disagreement(link, index, name)
+        self.unaware.get(index, set()).discard(link)
 
     def _hear_farewell(self, link: int) -> None:
         self.farewells.add(link)
@@ -306,6 +313,10 @@ class MemberChanges:
         if self._concerned.tracking is not None:
             self._concerned.tracking.join(index)
         if index in self.gone:
+            # What those say who joined after the others had told stage 3 may still be on its way to us.
+            for unaware in self.unaware.values():
+                unaware.discard(index)
+            self.unaware[index] = set(self.present_links())
             self.gone.discard(index)
             self.farewells.discard(index)
             self.departures.give_again(index)
@@ -449,6 +460,8 @@ class MemberChanges:
             head["former"] = sorted(self.roster.former)
         if self._last_words:
             head["last_words"] = sorted(self._last_words.items())
+        if unaware := {index: sorted(links) for index, links in sorted(self.unaware.items()) if links}:
+            head["unaware"] = unaware
         return head
 
     def restore(self, head: dict[str, Any]) -> None:
@@ -457,6 +470,7 @@ class MemberChanges:
         self.awaited = set(head.get("awaited", ()))
         self._last_words = dict(head.get("last_words", ()))
         self.has_left = head.get("left", False)
+        self.unaware = {int(index): set(links) for index, links in head.get("unaware", {}).items()}
         self.roster.remember(head.get("former", ()))
         self.seniority = head.get("seniority", list(range(len(self.roster))))
         told = head.get("departures", {})  # which versions up to 0.2.0 did not write
