@@ -13,7 +13,9 @@ import pytest
 
 import happened.cli
 from happened.cli import COMMANDS, QUESTIONS, main
+from happened.cli.startup import IN_PROCESS
 from happened.core.exit_codes import MEANINGS, ExitCode
+from happened.trace import TraceWriter
 
 HEAVY = {"asyncio", "cryptography", "numba", "numpy", "pandas", "pyarrow", "pyspark"}
 HEAVY |= {"networkx", "tqdm", "yaml"}
@@ -208,3 +210,24 @@ def test_without_a_command_all_are_shown(capsys):
     said = capsys.readouterr()
     assert not said.out
     assert "a first look:" in said.err and all(f"\n    {name}" in said.err for name in COMMANDS)
+
+
+@pytest.mark.parametrize("asked", ["past", "check", "diff"])
+def test_a_command_that_answers_in_its_process_does_not_import_pandas(asked, tmp_path):
+    with TraceWriter(tmp_path / "run") as writer:
+        writer.append(process="p", seq=1, kind="internal", label="first")
+    words = {"past": ["first"], "check": [], "diff": [str(tmp_path / "run")]}[asked]
+    code = """
+import sys
+sys.argv[0] = "happened"
+from happened.cli import main
+assert main() in (0, 3)
+assert "pyarrow" in sys.modules and "pandas" not in sys.modules
+from happened.cli.startup import allow_pandas
+allow_pandas()
+import pandas"""
+    subprocess.run([sys.executable, "-c", code, asked, str(tmp_path / "run"), *words], check=True)
+
+
+def test_the_commands_that_do_without_pandas_are_commands():
+    assert COMMANDS.keys() >= IN_PROCESS

@@ -18,6 +18,7 @@ from .. import __version__
 from ..core.errors import CausalityError
 from ..core.exit_codes import MEANINGS, ExitCode
 from ..core.extras import how_to_install
+from .startup import spare
 
 
 class Command(NamedTuple):
@@ -110,7 +111,9 @@ exit codes:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    argv = sys.argv[1:] if argv is None else argv
+    if argv is None:
+        argv = sys.argv[1:]
+        spare(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # as stderr has it: every terminal can show that
     try:

@@ -13,6 +13,7 @@ from ..ask.history import printable, why_too_large
 from ..core.errors import LocalProtocolError
 from ..report.drawings import duration
 from ..trace.store import any_path
+from .startup import allow_pandas
 from .terminal import note
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def is_for_spark(arguments: argparse.Namespace) -> bool:
 @contextmanager
 def on_spark(arguments: argparse.Namespace) -> Iterator["LargeTrace"]:
     """The trace to ask on a session that ends with the question."""
+    allow_pandas()
     from ..spark.large_traces import asked_on_spark
     from ..spark.session import session
 
