@@ -92,6 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _answer_all(arguments: argparse.Namespace) -> int:
     """What `happened analyze` does, without Spark; says what it says."""
+    from ..report.looks import looks
     from ..report.page import pages, write_report
     from ..spark.in_process import analyze_here
     from .analyze import tables_at, tell
@@ -107,11 +108,12 @@ def _answer_all(arguments: argparse.Namespace) -> int:
     refuse_earlier_file(view, force=arguments.force)
 
     def finish(folder: AnyPath, summary: dict[str, Any]) -> None:
+        shown = looks(folder, trace)
         if arguments.out is not None:
-            write_report(folder, summary, trace)
+            write_report(folder, summary, shown)
         if arguments.report is not None:
             kept = arguments.out and os.path.relpath(arguments.out, arguments.report.parent)
-            texts = pages(folder, summary, trace, view=view.name, tables=kept)
+            texts = pages(folder, summary, shown, view=view.name, tables=kept)
             for file, text in zip((arguments.report, view), texts, strict=True):
                 if text:
                     with whole_file(file) as unfinished:

@@ -8,8 +8,8 @@ trace; where that is not at hand, or is too large to be read for a report, the t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import numpy as np
@@ -54,10 +54,15 @@ class Window(NamedTuple):
 @dataclass(frozen=True)
 class Looks:
     """The computations that a report shows; `page` is the address of the page that shows them closely, ""
-    if there is none."""
+    if there is none. Pictures and that page are made once, whatever its address is (`at`)."""
 
     of: Viewed | None
     page: str = ""
+    _made: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    def at(self, page: str) -> "Looks":
+        """The same, with the page at another address."""
+        return replace(self, page=page)
 
     @property
     def computations(self) -> Sequence[Prepared]:
@@ -75,18 +80,21 @@ class Looks:
 
     def windows(self, most: int) -> list[Window]:
         """Of the first few computations."""
-        return [_window(each) for each in self.computations[:most]]
+        windows: list[Window] = self._made.setdefault("windows", [])
+        windows += [_window(each) for each in self.computations[len(windows) : most]]
+        return windows[:most]
 
     def html(self) -> str:
         """The page itself; "" if nothing can be shown."""
-        return page(self.of) if self.of is not None else ""
+        if "html" not in self._made:
+            self._made["html"] = page(self.of) if self.of is not None else ""
+        return str(self._made["html"])
 
 
-def looks(folder: AnyPath, trace: AnyPath | None, name: str) -> Looks:
+def looks(folder: AnyPath, trace: AnyPath | None) -> Looks:
     """What can be looked at closely of the answers in a folder; nothing where tables are missing.
 
     trace   what they were made from, if that is known
-    name    of the page that will show it, "" for none
     """
     if not all(matching(folder / table, "*.parquet") for table in (*NEEDED, "violations")):
         return Looks(None)
@@ -96,7 +104,7 @@ def looks(folder: AnyPath, trace: AnyPath | None, name: str) -> Looks:
     table = _of_trace(trace, names) if trace is not None else None
     if table is None:
         table = events_of_answers(folder, names)
-    return Looks(viewed_table(table, "What happened", complete=None), name)
+    return Looks(viewed_table(table, "What happened", complete=None))
 
 
 def _chosen(folder: AnyPath) -> list[str]:

@@ -111,7 +111,7 @@ class _Context(NamedTuple):
         return f' <a href="{escape(href)}">{text}</a>.' if href else ""
 
 
-def write_report(folder: AnyPath, summary: dict[str, Any], trace: AnyPath | None = None) -> None:
+def write_report(folder: AnyPath, summary: dict[str, Any], trace: AnyPath | Looks | None = None) -> None:
     """Leave report.html and view.html beside the tables of an analysis.
 
     trace   what was analysed: labels, spans and what is relevant are shown from it
@@ -125,17 +125,18 @@ def write_report(folder: AnyPath, summary: dict[str, Any], trace: AnyPath | None
 def pages(
     folder: AnyPath,
     summary: dict[str, Any],
-    trace: AnyPath | None = None,
+    trace: AnyPath | Looks | None = None,
     *,
     view: str = VIEW,
     tables: str | None = None,
 ) -> tuple[str, str]:
     """The report, and the page that its links lead to; the latter is "" if nothing can be shown.
 
+    trace    what was analysed, or what `looks` made of that
     view     the address of that page, "" for none
     tables   that of the folder of tables, None if it is not kept
     """
-    shown = looks(folder, trace, view)
+    shown = (trace if isinstance(trace, Looks) else looks(folder, trace)).at(view)
     context = _Context(folder, summary, shown, RowLists(folder, shown, tables))
     return _page(context), shown.html() if view else ""
 
