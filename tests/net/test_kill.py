@@ -36,13 +36,11 @@ def survive(tmp_path, seed, protocol, messages, *, duration, every, pace, timeou
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(
-    "protocol", ["ks", pytest.param("causal-total", marks=pytest.mark.slow), "sequencer"]
+    "protocol",
+    [*(pytest.param(each, marks=pytest.mark.slow) for each in ("ks", "causal-total")), "sequencer"],
 )
 def test_nothing_is_lost_repeated_or_misordered_by_kills_and_partitions(tmp_path, seed, protocol):
-    if effort.THOROUGH:
-        messages, duration = (400, 4) if protocol == "ks" else (60, 2.5)
-    else:
-        messages, duration = (150, 1.5) if protocol == "ks" else (60, 1.5)
+    messages, duration = (400, 4) if protocol == "ks" else (60, 2.5 if effort.THOROUGH else 1.5)
     survive(tmp_path, seed, protocol, messages, duration=duration, every=0.35, pace=0.008, timeout=90)
 
 

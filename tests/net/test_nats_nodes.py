@@ -28,12 +28,10 @@ def run(folder, servers, seed, *, duration, every, timeout, server_faults=lambda
     return cluster
 
 
-@pytest.mark.sampled
+@pytest.mark.slow  # the short form is the harness's
 def test_five_processes_over_one_server(tmp_path, seed):
     with broker(tmp_path / "broker") as servers:
-        plan = {"messages": 200, "pace": 0.005, "duration": 1.5, "every": 0.4}
-        if effort.THOROUGH:
-            plan = {"messages": 300, "pace": 0.004, "duration": 2.5, "every": 0.5}
+        plan = {"messages": 300, "pace": 0.004, "duration": 2.5, "every": 0.5}
         run(tmp_path / "run", servers, seed, timeout=60, **plan)
 
 

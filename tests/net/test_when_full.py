@@ -12,7 +12,6 @@ from brokers import broker
 from netcluster import QUICK, Cluster, schedule
 from test_node import addresses, crash, make, run, take, until
 
-import effort
 from happened.core.errors import LocalProtocolError
 from happened.net import Limits, Node, NodeFull
 from happened.net.nats import NatsTransport
@@ -222,13 +221,11 @@ def test_wrong_policies_are_refused(tmp_path):
         make("a", where, tmp_path, full={"b": "drop"})
 
 
-@pytest.mark.sampled
+@pytest.mark.slow  # the short form is the harness's
 def test_five_processes_that_park_are_killed_and_cut(tmp_path, seed):
     """kill -9 of real processes with an outbox of a few messages; judged by the union of their traces."""
     limits = {**QUICK, "outbox": 1500, "compaction": 20_000}
-    plan = {"messages": 150, "pace": 0.004, "size": 200, "limits": limits, "full": "park"}
-    if effort.THOROUGH:
-        plan |= {"messages": 600}
+    plan = {"messages": 600, "pace": 0.004, "size": 200, "limits": limits, "full": "park"}
     with Cluster(tmp_path, seed, **plan) as cluster:
         os.kill(cluster.children["bob"].process.pid, signal.SIGSTOP)  # others park for bob meanwhile
         cluster.suffer([each for each in schedule(seed, 1.2, 0.4) if "bob" not in each.who])
