@@ -1,5 +1,7 @@
 """Histories of databases: whoever read a value has the one who wrote it in his past."""
 
+import json
+
 import pytest
 
 
@@ -48,3 +50,23 @@ def test_an_operation_by_itself_has_a_key_and_a_value(read):
     read_it = '{"process": 1, "type": "ok", "f": "read", "value": [3, [7]]}'
     found = read("jepsen", f"[{add}, {read_it}]")
     assert found.rows[1]["causes"] == [{"process": "process 0", "seq": 1}]
+
+
+@pytest.mark.parametrize(
+    ("wrote", "read_it"),
+    [
+        (("write", [1, 5]), ("read", [1, 5])),
+        (("write", 5), ("read", 5)),
+        (("add", 7), ("read", [7])),
+        (("add", 7), ("read", [3, 7, 9])),
+    ],
+)
+def test_registers_and_sets(read, wrote, read_it):
+    operations = [
+        {"process": 1, "type": "invoke", "f": wrote[0], "value": wrote[1]},
+        {"process": 1, "type": "ok", "f": wrote[0], "value": wrote[1]},
+        {"process": 2, "type": "invoke", "f": "read", "value": None},
+        {"process": 2, "type": "ok", "f": read_it[0], "value": read_it[1]},
+    ]
+    found = read("jepsen", "\n".join(map(json.dumps, operations)))
+    assert found.rows[3]["causes"] == [{"process": "process 1", "seq": 1}]

@@ -101,3 +101,45 @@ def test_a_mapping_beside_another_format_is_refused(tmp_path, format, text, said
     log.write_text(CSV)
     with pytest.raises(TraceFormatError, match=said):
         import_files([log], tmp_path / "out", format=format, options=Options(map=text))
+
+
+def test_a_line_that_is_no_object_leaves_the_objects_after_it_alone(read):
+    found = read("map", '{"n":"a"}\ngarbage\n{"n":"b"}\n{"n":"c"}\n', map="process=n")
+    assert [row["process"] for row in found.rows] == ["a", "b", "c"]
+    assert [q.line for q in found.quarantined] == [2] and "is not JSON" in found.reasons()[0]
+
+
+def test_a_kind_that_is_unknown_is_told_where_there_is_a_message(read):
+    lines = '{"n":"a","k":"transmit","m":"1"}\n{"n":"b","k":"rx","m":"1"}\n{"n":"b","k":"retry"}\n'
+    found = read("map", lines, map="process=n,kind=k,message=m")
+    assert [row["kind"] for row in found.rows] == ["receive", "internal"]
+    assert [q.line for q in found.quarantined] == [1]
+    assert "k is 'transmit'" in found.reasons()[0] and "publish" in found.reasons()[0]
+
+
+@pytest.mark.parametrize("seq", ["1.9", "true", '"x"', "[1]", "1e400"])
+def test_what_is_no_whole_number_is_named(read, seq):
+    found = read(
+        "map", f'{{"n":"a","s":{seq}}}\n{{"n":"a","s":"7"}}\n{{"n":"a","s":0}}\n', map="process=n,seq=s"
+    )
+    assert [row["seq"] for row in found.rows] == [2, 1]
+    assert [q.line for q in found.quarantined] == [1] and "no whole number" in found.reasons()[0]
+
+
+@pytest.mark.parametrize("time", ["true", '"soon"', "1e400", "{}"])
+def test_what_is_no_time_is_named(read, time):
+    found = read("map", f'{{"n":"a","at":{time}}}\n{{"n":"a","at":2}}\n', map="process=n,time=at:ms")
+    assert [row["time"] for row in found.rows] == [2_000_000]
+    assert "at is" in found.reasons()[0] and "no time in ms" in found.reasons()[0]
+
+
+def test_events_numbered_from_nought_are_named_by_their_ids(read):
+    lines = '{"n":"a","s":1,"i":"x"}\n{"n":"a","s":0,"i":"w"}\n{"n":"b","s":0,"i":"y","after":"w"}\n'
+    found = read("map", lines, map="process=n,seq=s,id=i,parents=after")
+    assert not found.quarantined
+    assert found.rows[2]["causes"] == [{"process": "a", "seq": 1}]
+
+
+def test_a_field_that_is_mapped_twice_is_refused(read):
+    with pytest.raises(TraceFormatError, match="maps process twice"):
+        read("map", "{}", map="process=n,process=k")

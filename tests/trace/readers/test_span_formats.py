@@ -2,6 +2,7 @@
 call.
 """
 
+import base64
 import json
 
 import pytest
@@ -152,6 +153,33 @@ def test_a_flow_without_enclosing_ends_in_the_next_slice(read):
     events += [event("X", 2, 7, dur=9), event("X", 2, 10, dur=1)]
     found = read("chrome", json.dumps({"traceEvents": events}))
     assert found.happened_before("X11", "X210") and not found.happened_before("X11", "X27")
+
+
+def test_flows_of_one_id_are_told_apart_by_their_names(read):
+    def event(phase, tid, ts, name, **more):
+        return {"ph": phase, "pid": 1, "tid": tid, "ts": ts, "name": name, "id": 5, "cat": "c", **more}
+
+    events = [event("X", tid, ts, name, dur=2) for tid, ts, name in ((1, 1, "A"), (2, 11, "B"))]
+    events += [event("X", tid, ts, name, dur=2) for tid, ts, name in ((3, 1, "A2"), (4, 21, "B2"))]
+    events += [event("s", 1, 2, "f"), event("s", 3, 2.5, "g")]
+    events += [event("f", 2, 12, "f", bp="e"), event("f", 4, 22, "g", bp="e")]
+    starts = read("chrome", json.dumps({"traceEvents": events})).starts()
+    assert starts == {"A": set(), "A2": set(), "B": {"A"}, "B2": {"A2"}}
+
+
+def test_ids_in_base64_are_those_in_hexadecimal(read):
+    def document(trace, *ids):
+        spans = [{"traceId": trace, "spanId": ids[0], "name": "a"}]
+        spans.append({"traceId": trace, "spanId": ids[1], "parentSpanId": ids[0], "name": "b"})
+        service = {"key": "service.name", "value": {"stringValue": "s"}}
+        return json.dumps(
+            {"batches": [{"resource": {"attributes": [service]}, "scopeSpans": [{"spans": spans}]}]}
+        )
+
+    hexadecimal = read("otlp", document("ab" * 16, "cd" * 8, "ef" * 8))
+    raw = (bytes.fromhex(each) for each in ("ab" * 16, "cd" * 8, "ef" * 8))
+    written = read("otlp", document(*(base64.b64encode(each).decode() for each in raw)))
+    assert written.rows == hexadecimal.rows and written.happened_before("a", "b")
 
 
 @pytest.mark.parametrize("wrapper", ["result", "trace"])

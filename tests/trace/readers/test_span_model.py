@@ -415,6 +415,21 @@ def test_a_batch_hands_its_messages_over_at_once(links):
     assert causality.check(Model([*sent, batch]).table).holds
 
 
+@pytest.mark.parametrize("links", [["p", "q"], ["q", "p"]])
+def test_a_contradicted_clock_upstream_does_not_make_the_order_of_links_count(links):
+    """y starts before its parent x by one clock, and both send to one channel: that order is left out."""
+    spans = [
+        span("x", "edge", 10, 40, kind="producer", key="other"),
+        span("y", "edge", 9, 30, "x", kind="producer", key="other"),
+        span("call", "edge", 11, 20, "y", kind="client"),
+        span("order", "shop", 100, 120, "call", kind="server"),
+        span("p", "shop", 101, 102, "order", kind="producer", key="k"),
+        span("q", "shop", 105, 106, "order", kind="producer", key="k"),
+        span("c", "bill", 150, 160, links=links, kind="consumer", key="k"),
+    ]
+    assert causality.check(Model(spans).table).holds
+
+
 def test_a_batch_may_have_a_message_that_one_of_an_earlier_batch_led_to():
     """r was sent by the handler of a batch after p; q came after that; then a batch names r before p."""
     spans = [

@@ -111,16 +111,20 @@ def _has_args(event: dict[str, Any]) -> bool:
 
 
 def _flow(events: list[tuple[int, dict[str, Any]]], slices: list[_Slice]) -> None:
-    """Link the slices that flows lead to with those they come from."""
+    """Link the slices that flows lead to with those they come from.
+
+    A flow is known by its category, id and name; by the first two alone where no other has them.
+    """
     by_thread: dict[tuple[str, str], list[_Slice]] = {}
     for each in sorted(slices, key=lambda each: each.start):
         if "thread.id" in each.facts:
             by_thread.setdefault(each.where, []).append(each)
-    last: dict[tuple[str, str], _Slice] = {}
+    last: dict[tuple[str, str], dict[str, _Slice]] = {}
     for _, event in events:
         if event["ph"] not in FLOWS:
             continue
-        key = (str(event.get("cat")), str(event.get("id")))
+        flows = last.setdefault((str(event.get("cat")), str(event.get("id"))), {})
+        name = str(event.get("name"))
         on_thread = by_thread.get((str(event.get("pid")), str(event.get("tid"))), [])
         time = _nanoseconds(event["ts"])
         encloses = event["ph"] != "f" or event.get("bp") == "e"
@@ -130,11 +134,13 @@ def _flow(events: list[tuple[int, dict[str, Any]]], slices: list[_Slice]) -> Non
         )
         if found is None:
             continue
-        before = last.get(key)
+        before = flows.get(name)
+        if before is None and len(flows) == 1 and event["ph"] != "s":
+            (name, before) = next(iter(flows.items()))
         if before is not None and event["ph"] != "s" and before is not found:
             before.sends = True
             found.links.append(str(before.number))
-        last[key] = found
+        flows[name] = found
 
 
 def _enclosing(slices: list[_Slice], time: int) -> _Slice | None:

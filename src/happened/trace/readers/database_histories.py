@@ -4,8 +4,10 @@ AWDIT's text: `w key value` and `r key value`, `-----` ends a transaction, `====
 is one event of its session.
 
 Jepsen's JSON: operations {"process", "type", "f", "value"}, in a list or one per line. An operation that was
-invoked and completed is two events of its process. Writes are the steps `w`, `append` and `add`, reads are
-`r` and `read`; a step is [step, key, value], or an operation by itself with the value [key, value].
+invoked and completed is two events of its process. Writes are the steps `w`, `write`, `append` and `add`,
+reads are `r` and `read`; a step is [step, key, value], or an operation by itself with the value [key, value].
+Where there is one register or set, and so no key, it is a value alone, or a list of all that were read; of a
+list of two the first is taken for a key.
 
 Whoever read a value has the one who wrote it in his past: the transaction, or the invocation of the
 operation. A value that several wrote, or nobody did, says nothing. What read from one another in a circle
@@ -21,7 +23,9 @@ from .draft import Assembly, Draft, Options, Parsed, Quarantined, by_computation
 from .json_documents import records
 from .source import Source
 
-WRITES, READS = ("w", "append", "add"), ("r", "read")
+WRITES, READS = ("w", "write", "append", "add"), ("r", "read")
+REGISTER = ""
+"""The key of values that name none."""
 ENDS = {"ok": "ok", "fail": "fail", "info": "info"}
 
 
@@ -94,6 +98,8 @@ def _steps(operation: dict[str, Any]) -> Iterator[tuple[bool, str]]:
     steps = value if isinstance(value, list) else []
     if isinstance(value, list) and len(value) == 2 and (f in WRITES or f in READS):
         steps = [[f, *value]]
+    elif f in (*WRITES, *READS) and not any(isinstance(each, list | dict) for each in steps):
+        steps = [[f, REGISTER, value]]
     for step in steps:
         if isinstance(step, list) and len(step) == 3 and step[0] in (*WRITES, *READS):
             values = step[2] if isinstance(step[2], list) else [step[2]]

@@ -7,11 +7,12 @@ mapped:
     spans    span, and any of trace, parent, service, instance, kind, start, end, label, links
 
 `time`, `start` and `end` may name their unit after a colon: ns (which is meant if nothing is said), us, ms,
-s, or iso. `kind` of an event is one of ours, or a word for one such as `sent` or `rx`; without one, and
-without a message, an event is internal. `to`, `parents` and `links` are lists, or text with commas or
+s, or iso. `kind` of an event is one of ours, or a word for one such as `sent` or `rx`; without a message an
+event is internal, whatever its kind is called. `to`, `parents` and `links` are lists, or text with commas or
 spaces between names; a parent is the `id` of another event. Where nothing says whom a message is sent to,
-it goes to those that received it. Events that are not numbered are in the order of the file. Fields that
-are not mapped become attributes; one that is mapped and that a file does not have at all is told.
+it goes to those that received it. Events that are not numbered are in the order of the file. A record is one
+line, also in CSV. Fields that are not mapped become attributes; one that is mapped and that a file does not
+have at all is told.
 """
 
 import csv
@@ -54,6 +55,8 @@ class Mapping:
             if not equals or not theirs or ours not in (*EVENT_FIELDS, *SPAN_FIELDS):
                 known = ", ".join(dict.fromkeys((*EVENT_FIELDS, *SPAN_FIELDS)))
                 raise TraceFormatError(f"{pair!r} is no OURS=THEIRS with one of {known}", field="map")
+            if ours in self.source:
+                raise TraceFormatError(f"maps {ours} twice", field="map")
             name, colon, unit = theirs.rpartition(":")
             if colon and unit in UNITS and ours in ("time", "start", "end"):
                 theirs, self.unit[ours] = name, unit
@@ -102,10 +105,27 @@ class Mapping:
         value, unit = self.get(record, ours), self.unit.get(ours, "ns")
         if value is None:
             return None
-        if unit == "iso":
-            return nanoseconds(str(value))
-        whole = isinstance(value, int) or (isinstance(value, str) and value.lstrip("-").isdigit())
-        return int(value) * UNITS[unit] if whole else round(float(value) * UNITS[unit])
+        try:
+            if unit == "iso":
+                return nanoseconds(str(value))
+            if isinstance(value, bool):
+                raise ValueError
+            whole = isinstance(value, int) or (isinstance(value, str) and value.lstrip("-").isdigit())
+            return int(value) * UNITS[unit] if whole else round(float(value) * UNITS[unit])
+        except (ValueError, OverflowError, TypeError) as error:
+            raise ValueError(f"{self.source[ours]} is {value!r}, which is no time in {unit}") from error
+
+    def number(self, record: dict[str, Any], ours: str) -> int | None:
+        """A whole number, also if it is written as text."""
+        value = self.get(record, ours)
+        if value is None:
+            return None
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        is_whole |= isinstance(value, float) and value.is_integer()
+        is_whole |= isinstance(value, str) and value.strip().lstrip("-").isdecimal()
+        if not is_whole:
+            raise ValueError(f"{self.source[ours]} is {value!r}, which is no whole number")
+        return int(value)
 
     def names(self, record: dict[str, Any], ours: str) -> list[str] | None:
         value = self.get(record, ours)
@@ -147,7 +167,9 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
         place = (draft.computation, draft.process)
         position[place] = position.get(place, 0) + 1
         if draft.id is not None:
-            names[draft.computation, draft.id] = f"{draft.process}#{draft.seq or position[place]}"
+            names[draft.computation, draft.id] = (
+                f"{draft.process}#{position[place] if draft.seq is None else draft.seq}"
+            )
         if draft.kind in ("receive", "deliver"):
             receivers.setdefault((draft.computation, draft.message), set()).add(draft.process)
     for draft in every:
@@ -162,14 +184,18 @@ def counts(drafts: list[Draft]) -> dict[str, int]:
 
 
 def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, Any] | Quarantined]]:
-    """Objects of JSON lines, or rows of a CSV with a header; each line by itself. Fields that are mapped and
-    not in the header, or in no object, are told: a table without its keys, say, may seem to be in order.
+    """Objects of JSON lines, or rows of a CSV with a header, as the first line is; each line by itself.
+    Fields that are mapped and not in the header, or in no object, are told: a table without its keys, say,
+    may seem to be in order.
     """
     header: list[str] | None = None
+    is_json: bool | None = None
     first: tuple[int, dict[str, Any]] | None = None
     unseen = {*mapping.source}
     for number, text in source.lines():
-        if header is None and text.lstrip()[:1] in ("{", "["):
+        if is_json is None:
+            is_json = text.lstrip()[:1] in ("{", "[")
+        if is_json:
             record = _object(source, number, text)
             if isinstance(record, dict):
                 first = first or (number, record)
@@ -220,20 +246,22 @@ def _needed(mapping: Mapping, record: dict[str, Any], ours: str) -> str:
 
 def _event(mapping: Mapping, source: Source, number: int, record: dict[str, Any]) -> Draft:
     message, said = mapping.text(record, "message"), mapping.text(record, "kind")
+    if message is not None and said is not None and said.lower() not in KIND_OF:
+        known = ", ".join(f"{kind} ({', '.join(words[1:])})" for kind, words in WORDS.items())
+        raise ValueError(f"{mapping.source['kind']} is {said!r}, and what was done with a message is {known}")
     kind = KIND_OF.get(said.lower(), "internal") if said is not None else "internal"
     attributes = mapping.others(record)
     if kind != "internal" and message is None:
         kind = "internal"
     if kind == "internal" and said is not None:
         attributes["kind"] = said
-    seq = mapping.get(record, "seq")
     return Draft(
         source.file,
         number,
         mapping.text(record, "computation") or source.computation,
         _needed(mapping, record, "process"),
         mapping.text(record, "label"),
-        seq=None if seq is None else int(seq),
+        seq=mapping.number(record, "seq"),
         kind=kind,
         message=message if kind != "internal" else None,
         to=mapping.names(record, "to") if kind == "send" else None,

@@ -28,7 +28,7 @@ what its children received by an event of its own.
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise, permutations
 
 from ..lane_names import LANE
@@ -240,16 +240,19 @@ class SpanGraph:
                     start = 2 * self.events[run[0]].span
                     for event in chain.from_iterable(earlier_runs):
                         self._before(start, event, "queue")
-            rank = {event: at for at, event in enumerate(causes_first(self.events))}
+            rank = {event: at for at, event in enumerate(self._consistent_order())}
             for run in (run for runs in queues for run in runs):
-                run.sort(
-                    key=lambda event: rank.get(self.senders[self.events[event].message or ""], len(rank))
-                )
+                run.sort(key=lambda event: self._sent_at(event, rank))
         for runs, level in zip(queues, levels, strict=True):
             for run in runs:
                 for earlier, later in pairwise(run):
                     self._before(later, earlier, "queue")
             self._follow(level)
+
+    def _sent_at(self, delivery: int, rank: Mapping[int, int]) -> tuple[int, int]:
+        """The place of its send in an order; of those that the record puts in a circle, the time."""
+        send = self.senders[self.events[delivery].message or ""]
+        return rank.get(send, len(rank)), self.spans[self.events[send].span].time or 0
 
     def _is_received_only(self, i: int, receivers: Sequence[int]) -> bool:
         """Whether a span only fetched a message that another span, which it started, was given.
@@ -371,12 +374,29 @@ class SpanGraph:
             members = set(circle)
             for at in circle:
                 event = self.events[at]
-                kept = [edge for edge in event.before if edge[0] not in members or edge[1] not in BY_CLOCK]
+                kept = _recorded_within(members, event)
                 self.dropped += len(set(event.before)) - len(set(kept))
                 event.before = kept
 
+    def _consistent_order(self) -> list[int]:
+        """Events in an order that no recorded edge contradicts, nor one of a clock that agrees with those."""
+        order = causes_first(self.events)
+        if len(order) == len(self.events):
+            return order
+        events = list(self.events)
+        for circle in self._circles():
+            members = set(circle)
+            for at in circle:
+                events[at] = replace(events[at], before=_recorded_within(members, events[at]))
+        return causes_first(events)
+
     def _circles(self) -> list[list[int]]:
         return circles([[earlier for earlier, _ in event.before] for event in self.events])
+
+
+def _recorded_within(circle: set[int], event: Event) -> list[tuple[int, str]]:
+    """The edges to an event of a circle, without those by which a clock closed it."""
+    return [edge for edge in event.before if edge[0] not in circle or edge[1] not in BY_CLOCK]
 
 
 def causes_first(events: Sequence[Event]) -> list[int]:

@@ -6,6 +6,7 @@ causes, so that they can be verified against the tokens.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,7 @@ def parse(source: Source, options: Options) -> Parsed:
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
     again: list[Quarantined] = []
     kept: list[Draft] = []
+    unmatched: Counter[str] = Counter()
     for group in by_computation(drafts).values():
         tokens: dict[str, Transmissions] = {}
         for draft in group:
@@ -38,8 +40,10 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
                 (both.sends if draft.label == SEND else both.receives).append(len(kept))
             kept.append(draft)
         pair(kept, tokens, _message)
+        unmatched["lost"] += sum(not both.receives for both in tokens.values())
+        unmatched["never_sent"] += sum(not both.sends for both in tokens.values())
     assembled = assemble_clocked(kept, causes_from_clocks=False)
-    return Assembly(assembled.rows, again + assembled.quarantined)
+    return Assembly(assembled.rows, again + assembled.quarantined, unmatched)
 
 
 def counts(drafts: list[Draft]) -> dict[str, int]:
