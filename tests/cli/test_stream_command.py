@@ -40,7 +40,7 @@ def test_a_query_whose_python_process_starts_too_late_for_spark_is_started_again
     late, code, tmp_path, monkeypatch, capsys
 ):
     told = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."
-    ends = [Exception(told)] * late + [None]
+    ends = [Exception(told)] * late + [True]
     started = []
 
     def follow(*given, **more):

@@ -4,6 +4,9 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
+import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,6 +46,9 @@ def assert_told_as_the_whole(out, rows):
     assert pairs(rows_in(out, "predecessors")) == pairs(whole.table("predecessors").to_pylist())
     violations = whole.table("violations").to_pylist()
     assert early(rows_in(out, "violations"), "early_event") == early(violations, "early_event")
+
+
+NOTHING = QUARANTINE.empty_table()
 
 
 def one_computation(dice):
@@ -113,6 +119,55 @@ def test_other_rules_than_at_the_start_are_refused(tmp_path):
     tables.take(0, traces.table(one_computation(random.Random(2))), QUARANTINE.empty_table())
     with pytest.raises(CausalityError, match="other rules"):
         LiveTables(tmp_path, Rules(retire=7))
+
+
+def test_the_tables_of_another_trace_are_not_gone_on_with(tmp_path):
+    LiveTables(tmp_path, Rules(), "/here").take(0, traces.table(one_computation(random.Random(2))), NOTHING)
+    LiveTables(tmp_path, Rules(), "/here")
+    with pytest.raises(CausalityError, match="begun with another trace, /here"):
+        LiveTables(tmp_path, Rules(), "/there")
+
+
+def test_nothing_more_is_told_of_a_computation_that_was_given_up(tmp_path):
+    """A message is sent twice; what comes after that has causes which nobody knows any more."""
+    rows = [
+        {"process": "p", "seq": 1, "kind": "send", "message": "m", "to": ["q"]},
+        {"process": "p", "seq": 2, "kind": "send", "message": "m", "to": ["q"]},
+        {"process": "q", "seq": 1, "kind": "deliver", "message": "m"},
+        {"process": "q", "seq": 2, "kind": "internal"},
+    ]
+    tables = LiveTables(tmp_path, Rules())
+    tables.take(0, traces.table(rows[:1]), NOTHING)
+    tables.take(1, traces.table(rows[1:2]), NOTHING)
+    again = LiveTables(tmp_path, Rules())
+    again.take(2, traces.table(rows[2:]), NOTHING)
+    again.finish()
+    assert again.totals["quarantined"] == 3 and again.totals["events"] == 1
+    assert again.totals["never_sent"] == 0
+    assert [row["p"] for row in rows_in(tmp_path, "processes") if row["process"] == "p"] == [0]
+
+
+def test_partitions_are_the_columns_that_their_directories_name(tmp_path):
+    for name in ("c1", "c2"):
+        folder = tmp_path / f"computation={name}"
+        folder.mkdir()
+        rows = traces.table([{"process": "p", "seq": 1, "kind": "internal", "label": name}])
+        pq.write_table(rows.drop_columns(["computation"]), folder / "a.parquet")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "no-part.parquet").write_bytes(b"")
+    tail = TraceTail(str(tmp_path))
+    position = tail.latest({})
+    assert sorted(position) == ["computation=c1/a.parquet", "computation=c2/a.parquet"]
+    found = [tail.split(each).read().events.to_pylist() for each in tail.stretches({}, position)]
+    assert [(row["computation"], row["label"]) for (row,) in found] == [("c1", "c1"), ("c2", "c2")]
+
+
+def test_what_appears_while_a_stream_is_read_to_its_end_takes_nothing_of_the_limit(tmp_path):
+    (tmp_path / "b.jsonl").write_bytes(b"0123456789\n")
+    tail = TraceTail(str(tmp_path))
+    target = tail.latest({})
+    (tmp_path / "a.jsonl.gz").write_bytes(b"0123456789\n")
+    assert tail.latest({}, 5, target) == target
 
 
 def test_a_tail_reads_whole_lines_and_keeps_to_its_limit(tmp_path):
@@ -198,8 +253,9 @@ def test_a_run_that_is_interrupted_before_its_end_can_be_gone_on_with(tmp_path, 
     class Query:
         stopped = False
 
-        def awaitTermination(self):
+        def awaitTermination(self, seconds):
             os.kill(os.getpid(), by)
+            return self.stopped
 
         def stop(self):
             self.stopped = True
@@ -215,6 +271,33 @@ def test_a_run_that_is_interrupted_before_its_end_can_be_gone_on_with(tmp_path, 
     again.take(1, traces.table(rows[::2]), QUARANTINE.empty_table())
     again.finish()
     assert_told_as_the_whole(out, rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_a_trace_that_is_followed_is_judged_when_that_is_ended(tmp_path, by):
+    """On Spark, which has handlers of its own: one line of judgement, and its exit code."""
+    rows = [
+        {"process": "p", "seq": 1, "kind": "send", "message": "m1", "to": ["q"]},
+        {"process": "p", "seq": 2, "kind": "send", "message": "m2", "to": ["q"]},
+        {"process": "q", "seq": 1, "kind": "deliver", "message": "m2"},
+        {"process": "q", "seq": 2, "kind": "deliver", "message": "m1"},
+    ]
+    (tmp_path / "trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["stream", "trace.jsonl", "--out", "live", "--follow", "--master", "local[1]"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "happened", *words],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 240
+    while not (tmp_path / "live" / "progress.json").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.2)
+    time.sleep(1)
+    process.send_signal(by)
+    told, noted = process.communicate(timeout=120)
+    assert process.returncode == 1, noted
+    assert told.startswith("causal order VIOLATED") and "Traceback" not in noted
 
 
 def test_files_that_are_read_within_a_limit_are_read_side_by_side(tmp_path):

@@ -340,7 +340,10 @@ class LiveComputation:
         """Deliveries that were let go without their sends: at the end of the trace there are none, which is
         part of the verdict; before it they may be on their way."""
         if retire < 0:
-            answers.totals["never_sent"] += places.size
+            messages = rows.table["message"].take(pa.array(places)).to_pylist()
+            different = len({*zip(rows.process[places].tolist(), messages, strict=True)})
+            answers.totals["never_sent"] += different
+            answers.totals["duplicated"] += places.size - different
             return
         for place in places.tolist():
             message = rows.table["message"][place].as_py()

@@ -16,6 +16,7 @@ from .analyze import tell
 from .completeness import add_completeness
 from .terminal import note, positive
 
+LOOKING = 0.5  # seconds until it is seen that a signal came
 STARTS = 3
 """Times that a query is started whose Python process Spark did not wait for."""
 
@@ -136,24 +137,28 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _wait(query: Any) -> bool:
-    """Until the query ends; an interrupt stops it after the batch that is being taken. Whether one came."""
+    """Until the query ends; an interrupt stops it after the batch that is being taken. Whether one came.
+
+    Signals are only noted: when they come, this thread waits for an answer of Spark's, and asking it
+    something else would mix up the two. PySpark's own handler of interrupts would cancel the batch.
+    """
     interrupted = False
 
-    def stop(*_: object) -> None:
+    def note_it(*_: object) -> None:
         nonlocal interrupted
         interrupted = True
-        query.stop()
 
-    stopping = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.signal(number, note_it) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        signal.signal(signal.SIGTERM, stop)
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        stop()
+        while not query.awaitTermination(LOOKING):
+            if interrupted:
+                query.stop()
+                break
     except Exception as error:  # of Spark: what went wrong in a batch, with a page of Java around it
         raise CausalityError(_cause(str(error))) from error
     finally:
-        signal.signal(signal.SIGTERM, stopping)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return interrupted
 
 

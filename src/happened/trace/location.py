@@ -136,10 +136,12 @@ def inside(root: AnyPath, path: AnyPath) -> PurePath:
 
 
 def _parts(root: AnyPath) -> tuple[AnyPath, ...]:
-    found: list[AnyPath] = [part for part in root.rglob("*.parquet") if _is_part(inside(root, part))]
+    found: list[AnyPath] = [part for part in root.rglob("*.parquet") if is_part(inside(root, part))]
     return tuple(sorted(found, key=lambda part: inside(root, part).parts))
 
 
-def _is_part(inside: PurePath) -> bool:
+def is_part(inside: PurePath) -> bool:
+    """Whether a file that these names lead to may be a part: neither hidden, nor in a directory that is no
+    column=value."""
     hidden = any(name.startswith((".", "_")) for name in inside.parts)
     return not hidden and all("=" in folder for folder in inside.parts[:-1])

@@ -77,10 +77,11 @@ class Progress(NamedTuple):
 class LiveTables:
     """The directory that a stream fills; `take` is given one batch after another."""
 
-    def __init__(self, out: AnyPath, rules: Rules) -> None:
+    def __init__(self, out: AnyPath, rules: Rules, trace: str | None = None) -> None:
         self._out = out
         self._rules = rules
-        self._live: dict[str, LiveComputation] = {}
+        self._trace = trace
+        self._live: dict[str, LiveComputation | None] = {}  # None: nothing more can be told of it
         self.totals: Counter[str] = Counter()
         self.last = -1
         self.progress: Progress | None = None
@@ -95,11 +96,18 @@ class LiveTables:
                 raise CausalityError(
                     f"{out} has the tables of a trace that was told to its end; name another"
                 )
+            if trace is not None and manifest.get("trace") not in (None, trace):
+                raise CausalityError(
+                    f"{out} was begun with another trace, {manifest['trace']}: name another directory"
+                )
             self.last = manifest["batch"]
             state = pickle.loads((out / manifest["state"]).read_bytes())
             self._live, self.totals = state
-            if self._live and next(iter(self._live.values())).rules != rules:
+            if any(live.rules != rules for live in self._each()):
                 raise CausalityError(f"{out} was begun with other rules (--retire, …): give the same again")
+
+    def _each(self) -> list[LiveComputation]:
+        return [live for live in self._live.values() if live is not None]
 
     def take(self, batch: int, events: pa.Table, quarantined: pa.Table, *, last: bool = False) -> None:
         """Tell what a batch lets be told, and commit it. A batch that was committed is left alone."""
@@ -123,6 +131,9 @@ class LiveTables:
 
     def _advance(self, name: str, arrived: pa.Table, batch: int, last: bool, answers: Answers) -> None:
         live = self._live.setdefault(name, LiveComputation(name, self._rules))
+        if live is None:
+            answers.totals["quarantined"] += arrived.num_rows
+            return
         known = len(live.names)
         try:
             _join(answers, live.step(arrived, batch))
@@ -135,7 +146,7 @@ class LiveTables:
             row = {"computation": name, "reason": reason}
             answers.add("quarantine", pa.Table.from_pylist([row], schema=QUARANTINE))
             answers.totals["quarantined"] += arrived.num_rows + live.held
-            del self._live[name]
+            self._live[name] = None
         new = [
             {"computation": name, "process": process, "p": known + k}
             for k, process in enumerate(live.names[known:])
@@ -156,6 +167,7 @@ class LiveTables:
             "format": FORMAT,
             "version": __version__,
             "batch": batch,
+            "trace": self._trace,
             "finished": last,
             "state": place,
             "parts": written,
@@ -169,7 +181,7 @@ class LiveTables:
         return len(state)
 
     def _report(self, batch: int, events: int, seconds: float, size: int) -> None:
-        live = self._live.values()
+        live = self._each()
         self.progress = Progress(
             batch=batch,
             events=events,
@@ -177,7 +189,7 @@ class LiveTables:
             told=self.totals["events"],
             held=sum(each.held for each in live),
             in_flight=sum(each.in_flight for each in live),
-            computations=len(self._live),
+            computations=len(live),
             violations=self.totals["causal_violations"],
             state_bytes=size,
         )
@@ -207,7 +219,7 @@ def follow(
             "on Spark Connect the batches of a stream are taken by a process of the server, and the state of "
             "this one is here: follow a trace on a classic session, --master local[*] or spark://…"
         )
-    tables = LiveTables(out, rules or Rules())
+    tables = LiveTables(out, rules or Rules(), None if tail is None else tail.name)
 
     def take(frame: DataFrame, batch: int) -> None:
         if batch > tables.last:

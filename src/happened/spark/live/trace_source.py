@@ -91,12 +91,7 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        latest = self._tail().latest(start, most)
-        if self._target is not None:
-            latest = {
-                name: min(end, self._target[name]) for name, end in latest.items() if name in self._target
-            }
-        return latest
+        return self._tail().latest(start, most, self._target)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._tail().latest({})

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...core.errors import TraceFormatError
-from ...trace.location import inside, is_json
-from ...trace.store import AnyPath, any_path, size_of
+from ...trace.location import Location, inside, is_json, is_part
+from ...trace.store import AnyPath, StorePath, any_path, size_of
 from ..splits import Groups, Lines, Split
 
 Position = dict[str, int]
@@ -42,12 +42,24 @@ class TraceTail:
         given = any_path(where)
         self.root: AnyPath = given / "trace" if (given / "trace").is_dir() else given
 
-    def latest(self, seen: Mapping[str, int], most_bytes: int | None = None) -> Position:
+    @property
+    def name(self) -> str:
+        """The same for one trace, wherever it is called from."""
+        return str(self.root if isinstance(self.root, StorePath) else self.root.absolute())
+
+    def latest(
+        self, seen: Mapping[str, int], most_bytes: int | None = None, up_to: Mapping[str, int] | None = None
+    ) -> Position:
         """How far one can read now: by about `most_bytes` more than `seen`, by one file at least, and in each
         file of lines by as large a part of what is unread as in any other, so that processes which wait for
-        each other come side by side. Files that appear whole come in the order of their names."""
+        each other come side by side. Files that appear whole come in the order of their names. What lies
+        beyond the position `up_to` is not there."""
         files = self._files()
+        if up_to is not None:
+            files = {name: path for name, path in files.items() if name in up_to}
         sizes = {name: self._size(path, seen.get(name, 0)) for name, path in files.items()}
+        if up_to is not None:
+            sizes = {name: min(size, up_to[name]) for name, size in sizes.items()}
         unread = sum(sizes.values()) - sum(seen.get(name, 0) for name in files)
         position: Position = {}
         left = unread if most_bytes is None else min(most_bytes, unread)
@@ -87,7 +99,7 @@ class TraceTail:
                 file=str(path),
             )
         if not is_json(path):
-            return Split((Groups(path, None, {}),), None)
+            return Split((Groups(path, None, Location(self.root, ()).partition(path)),), None)
         stop = stretch.end if _grows(path) else None
         return Split((Lines(path, stretch.begin, stop),), None)
 
@@ -106,9 +118,7 @@ class TraceTail:
 
 
 def _is_part(root: AnyPath, path: AnyPath) -> bool:
-    if any(name.startswith((".", "_")) for name in inside(root, path).parts):
-        return False
-    return (path.suffix == ".parquet" or is_json(path)) and path.is_file()
+    return is_part(inside(root, path)) and (path.suffix == ".parquet" or is_json(path)) and path.is_file()
 
 
 def _grows(path: AnyPath) -> bool:
