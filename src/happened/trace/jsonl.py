@@ -126,7 +126,8 @@ def event_from_json(text: bytes, file: str, line: int, needs: Collection[str] = 
         raise TraceFormatError(f"is not UTF-8: {error.reason}", file=file, line=line) from error
     except json.JSONDecodeError as error:
         cut = "the file ends inside it: " if not text.endswith(b"\n") else ""
-        reason = f"not a JSON object ({cut}{error.msg} at column {error.colno}); repair or remove the line"
+        what = error.msg.removesuffix(" at")
+        reason = f"not a JSON object ({cut}{what} at column {error.colno}); repair or remove the line"
         if line == 1:
             reason += ", or make a trace of another system's log with `happened import`"
         raise TraceFormatError(reason, file=file, line=line) from error

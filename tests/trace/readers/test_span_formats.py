@@ -155,6 +155,28 @@ def test_a_flow_without_enclosing_ends_in_the_next_slice(read):
     assert found.happened_before("X11", "X210") and not found.happened_before("X11", "X27")
 
 
+def test_spans_that_the_sdk_of_go_prints(read):
+    def printed(name, id, kind, parent, service, start, end, **more):
+        here = {"TraceID": "ab" * 16, "SpanID": id}
+        return {
+            "Name": name, "SpanContext": here, "SpanKind": kind,
+            "Parent": {"TraceID": "ab" * 16, "SpanID": parent or "0" * 16},
+            "StartTime": f"1970-01-01T00:00:0{start}Z", "EndTime": f"1970-01-01T00:00:0{end}Z",
+            "Resource": [{"Key": "service.name", "Value": {"Type": "STRING", "Value": service}}], **more,
+        }  # fmt: skip
+
+    items = [{"Key": "items", "Value": {"Type": "INT64", "Value": 3}}]
+    spans = [
+        printed("serve", "2" * 16, 2, "1" * 16, "back", 2, 3, Status={"Code": "Error"}, Attributes=items),
+        printed("call", "1" * 16, 3, None, "front", 1, 4, Links=None, Attributes=None),
+    ]
+    found = read("otel-sdk", "\n".join(map(json.dumps, spans)))
+    assert told(found) == {"call": ("front", "send", 10**9), "serve": ("back", "deliver", 2 * 10**9)}
+    assert found.happened_before("serve (end)", "call (end)")
+    serve = next(row for row in found.rows if row["label"] == "serve")["attributes"]
+    assert (serve["items"], serve["error"]) == ("3", "true")
+
+
 def test_flows_of_one_id_are_told_apart_by_their_names(read):
     def event(phase, tid, ts, name, **more):
         return {"ph": phase, "pid": 1, "tid": tid, "ts": ts, "name": name, "id": 5, "cat": "c", **more}

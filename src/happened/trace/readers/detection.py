@@ -25,6 +25,7 @@ BY_FIELDS = (
     ({"ph", "ts", "pid"}, "chrome"),
     ({"context", "parent_id"}, "otel-sdk"),
     ({"context.trace_id", "context.span_id"}, "otel-sdk"),
+    ({"SpanContext", "SpanKind"}, "otel-sdk"),
     ({"trace_id", "started_at", "parent_id"}, "otel-sdk"),
     ({"trace_id", "span_id", "start_time"}, "otel-sdk"),
     ({"Traces"}, "xray"),

@@ -4,6 +4,7 @@
     "end_time",
      "attributes", "links": [{"context"}], "status": {"status_code"}, "resource": {"attributes"}}
 
+or in the words of Go's SDK (`Name`, `SpanContext`, `Parent`, `SpanKind`, `Attributes` as a list, …).
 Objects may follow one another over several lines, be one per line, or be in a list. Where there is no
 `context`, `trace_id` and `span_id` (or `id`) stand in the object itself, or, in tables of spans, as
 `context.trace_id` and `context.span_id` beside `attributes.NAME`. Times are ISO 8601 or numbers
@@ -30,7 +31,7 @@ def parse(source: Source, options: Options) -> Parsed:
         if isinstance(record, Quarantined):
             yield record
         else:
-            yield from _drafts(source, number, _nested(record))
+            yield from _drafts(source, number, _from_go(_nested(record)))
 
 
 def _drafts(source: Source, number: int, record: Any) -> Parsed:
@@ -98,6 +99,48 @@ def _nested(record: Any) -> Any:
         within = {n.removeprefix(f"{room}."): v for n, v in columns.items() if v is not None}
         row[room] = within | (row[room] if isinstance(row.get(room), dict) else {})
     return row
+
+
+GO_KINDS = ("", "internal", "server", "client", "producer", "consumer")
+
+
+def _from_go(record: Any) -> Any:
+    """A span of Go's SDK in the words of the others."""
+    if not isinstance(record, dict) or not isinstance(record.get("SpanContext"), dict):
+        return record
+    kind, parent = record.get("SpanKind"), _context_from_go(record.get("Parent"))["span_id"]
+    links = record.get("Links")
+    status = record.get("Status")
+    return {
+        "name": record.get("Name"),
+        "context": _context_from_go(record["SpanContext"]),
+        "parent_id": parent if parent.strip("0") else None,
+        "kind": GO_KINDS[kind] if isinstance(kind, int) and 0 <= kind < len(GO_KINDS) else kind,
+        "start_time": record.get("StartTime"),
+        "end_time": record.get("EndTime"),
+        "attributes": _attributes_from_go(record.get("Attributes")),
+        "links": [
+            {"context": _context_from_go(link.get("SpanContext"))}
+            for link in (links if isinstance(links, list) else ())
+            if isinstance(link, dict)
+        ],
+        "status": {"status_code": str(status.get("Code")).upper()} if isinstance(status, dict) else None,
+        "resource": {"attributes": _attributes_from_go(record.get("Resource"))},
+    }
+
+
+def _context_from_go(context: Any) -> dict[str, str]:
+    told = context if isinstance(context, dict) else {}
+    return {"trace_id": str(told.get("TraceID") or ""), "span_id": str(told.get("SpanID") or "")}
+
+
+def _attributes_from_go(attributes: Any) -> dict[str, Any]:
+    pairs = attributes if isinstance(attributes, list) else ()
+    return {
+        str(each.get("Key")): each["Value"].get("Value")
+        for each in pairs
+        if isinstance(each, dict) and isinstance(each.get("Value"), dict)
+    }
 
 
 def _names(record: Any) -> tuple[str, str] | None:
