@@ -75,7 +75,7 @@ CASES = {
 @pytest.fixture
 def ask(spark, tmp_path, capsys, monkeypatch):
     """Run a command on the session there is, and say how it ended and with which first line."""
-    monkeypatch.setattr("happened.spark.session.session", lambda master=None: spark)
+    monkeypatch.setattr("happened.spark.session.session", lambda master=None, **_: spark)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
 
     def ask(command, path, *options):

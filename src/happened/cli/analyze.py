@@ -10,7 +10,8 @@ from ..causality.judgement import Outcome, judge_totals
 from ..causality.questions.stamp import TIMESTAMPS
 from ..core.errors import LocalProtocolError, TraceFormatError
 from ..trace.atomic import refuse_unavailable
-from ..trace.store import AnyPath, any_path
+from ..trace.location import locate
+from ..trace.store import AnyPath, any_path, size_of
 from .completeness import add_completeness
 from .output import add_force, replacing
 from .terminal import note, positive, print_json
@@ -95,13 +96,24 @@ def run_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str, Any
         return _answer_on_spark(arguments, **options)
 
 
+SMALL, FEW = 32 << 20, 100
+"""Bytes and files of a trace that takes seconds, most of which a JVM with all its compilers would need for
+itself."""
+
+
+def _is_small(trace: AnyPath) -> bool:
+    at = locate(trace)
+    files = at.parts or (at.root,)
+    return len(files) <= FEW and sum(map(size_of, files)) <= SMALL
+
+
 def _answer_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str, Any]:
     refuse_early(arguments.trace, arguments.out, resume=arguments.resume)
     from ..spark.pipeline import analyze_path
     from ..spark.session import session
     from ..spark.splits import ROWS_AT_ONCE
 
-    spark = session(arguments.master)
+    spark = session(arguments.master, brief=_is_small(arguments.trace))
     try:
         return analyze_path(
             spark,
