@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .. import ask
@@ -29,7 +30,8 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    first, second = ask.load(arguments.first), ask.load(arguments.second)
+    with ThreadPoolExecutor(2) as two:  # reading waits for files, and computes outside of Python
+        first, second = two.map(ask.load, (arguments.first, arguments.second))
     warn(first)
     warn(second)
     answer = ask.diff(first, second)
