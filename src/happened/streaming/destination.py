@@ -143,10 +143,13 @@ class Destination:
         """What has waited too long, after those of its causes that are here; `release` delivers it, otherwise
         it is dead."""
         entries = [*self._parked.items()]
+        due = [(place, entry) for place, entry in entries if entry.since + patience <= now]
+        if not due:
+            self.oldest = min((entry.since for _, entry in entries), default=0)
+            return []
         self._prepare()
         here = self._reached.held(entry.arrival.name for _, entry in entries)
         rank = _causes_first([entry for _, entry in entries], here, now - patience)
-        due = [(place, entry) for place, entry in entries if entry.since + patience <= now]
         due.sort(key=lambda found: rank[found[1].arrival.name])
         # A cause that is held itself is waited for once more, in vain if the two wait for each other.
         overdue = [(place, entry) for place, entry in due if entry.since + 2 * patience <= now]
