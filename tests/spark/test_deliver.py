@@ -7,12 +7,15 @@ import threading
 import time
 from base64 import b64encode
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StructField, TimestampType
 
 from happened.core.errors import CausalityError
 from happened.ordering import create
 from happened.streaming import ByIds, ByProtocol, Watch, deliver, held, to_tables
+from happened.streaming.operator import _carried, _taken
 from happened.wire import encode
 
 COLUMNS = "destination string, id string, after array<string>"
@@ -30,6 +33,16 @@ def settings(spark):
     yield
     for name, value in before.items():
         spark.conf.set(name, value)
+
+
+@pytest.fixture
+def new_york(spark, settings):
+    """A session in a zone with daylight saving."""
+    zone = "spark.sql.session.timeZone"
+    before = spark.conf.get(zone)
+    spark.conf.set(zone, "America/New_York")
+    yield
+    spark.conf.set(zone, before)
 
 
 def message(name, after=None, destination="d", **more):
@@ -135,6 +148,69 @@ def test_rows_come_out_in_causal_order_with_every_value_as_it_was(spark, setting
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert (metrics["batch"], metrics["held"], metrics["rows"]) == (2, 1, 3)
     assert "1 held, the oldest for" in watch.last.line()
+
+
+MOMENTS = ", ".join(
+    [
+        "timestamp'2024-07-01 12:34:56.123456' at",
+        "timestamp_ntz'2024-07-01 12:34:56.123456' local",
+        "timestamp'2024-11-03 05:30:00Z' first_half_past_one",
+        "timestamp'2024-11-03 06:30:00Z' second_half_past_one",
+        "timestamp'9999-12-31 23:00:00' never",
+        "timestamp_ntz'9999-12-31' never_local",
+        "timestamp'0001-01-01' ever",
+        "timestamp'1850-01-01 00:00:00.000001' sundial",
+        "cast(null as timestamp) nothing",
+        "named_struct('n', 1L, 't', timestamp'2024-11-03 06:30:00.123456Z',"
+        " 'l', timestamp_ntz'2024-03-10 02:30:00.000001') both",
+        "array(timestamp'2024-11-03 06:30:00.123456Z', null, timestamp'9999-12-31 23:00:00',"
+        " timestamp'1850-01-01') some",
+        "map('t', timestamp'2024-11-03 06:30:00Z') named",
+    ]
+)
+
+
+def test_moments_come_out_as_they_went_in_also_through_the_state_and_where_clocks_are_set_back(
+    spark, new_york, tmp_path
+):
+    """held() tells when a message came in the session's time."""
+    began = time.time()
+    for number, after in enumerate(("array('a')", "cast(null as array<string>)")):
+        name = "ba"[number]
+        part = spark.sql(f"select 'd' destination, '{name}' id, {after} after, {MOMENTS}")
+        part.coalesce(1).write.mode("append").parquet(str(tmp_path / "in"))
+        stream = spark.readStream.schema(part.schema).parquet(str(tmp_path / "in"))
+        ordered = deliver(stream, ByIds(), patience=None)
+        assert ordered.dtypes[:-3] == stream.dtypes
+        query = ordered.writeStream.option("path", str(tmp_path / "out")).format("parquet")
+        query = query.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query.trigger(availableNow=True).start().awaitTermination()
+        if name == "b":
+            waiting = held(spark, str(tmp_path / "checkpoint"), ByIds())
+            ((since,),) = waiting.selectExpr("unix_millis(since)").collect()
+            assert began - 1 < since / 1000 < time.time() + 1
+    # Compared in Spark: Python has no such moments.
+    digits = "yyyy-MM-dd HH:mm:ss.SSSSSS"
+    formats = f"map('timestampFormat', '{digits}XXXXX', 'timestampNTZFormat', '{digits}')"
+    sent, came = (
+        spark.read.parquet(str(tmp_path / place))
+        .drop("after", "delivery", "status", "reason")
+        .selectExpr(f"to_json(struct(*), {formats}) text")
+        for place in ("in", "out")
+    )
+    assert sorted(row.text for row in came.collect()) == sorted(row.text for row in sent.collect())
+
+
+def test_moments_that_an_earlier_version_has_stored_are_read_or_refused_by_name(spark, new_york):
+    """It stored what pandas makes of them: the session's local time."""
+    frame, at = pd.DataFrame(columns=["id", "at"]), pd.Timestamp("2024-07-01 12:34:56.123456")
+    names, texts = _taken(frame, [("b", at), ("c", pd.NaT), ("d", "7"), ("e", None)], frozenset({"at"}))
+    assert list(names) == ["b", "c", "d", "e"] and list(texts) == [str(at), None, "7", None]
+    table = spark.createDataFrame([(text,) for text in texts], "at string")
+    back = table.select(_carried(StructField("at", TimestampType())).back).selectExpr("unix_micros(at)")
+    assert [row[0] for row in back.collect()] == [1719851696123456, None, 7, None]
+    with pytest.raises(CausalityError, match="column 'at': the checkpoint is of an earlier version"):
+        _taken(frame, [("b", [at])], frozenset({"at"}))
 
 
 def frames(protocol):
@@ -258,6 +334,11 @@ def test_what_cannot_work_is_refused_before_anything_runs(spark):
     right = stream.selectExpr("*", "array('a') after")
     with pytest.raises(CausalityError, match="adds a column 'status', which the stream has"):
         deliver(right.selectExpr("*", "1 status"), ByIds(), patience=1)
+    with pytest.raises(CausalityError, match="adds a column 'status', which the stream has as 'Status'"):
+        deliver(right.selectExpr("*", "1 Status"), ByIds(), patience=1)
+    for column in ("map(1L, 'x')", "array(named_struct('m', map(1, 2.0d)))"):
+        with pytest.raises(CausalityError, match=r"column 'counts' is .* a map whose keys are no strings"):
+            deliver(right.selectExpr("*", f"{column} counts"), ByIds(), patience=1)
     for options in (
         {"patience": 0},
         {"patience": 1, "after_patience": "drop"},

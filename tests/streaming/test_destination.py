@@ -3,6 +3,7 @@
 import itertools
 import pickle
 import random
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -199,6 +200,94 @@ def test_two_messages_that_wait_for_each_other_do_not_wait_for_ever():
     destination, _ = patient("ids", [(0, a), (1, b)])
     assert destination.expire(150, 100, release=True) == []
     assert short(destination.expire(200, 100, release=True)) == [("a", VIOLATED, "b"), ("b", LATE, None)]
+
+
+@pytest.mark.parametrize("release, status", [(True, VIOLATED), (False, DEAD)])
+def test_of_what_is_given_up_together_causes_come_first(release, status):
+    """b is a cause of a, and both are here; x never comes."""
+    a, b, c = Arrival("a", ("x", "b"), ()), Arrival("b", ("x",), ()), Arrival("c", ("a", "b"), ())
+    destination, _ = patient("ids", [(0, c), (0, a), (0, b)])
+    out = short(destination.expire(100, 100, release=release))
+    assert out[:2] == [("b", status, "x"), ("a", status, "x")]
+    assert out[2:] == [("c", DELIVERED, None) if release else ("c", DEAD, "a")]
+
+
+def test_of_frames_that_are_given_up_together_causes_come_first():
+    third, second = Arrival((0, 2), ((0, 1), (1, 1)), ((0, 2),)), Arrival((1, 1), ((0, 1),), ((1, 1),))
+    destination, _ = patient("clocks", [(0, third), (0, second)])
+    assert short(destination.expire(100, 100, release=True)) == [
+        ("(1, 1)", VIOLATED, (0, 1)),
+        ("(0, 2)", VIOLATED, (0, 1)),
+    ]
+
+
+def test_what_lacks_something_waits_also_for_a_cause_that_is_here_and_for_twice_as_long_at_most():
+    a, b = Arrival("a", ("x", "b"), ()), Arrival("b", ("y",), ())
+    destination, _ = patient("ids", [(0, a), (50, b)])
+    assert destination.expire(100, 100, release=True) == []
+    assert short(destination.expire(150, 100, release=True)) == [("b", VIOLATED, "y"), ("a", VIOLATED, "x")]
+    destination, _ = patient("ids", [(0, a), (150, b)])
+    assert destination.expire(199, 100, release=True) == []
+    assert short(destination.expire(200, 100, release=True)) == [("a", VIOLATED, "x")]
+    assert short(destination.expire(250, 100, release=True)) == [("b", VIOLATED, "y")]
+
+
+def test_what_became_deliverable_by_giving_up_its_cause_is_no_violation_and_what_is_behind_it_goes_too():
+    """c is due, and waits for b, which is not, and which waits for a; z comes from nowhere."""
+    wants = {"c": ("z", "b"), "b": ("a",), "a": ("x",)}
+    since = {"c": 0, "b": 50, "a": 0}
+    destination, _ = patient("ids", [(since[name], Arrival(name, wants[name], ())) for name in wants])
+    assert short(destination.expire(100, 100, release=True)) == [
+        ("a", VIOLATED, "x"),
+        ("b", DELIVERED, None),
+        ("c", VIOLATED, "z"),
+    ]
+
+
+@given(listed(), st.sampled_from(["ids", "clocks"]), st.booleans(), st.data())
+@settings(max_examples=200, deadline=None)
+def test_what_is_given_up_comes_after_those_of_its_causes_that_are_here(case, kind, release, data):
+    """Clocks: every message has a sender of its own. What is dead takes its followers with it."""
+    _, arriving, _ = case
+    if kind == "clocks":
+        arriving = [
+            Arrival((int(m.name[1:]), 1), tuple((int(w[1:]), 1) for w in m.wants), ((int(m.name[1:]), 1),))
+            for m in arriving
+        ]
+    lost = data.draw(st.sets(st.sampled_from([m.name for m in arriving]), max_size=4))
+    arriving = [m for m in arriving if m.name not in lost]
+    destination = Destination(kind, Pages(), remember=10**6)
+    out = [o for m in arriving for o in destination.arrive([(m, m.name)], 0)]
+    out += destination.expire(10, 10, release=release)
+    order = [outcome.row for outcome in out]
+    assert sorted(order) == sorted({m.name for m in arriving}) and destination.held == 0
+    for message in arriving if release else ():
+        assert all(order.index(want) < order.index(message.name) for want in set(message.wants) - lost)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ids", "clocks"])
+def test_a_hundred_thousand_that_each_lack_something_and_wait_for_one_another_are_given_up_in_a_minute(
+    monkeypatch, kind
+):
+    monkeypatch.setattr(paged, "PAGE", 512)
+    monkeypatch.setattr(reached, "GENERATION", 8192)
+    count = 100_000
+
+    def name(lane, k):
+        return (lane, k) if kind == "clocks" else f"{lane}-{count - k:07}"
+
+    chain = [
+        Arrival(name(0, k), (name(1, k), name(0, k - 1)), (name(0, k),)[: kind == "clocks"])
+        for k in range(2, count + 2)
+    ]
+    chain.reverse()
+    destination = Destination(kind, Pages(), remember=65536)
+    destination.arrive([(arrival, arrival.name) for arrival in chain], 0)
+    began = time.monotonic()
+    out = destination.expire(10, 10, release=True)
+    assert time.monotonic() - began < 60
+    assert [outcome.row for outcome in out] == [arrival.name for arrival in reversed(chain)]
 
 
 def test_a_sender_that_goes_on_without_a_lost_message_may_still_bring_it_late_and_once():

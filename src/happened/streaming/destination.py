@@ -4,8 +4,9 @@ Assumes    a message names every cause that must be delivered here before it and
            waits for; duplicates are equal.
 Promises   no message before its causes, nothing twice; a message whose causes are here is not held; what is
            given out depends on the order of arrival and not on where batches begin and end. A message that
-           has waited for `patience` while a cause of it has not even arrived is given up: delivered without
-           that cause, or handed to the dead letters together with everything that waits for it.
+           has waited for `patience` while a cause of it has not even arrived, and no other cause is here
+           and waits itself, is given up: delivered without that cause, or handed to the dead letters together
+           with everything that waits for it.
 Leaves out any order between concurrent messages but that of arrival.
 Invariant  a held message is parked under the first of its causes that was missing when it was parked. That
            place depends on what has been delivered alone, so a duplicate of it comes to the same place; but
@@ -14,11 +15,11 @@ Cost       per arrival and delivery a few look-ups in pages. `expire` looks at a
 """
 
 import pickle
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..core.tuples import new
+from .held_index import Held
 from .paged import Drawer, Key, Numbers, PagedMap, PageStore
 from .reached import Arrival, Range, Reached, ReachedClocks, ReachedIds
 
@@ -64,6 +65,30 @@ EMPTY = Head()
 
 def _name(entry: Entry) -> Any:
     return entry.arrival.name
+
+
+def _age(entry: Entry) -> tuple[int, Any]:
+    return entry.since, entry.arrival.name
+
+
+def _causes_first(entries: list[Entry], here: Held, latest: int) -> dict[Any, int]:
+    """The names of messages that came up to `latest`, and of all held ones they wait for, numbered so that
+    each comes after its causes, but for messages that wait for each other; else the oldest first."""
+    by_name = {entry.arrival.name: entry for entry in entries}
+    rank: dict[Any, int] = {}
+    begun: set[Any] = set()
+    path = sorted((entry for entry in entries if entry.since <= latest), key=_age, reverse=True)
+    while path:
+        entry = path[-1]
+        name = entry.arrival.name
+        if name not in begun:
+            begun.add(name)
+            causes = {cause for cause in here.causes(name, entry.arrival.wants) if cause not in begun}
+            path += sorted((by_name[cause] for cause in causes), key=_age, reverse=True)
+        else:
+            path.pop()
+            rank.setdefault(name, len(rank))
+    return rank
 
 
 class Destination:
@@ -115,11 +140,17 @@ class Destination:
         self.duplicates += 1
 
     def expire(self, now: int, patience: int, *, release: bool) -> list[Outcome]:
-        """What has waited too long; `release` delivers it, otherwise it is dead."""
+        """What has waited too long, after those of its causes that are here; `release` delivers it, otherwise
+        it is dead."""
         entries = [*self._parked.items()]
-        index = self._reached.index(entry.arrival.name for _, entry in entries)
         due = [(place, entry) for place, entry in entries if entry.since + patience <= now]
-        due.sort(key=lambda found: (found[1].since, found[1].arrival.name))
+        if not due:
+            self.oldest = min((entry.since for _, entry in entries), default=0)
+            return []
+        self._prepare()
+        here = self._reached.held(entry.arrival.name for _, entry in entries)
+        rank = _causes_first([entry for _, entry in entries], here, now - patience)
+        due.sort(key=lambda found: rank[found[1].arrival.name])
         # A cause that is held itself is waited for once more, in vain if the two wait for each other.
         overdue = [(place, entry) for place, entry in due if entry.since + 2 * patience <= now]
         out: list[Outcome] = []
@@ -131,16 +162,19 @@ class Destination:
                 continue  # it went with another
             if self._reached.known(entry.arrival):
                 self._take_out(place)  # a duplicate, of which see the invariant
+                here.leave(entry.arrival.name)
                 self.duplicates += 1
                 continue
-            absent = [want for want in missing if not self._reached.is_among(want, index)]
-            if absent or number >= len(due):
+            absent = [want for want in missing if not here.has(want)]
+            if len(absent) == len(missing) or number >= len(due):
                 self._take_out(place)
                 cause = (absent or missing)[0]
                 if release:
-                    self._deliver(entry.arrival, entry.row, out, given_up=cause)
+                    gone = self._deliver(entry.arrival, entry.row, out, given_up=cause)
                 else:
-                    self._bury(entry, cause, out)
+                    gone = self._bury(entry, cause, out)
+                for arrival in gone:
+                    here.leave(arrival.name)
         self.oldest = min((entry.since for _, entry in self._parked.items()), default=0)
         return out
 
@@ -194,8 +228,11 @@ class Destination:
         self._parked.pop(place)
         self.held -= 1
 
-    def _deliver(self, arrival: Arrival, row: Any, out: list[Outcome], given_up: Any = None) -> None:
-        """Deliver a message, without a cause if one is given up, then every held one that this releases."""
+    def _deliver(
+        self, arrival: Arrival, row: Any, out: list[Outcome], given_up: Any = None
+    ) -> Iterator[Arrival]:
+        """Deliver a message, without a cause if one is given up, then every held one that this releases;
+        returns them."""
         reached = self._reached
         ready = [(arrival, row)]
         for arrival, row in ready:  # which grows meanwhile
@@ -210,6 +247,7 @@ class Destination:
                 ranges = reached.take(arrival)
             if self.held:
                 ready += self._released(ranges)
+        return (arrival for arrival, _ in ready)
 
     def _released(self, ranges: list[Range]) -> list[tuple[Arrival, Any]]:
         """The held messages that waited for these causes and lack nothing more; the others park again."""
@@ -227,9 +265,7 @@ class Destination:
     def _woken(self, low: Key, high: Key) -> list[Entry]:
         """Take out what is parked in a range of causes, in the order of causes and names."""
         stored = self._parked.pop_between(low, high)
-        if self._read:
-            self._reached.prepare(self._read)
-            self._read = []
+        self._prepare()
         fresh = self._fresh.pop(low, None) if self._fresh else None  # the range is one cause then
         if not fresh:
             return [entry for _, entry in stored]
@@ -241,16 +277,22 @@ class Destination:
             fresh = list(older.values())
         return sorted(fresh, key=_name) if len(fresh) > 1 else fresh
 
-    def _bury(self, entry: Entry, cause: Any, out: list[Outcome]) -> None:
-        """Give up a message that was taken out, and everything that is parked under it."""
-        dead = deque([(entry, cause)])
-        while dead:
-            entry, cause = dead.popleft()
+    def _prepare(self) -> None:
+        """For questions about what was read."""
+        if self._read:
+            self._reached.prepare(self._read)
+            self._read = []
+
+    def _bury(self, entry: Entry, cause: Any, out: list[Outcome]) -> Iterator[Arrival]:
+        """Give up a message that was taken out, and everything that is parked under it; returns them."""
+        dead = [(entry, cause)]
+        for entry, cause in dead:  # which grows meanwhile
             out.append(Outcome(entry.row, None, DEAD, cause))
             name = entry.arrival.name
             for _, follower in self._parked.pop_between(*self._reached.under(name)):
                 self.held -= 1
                 dead.append((follower, name))
+        return (entry.arrival for entry, _ in dead)
 
     def _entry(self, stored: tuple[int, tuple[Any, ...], Any]) -> Entry:
         since, fields, row = stored

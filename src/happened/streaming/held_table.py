@@ -31,7 +31,7 @@ def held(spark: SparkSession, checkpoint: str, rule: Rule) -> DataFrame:
         rows = [row for head in heads["value"] for row in _held(rule, head, pages)]
         table = pd.DataFrame(rows, columns=["message", "since", "waits_for"])
         table.insert(0, "destination", key[0])
-        table["since"] = pd.to_datetime(table["since"], unit="ms")
+        table["since"] = pd.to_datetime(table["since"], unit="ms", utc=True)
         return table
 
     heads, pages = state("head"), state("pages")

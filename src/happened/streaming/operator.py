@@ -25,6 +25,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import (
     ArrayType,
+    DataType,
     DoubleType,
     FloatType,
     LongType,
@@ -42,6 +44,8 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
+    TimestampType,
 )
 
 from ..core.errors import CausalityError, RemoteProtocolError
@@ -102,7 +106,14 @@ def deliver(
         schema = schema.add(name, kind)
     milliseconds = None if patience is None else max(int(patience * 1000), 1)
     processor = Deliveries(
-        rule, schema.names, milliseconds, after_patience == "release", remember, report_held, arrived
+        rule,
+        schema.names,
+        milliseconds,
+        after_patience == "release",
+        remember,
+        report_held,
+        arrived,
+        frozenset(field.name for field in stream.schema.fields if _has_moments(field.dataType)),
     )
     delivered = rows.groupBy(destination).transformWithStateInPandas(
         processor, schema, "append", "none" if patience is None else "processingTime"
@@ -118,18 +129,55 @@ class _Carried(NamedTuple):
 
 
 def _carried(field: StructField) -> _Carried:
-    """pandas would round large integers beside nulls, and take NaN for null: numbers travel as text."""
-    column, kind = F.col(f"`{field.name}`"), field.dataType
-    if isinstance(kind, LongType | DoubleType | FloatType):
-        return _Carried(column.cast("string").alias(field.name), column.cast(kind).alias(field.name))
-    if isinstance(kind, ArrayType | StructType | MapType) and _NUMBERS.search(kind.simpleString()):
-        return _Carried(
-            F.to_json(column).alias(field.name), F.from_json(column, kind.json()).alias(field.name)
-        )
+    """Numbers and moments travel as text: pandas would round large integers beside nulls, and take NaN for
+    null; it does not know all moments, nor which of two equal local times one is."""
+    name, kind = field.name, field.dataType
+    column = F.col(f"`{name}`")
+    if isinstance(kind, LongType | DoubleType | FloatType | TimestampNTZType):
+        return _Carried(column.cast("string").alias(name), column.cast(kind).alias(name))
+    if isinstance(kind, TimestampType):
+        # In checkpoints of earlier versions it is the session's local time.
+        back = F.coalesce(F.timestamp_micros(column.try_cast("bigint")), column.try_cast("timestamp"))
+        return _Carried(F.unix_micros(column).cast("string").alias(name), back.alias(name))
+    if isinstance(kind, ArrayType | StructType | MapType) and (
+        _NUMBERS.search(kind.simpleString()) or _has_moments(kind)
+    ):
+        if any(
+            isinstance(each, MapType) and not isinstance(each.keyType, StringType) for each in _inside(kind)
+        ):
+            raise CausalityError(
+                f"column {name!r} is {kind.simpleString()}: numbers and moments in it travel as JSON, which "
+                "cannot have a map whose keys are no strings: cast the keys, or give its map_entries"
+            )
+        # How moments are read is not said: Spark's own way reads also what earlier versions have stored.
+        there, back = F.to_json(column, _MOMENTS), F.from_json(column, kind.json(), {"timeZone": "UTC"})
+        return _Carried(there.alias(name), back.alias(name))
     return _Carried(column, column)
 
 
 _NUMBERS = re.compile(r"\b(bigint|double|float)\b")
+_MOMENTS = {
+    "timeZone": "UTC",  # where no local time comes twice
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def _has_moments(kind: DataType) -> bool:
+    return any(isinstance(each, TimestampType | TimestampNTZType) for each in _inside(kind))
+
+
+def _inside(kind: DataType) -> Iterator[DataType]:
+    """A type and those it is made of."""
+    yield kind
+    if isinstance(kind, ArrayType):
+        yield from _inside(kind.elementType)
+    elif isinstance(kind, MapType):
+        yield from _inside(kind.keyType)
+        yield from _inside(kind.valueType)
+    elif isinstance(kind, StructType):
+        for field in kind.fields:
+            yield from _inside(field.dataType)
 
 
 def _check_columns(stream: DataFrame, rule: Rule, destination: str, arrived: str | None) -> None:
@@ -144,9 +192,14 @@ def _check_columns(stream: DataFrame, rule: Rule, destination: str, arrived: str
             raise CausalityError(
                 f"column {name!r} is {types[name]} and has to be {' or '.join(allowed)}: cast it first"
             )
-    taken = sorted(ADDED.keys() & types.keys())
-    if taken:
-        raise CausalityError(f"deliver() adds a column {taken[0]!r}, which the stream has: rename that")
+    is_exact = stream.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    for name in types:
+        added = name if is_exact else name.lower()
+        if added in ADDED:
+            spelt = "" if added == name else f" as {name!r}"
+            raise CausalityError(
+                f"deliver() adds a column {added!r}, which the stream has{spelt}: rename that"
+            )
 
 
 class Deliveries(StatefulProcessor):
@@ -161,6 +214,7 @@ class Deliveries(StatefulProcessor):
         remember: int,
         report_held: bool,
         arrived: str | None,
+        moments: frozenset[str] = frozenset(),
     ) -> None:
         self._rule = rule
         self._names = names  # of the columns that come out, the destination first
@@ -169,6 +223,7 @@ class Deliveries(StatefulProcessor):
         self._remember = remember
         self._report_held = report_held
         self._arrived = arrived
+        self._moments = moments  # columns with moments, which earlier versions did not store as text
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -202,7 +257,8 @@ class Deliveries(StatefulProcessor):
         destination = self._destination()
         destination.timer = 0
         now = timerValues.getCurrentProcessingTimeInMs()
-        out = destination.expire(now, self._patience, release=self._release)
+        with _no_collection():
+            out = destination.expire(now, self._patience, release=self._release)
         yield from self._finish(destination, pd.DataFrame(columns=self._names[:-3]), out, now)
 
     def close(self) -> None:
@@ -273,7 +329,7 @@ class Deliveries(StatefulProcessor):
         reasons = [None if outcome.cause is None else self._reason(outcome) for outcome in out]
         delivery, status, reason = self._names[-3:]
         # Made in one go: a column that is added to a table costs as much as to take all of its rows.
-        table = dict(zip(self._names[:-3], _taken(frame, rows), strict=True))
+        table = dict(zip(self._names[:-3], _taken(frame, rows, self._moments), strict=True))
         table[delivery] = pd.array(numbers, dtype="Int64")
         table[status], table[reason] = np.array(statuses, object), np.array(reasons, object)
         yield pd.DataFrame(table, copy=False)
@@ -282,7 +338,7 @@ class Deliveries(StatefulProcessor):
         return str(outcome.cause) if outcome.status == CORRUPT else self._rule.named(outcome.cause)
 
 
-def _taken(frame: pd.DataFrame, rows: Sequence[Any]) -> list[Any]:
+def _taken(frame: pd.DataFrame, rows: Sequence[Any], moments: frozenset[str]) -> list[Any]:
     """The columns of these rows: each is a place in the frame, or a row that was stored."""
     places = np.array([row for row in rows if type(row) is int], np.intp)
     if len(places) == len(rows):
@@ -290,12 +346,26 @@ def _taken(frame: pd.DataFrame, rows: Sequence[Any]) -> list[Any]:
     is_here = np.array([type(row) is int for row in rows], bool)
     stored = zip(*(row for row in rows if type(row) is not int), strict=True)
     taken = []
-    for (_, column), others in zip(frame.items(), stored, strict=True):
+    for (name, column), others in zip(frame.items(), stored, strict=True):
+        if name in moments:
+            others = tuple(_moment(name, value) for value in others)
         values = np.empty(len(rows), object)
         values[is_here] = column.to_numpy(object)[places]
         values[~is_here] = np.fromiter(others, object, len(others))  # which may be lists of one length
         taken.append(values)
     return taken
+
+
+def _moment(name: Any, value: Any) -> str | None:
+    """A stored moment, or what has some in it, as text; earlier versions stored what pandas made of it."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        return None if value is pd.NaT else str(value)
+    raise CausalityError(
+        f"column {name!r}: the checkpoint is of an earlier version, which stored moments in arrays, structs "
+        "and maps otherwise: let that version go on until nothing is held, or begin with a new checkpoint"
+    )
 
 
 def _values(column: "pd.Series[Any]") -> Any:

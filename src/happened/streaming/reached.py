@@ -13,7 +13,7 @@ Both answer the same questions of a message (`Arrival`):
     under(want)       is the range of what is parked there
     skipped           how many causes are remembered as skipped; nothing is late if there are none
     reaches_one_cause whether a delivery always reaches one cause: its own name
-    index(names)      of messages that are held; `is_among` asks it whether a cause is one of them
+    held(names)       an index of messages that are held, see `Held`
 
 Bound   ids: the last `remember` ids, and as many skipped causes. An older cause counts as missing, an older
         message as new, and a cause that was skipped and forgotten is not told to be late.
@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from .held_index import Held, HeldClocks, HeldIds
 from .paged import Key, Numbers, PagedMap, PageStore
 
 Ints = np.ndarray[Any, np.dtype[Any]]
@@ -58,8 +59,7 @@ class Reached(Protocol):
     def is_late(self, arrival: Arrival) -> bool: ...
     def cause(self, want: Any) -> Key: ...
     def under(self, want: Any) -> Range: ...
-    def index(self, names: Iterable[Any]) -> Any: ...
-    def is_among(self, want: Any, index: Any) -> bool: ...
+    def held(self, names: Iterable[Any]) -> Held: ...
     def flush(self) -> Any: ...
 
 
@@ -166,11 +166,8 @@ class ReachedIds:
     def under(self, want: str) -> Range:
         return (want,), (want + "\0",)
 
-    def index(self, names: Iterable[str]) -> set[str]:
-        return set(names)
-
-    def is_among(self, want: str, index: set[str]) -> bool:
-        return want in index
+    def held(self, names: Iterable[str]) -> Held:
+        return HeldIds(names)
 
     def flush(self) -> Any:
         new, self._new = self._new, []
@@ -276,15 +273,8 @@ class ReachedClocks:
     def under(self, want: tuple[int, int]) -> Range:
         return want, (want[0], want[1] + 1)
 
-    def index(self, names: Iterable[tuple[int, int]]) -> dict[int, int]:
-        lowest: dict[int, int] = {}
-        for sender, clock in names:
-            lowest[sender] = min(clock, lowest.get(sender, clock))
-        return lowest
-
-    def is_among(self, want: tuple[int, int], index: dict[int, int]) -> bool:
-        sender, clock = want
-        return sender in index and index[sender] <= clock
+    def held(self, names: Iterable[tuple[int, int]]) -> Held:
+        return HeldClocks(names)
 
     def flush(self) -> Any:
         return self._clocks.flush(), self._skipped.flush(), self._late.flush(), self.skipped
