@@ -46,9 +46,29 @@ class ObjectStore(NamedTuple):
         )
 
 
+STARTS = 3
+"""Times that a server is started: another test's may take a port before it does."""
+
+
 @contextmanager
 def object_store(folder):
     """SeaweedFS, with one empty bucket; what it keeps is in the folder."""
+    for attempt in range(1, STARTS + 1):
+        server, store = _started(folder / str(attempt))
+        try:
+            _wait_until_ready(store, server, folder / str(attempt))
+            break
+        except BaseException as error:
+            _end(server)
+            if not isinstance(error, TimeoutError) or attempt == STARTS:
+                raise
+    try:
+        yield store
+    finally:
+        _end(server)
+
+
+def _started(folder):
     names = ("master", "volume", "filer", "admin", "s3")
     ports = free_ports(2 * len(names))
     identity = {"credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"], "name": KEY}
@@ -60,15 +80,14 @@ def object_store(folder):
     command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-webdav=false", "-admin.ui=false"]
     for name, port, grpc in zip(names, ports[::2], ports[1::2], strict=True):
         command += [f"-{name}.port={port}", f"-{name}.port.grpc={grpc}"]
-    store = ObjectStore(f"http://127.0.0.1:{ports[-2]}")
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-        try:
-            _wait_until_ready(store, server, folder)
-            yield store
-        finally:
-            server.kill()
-            server.wait()
+    return server, ObjectStore(f"http://127.0.0.1:{ports[-2]}")
+
+
+def _end(server):
+    server.kill()
+    server.wait()
 
 
 def _weed():

@@ -2,7 +2,6 @@
 call.
 """
 
-import base64
 import json
 
 import pytest
@@ -187,21 +186,6 @@ def test_flows_of_one_id_are_told_apart_by_their_names(read):
     events += [event("f", 2, 12, "f", bp="e"), event("f", 4, 22, "g", bp="e")]
     starts = read("chrome", json.dumps({"traceEvents": events})).starts()
     assert starts == {"A": set(), "A2": set(), "B": {"A"}, "B2": {"A2"}}
-
-
-def test_ids_in_base64_are_those_in_hexadecimal(read):
-    def document(trace, *ids):
-        spans = [{"traceId": trace, "spanId": ids[0], "name": "a"}]
-        spans.append({"traceId": trace, "spanId": ids[1], "parentSpanId": ids[0], "name": "b"})
-        service = {"key": "service.name", "value": {"stringValue": "s"}}
-        return json.dumps(
-            {"batches": [{"resource": {"attributes": [service]}, "scopeSpans": [{"spans": spans}]}]}
-        )
-
-    hexadecimal = read("otlp", document("ab" * 16, "cd" * 8, "ef" * 8))
-    raw = (bytes.fromhex(each) for each in ("ab" * 16, "cd" * 8, "ef" * 8))
-    written = read("otlp", document(*(base64.b64encode(each).decode() for each in raw)))
-    assert written.rows == hexadecimal.rows and written.happened_before("a", "b")
 
 
 @pytest.mark.parametrize("wrapper", ["result", "trace"])

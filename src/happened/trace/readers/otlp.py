@@ -7,8 +7,6 @@ exporters "instrumentationLibrarySpans" for the second; Tempo and Jaeger v2 wrap
 hexadecimal. A process is a service.name at the instance that the resource tells.
 """
 
-import base64
-import contextlib
 import json
 import string
 from collections.abc import Iterator
@@ -117,20 +115,11 @@ def drafts(file: str, number: int, facts: dict[str, str], span: Any) -> Iterator
 
 
 def _id(value: Any) -> str:
-    """An id as written, hexadecimal digits in small letters, base64 of as many bytes as such; "" for what is
-    none, as zeros are.
-    """
+    """An id as written, hexadecimal digits in small letters; "" for what is none, as zeros are."""
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if not text.strip("0"):
         return ""
-    if len(text) in HEXADECIMAL and not text.strip(string.hexdigits):
-        return text.lower()
-    if text.endswith("="):
-        with contextlib.suppress(ValueError):  # binascii.Error is one
-            given = base64.b64decode(text, validate=True)
-            if 2 * len(given) in HEXADECIMAL:
-                return given.hex() if any(given) else ""
-    return text
+    return text.lower() if len(text) in HEXADECIMAL and not text.strip(string.hexdigits) else text
 
 
 def _nanoseconds(value: Any) -> int | None:
