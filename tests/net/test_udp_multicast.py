@@ -299,16 +299,20 @@ def test_datagrams_of_strangers_of_another_life_and_from_far_ahead_are_not_taken
         async with system("alice", "bob", "carol", group=group, repair=0.05) as nodes:
             alive = nodes["alice"].host.hello("bob").incarnation
             junk = [b"junk"]
-            inject(
-                group,
+            strange = [
                 FRAMES + packets.encode("mallory", alive, {"bob": 1}, junk),
                 FRAMES + packets.encode("alice", alive, {"carol": 1}, junk),  # not bob's: carol refuses it
                 FRAMES + packets.encode("alice", bytes(8), {"bob": 1}, junk),
                 FRAMES + packets.encode("alice", alive, {"bob": 1 + AHEAD}, junk),
                 FRAMES + packets.encode("bob", alive, {"bob": 1}, junk),
                 b"?what",
-            )
-            await until(lambda: medium(nodes["bob"])["refused"] == 2)  # another life, unknown kind
+            ]
+            for _ in range(20):  # datagrams may be lost
+                inject(group, *strange)
+                await asyncio.sleep(0.3)
+                if medium(nodes["bob"])["refused"] >= 2:  # another life, unknown kind
+                    break
+            assert medium(nodes["bob"])["refused"] >= 2
             assert not nodes["bob"].transport._peers["alice"].early
             assert nodes["bob"].stats()["refused"] == 0
             await nodes["alice"].multicast(["bob", "carol"], b"x")

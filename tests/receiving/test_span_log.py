@@ -129,7 +129,7 @@ def test_requests_that_come_at_once_share_a_sync_and_are_all_there(tmp_path, mon
     go_on.set()
     for thread in threads:
         thread.join(10)
-    assert len(syncs) == 2
+    assert len(syncs) in (2, 3)  # the last to write may not have come to wait yet
     assert sorted(bodies(log)) == sorted([b"before", *(b"%d" % n for n in range(20))])
     log.close()
 
