@@ -34,11 +34,9 @@ lint: $(STAMP)
 check: $(STAMP) lint
 	$(PYTEST) -q -m 'not slow and not long' $(PURE)
 
-# Real processes have deadlines that a busy machine misses: what failed is run once more, alone and in plain
-# sight. What fails twice has failed.
 test: $(STAMP) lint
 	@scripts/ensure-chromium
-	$(PYTEST) $(REPLAYED) || { test $$? -eq 1 && $(BIN)/python -m pytest $(REPLAYED) --last-failed --last-failed-no-failures none; }
+	$(PYTEST) $(REPLAYED)
 
 # All of it takes some hours on two cores; make test-slow ROOM="net contract" runs these folders of tests/.
 test-slow: $(STAMP)
@@ -56,4 +54,4 @@ fuzz: $(STAMP)
 	$(BIN)/python scripts/fuzz_handshake.py
 
 clean:
-	rm -rf $(VENV) build dist demo-output src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-pyspark-* build dist demo-output src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,15 +1,20 @@
 """Does the pipeline keep up with one process that does the same by hand?
 
     python bench/scale.py [--events 10000000] [--processes 32] [--master 'local[2]'] [--against CHECKOUT]
+                          [--shape one|many|random]
 
-One computation is made and written as Parquet. Then, on the same files, each in a process of its own:
+The rows are made and written as Parquet: of one computation; or of many of four events, in their order or in
+random order. Then, on the same files, each in a process of its own:
 
 single    one process: read, encode, ask every question, write every table
 spark     everything `happened analyze` does, on a session that is warm
-against   the same by another checkout, if one is given (with its own .venv)
+frame     `hs.analyze` of a frame that Spark reads from those files: all through Spark, the answers kept by it
+lay       the same up to the shuffle by computation, and Spark's own writer of the same rows beside it
+against   `happened analyze` by another checkout, if one is given (with its own .venv)
 
 Prints seconds by the clock and of CPU, the latter for the driver, the JVM and the Python workers; the ratios;
-and the largest worker.
+the largest worker; and, of `frame`, the bytes that Spark's metrics account for, beside those that its Python
+processes wrote to disk themselves.
 """
 
 import argparse
@@ -71,6 +76,29 @@ def make(path: Path, events: int, processes: int, seed: int = 1) -> None:
         pq.write_table(pa.table(columns, schema=schema), path / f"part-{part:05d}.parquet")
 
 
+def make_many(path: Path, events: int, shuffled: bool) -> None:
+    """Computations of four events: a request, and the reply to it."""
+    count = events // 4
+    k = np.tile(np.arange(4), count)
+    names = pa.array([f"request-{number:09d}" for number in range(count)])
+    sends = pa.array([["b"], None, ["a"], None], pa.list_(pa.string()))
+    columns = {
+        "computation": names.take(pa.array(np.repeat(np.arange(count), 4))),
+        "process": pa.array(["a", "b", "b", "a"]).take(pa.array(k)),
+        "seq": pa.array(np.array([1, 1, 2, 2])[k]),
+        "kind": pa.array(["send", "deliver", "send", "deliver"]).take(pa.array(k)),
+        "message": pa.array(["m1", "m1", "m2", "m2"]).take(pa.array(k)),
+        "to": sends.take(pa.array(k)),
+        "time": pa.array(np.arange(count * 4) * 1000),
+    }
+    table = pa.table(columns)
+    if shuffled:
+        table = table.take(pa.array(np.random.default_rng(1).permutation(table.num_rows)))
+    path.mkdir(parents=True)
+    for part, at in enumerate(range(0, table.num_rows, ROWS_PER_PART // 2)):
+        pq.write_table(table.slice(at, ROWS_PER_PART // 2), path / f"part-{part:05d}.parquet")
+
+
 def single(trace: Path, out: Path, timestamps: str) -> None:
     from happened.causality.analysis import analyse
 
@@ -113,6 +141,73 @@ def time_spark(folder: Path, timestamps: str, master: str) -> dict[str, float]:
     told["worker_megabytes"] = largest_worker()
     spark.stop()
     return told
+
+
+def time_frame(folder: Path, timestamps: str, master: str) -> dict[str, float]:
+    import happened.spark as hs
+    from happened.spark.session import session
+
+    spark = session(master)
+    warm = hs.read_trace(spark, folder / "warm")
+    hs.analyze(warm, timestamps=timestamps, whole_events=10_000)
+    events = hs.read_trace(spark, folder / "trace")
+    before, start, wrote = cpu_times(), time.perf_counter(), metrics(spark)
+    with hs.analyze(events, timestamps=timestamps):
+        seconds, after = time.perf_counter() - start, cpu_times()
+        told = {who: after[who] - before[who] for who in before}
+        told |= {"seconds": seconds, "cpu": sum(told.values())}
+        told |= {name: value - wrote[name] for name, value in metrics(spark).items()}
+    told["worker_megabytes"] = largest_worker()
+    spark.stop()
+    return told
+
+
+def time_lay(folder: Path, timestamps: str, master: str) -> dict[str, float]:
+    import happened.spark as hs
+    from happened.spark.frame_answers import lay_down
+    from happened.spark.session import session
+
+    spark = session(master)
+    told = {}
+    for name in ("warm", "trace"):
+        events = hs.read_trace(spark, folder / name)
+        for what, work in (
+            ("lay", lambda events=events: lay_down(events).count()),
+            (
+                "writer",
+                lambda events=events, name=name: events.write.parquet(str(folder / f"{name}-written")),
+            ),
+        ):
+            before = cpu_times()
+            work()
+            after = cpu_times()
+            told[what] = sum(after.values()) - sum(before.values())
+    spark.stop()
+    return told | {"cpu": told["lay"], "ratio": told["lay"] / told["writer"]}
+
+
+def metrics(spark) -> dict[str, float]:
+    """Bytes that Spark's stages count, and what Python workers wrote to disk."""
+    store = spark.sparkContext._jsc.sc().statusStore()
+    stages = store.stageList(
+        None, False, False, spark.sparkContext._gateway.new_array(spark.sparkContext._jvm.double, 0), None
+    )
+    found = dict.fromkeys(("input", "output", "shuffled"), 0.0)
+    for i in range(stages.length()):
+        stage = stages.apply(i)
+        found["input"] += stage.inputBytes()
+        found["output"] += stage.outputBytes()
+        found["shuffled"] += stage.shuffleReadBytes() + stage.shuffleWriteBytes()
+    written = 0
+    for pid in descendants(processes()):
+        try:
+            io = Path(f"/proc/{pid}/io").read_text()
+            name = Path(f"/proc/{pid}/comm").read_text()
+        except OSError:
+            continue
+        if "java" not in name:
+            written += int(io.split("write_bytes:")[1].split()[0])
+    return found | {"python_wrote": float(written)}
 
 
 def processes() -> dict[int, tuple[int, str, float]]:
@@ -162,7 +257,7 @@ def largest_worker() -> float:
     return max(peaks) / 1024
 
 
-JOBS = {"single": time_single, "spark": time_spark}
+JOBS = {"single": time_single, "spark": time_spark, "frame": time_frame, "lay": time_lay}
 
 
 def run(job: str, python: Path, arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
@@ -184,6 +279,7 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--timestamps", default="full")
     parser.add_argument("--skip-single", action="store_true")
+    parser.add_argument("--shape", choices=["one", "many", "random"], default="one")
     parser.add_argument("--against", type=Path, metavar="CHECKOUT")
     parser.add_argument("--job", choices=[*JOBS], help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -193,13 +289,18 @@ def main() -> None:
         return
     folder = Path(tempfile.mkdtemp(prefix="happened-scale-"))
     try:
-        make(folder / "trace", arguments.events, arguments.processes)
+        if arguments.shape == "one":
+            make(folder / "trace", arguments.events, arguments.processes)
+        else:
+            make_many(folder / "trace", arguments.events, arguments.shape == "random")
         make(folder / "warm", 20_000, arguments.processes)
         here = Path(sys.executable)
         told = {}
         if not arguments.skip_single:
             told["single"] = run("single", here, arguments, folder)
         told["spark"] = run("spark", here, arguments, folder)
+        told["frame"] = run("frame", here, arguments, folder)
+        told["lay"] = run("lay", here, arguments, folder)
         if arguments.against:
             told["against"] = run("spark", arguments.against / ".venv/bin/python", arguments, folder)
         ratios = {
@@ -208,6 +309,8 @@ def main() -> None:
             if other in told
             for what in ("seconds", "cpu")
         }
+        ratios["frame of spark, cpu"] = told["frame"]["cpu"] / told["spark"]["cpu"]
+        ratios["laying down of Spark's writer, cpu"] = told["lay"]["ratio"]
         ratios["jvm of all cpu"] = told["spark"]["jvm"] / told["spark"]["cpu"]
         size = {"events": arguments.events, "processes": arguments.processes}
         print(json.dumps(size | told | {"ratios": ratios}, indent=2))

@@ -1,6 +1,7 @@
 """Does causal order in a stream cost less than as much again, and does its state stay small?
 
     python bench/stream.py [--messages 1000000] [--destinations 64] [--events 2000000] [--only delivery]
+    python bench/stream.py --only many [--computations 250000] [--batches 50]
 
 delivery   messages over some destinations, each of which names the two before it at its destination, arrive
            shuffled within a window, in ten batches. `deliver` is compared with a transformWithState that
@@ -8,11 +9,16 @@ delivery   messages over some destinations, each of which names the two before i
            its workers and compiles, does not count. The state is looked at after every batch.
 stamping   a trace in ten parts, by `happened stream` (stamps, predecessors and early deliveries) and by
            `happened analyze` with the same three questions, Spark being up already in both cases.
+many       small computations of 4 events, a third of which lie across two batches, as `happened stream` reads
+           them, against `analyze_path` with the same questions. Each runs in a process of its own, whose CPU
+           is counted with that of its JVM and Python workers from its start to its end. Of the stream,
+           the CPU of each batch and what is kept after the end are given too
 """
 
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -28,12 +34,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
-from happened.spark.live.live_job import follow, stretches
+from happened.causality.live import Rules
+from happened.spark.live.live_job import follow, last_manifest, manifests, stretches
+from happened.spark.live.state_store import PROVIDER, ROCKSDB
 from happened.spark.live.trace_tail import TraceTail
 from happened.spark.pipeline import analyze_path
 from happened.spark.session import session
 from happened.streaming import ByIds, deliver
-from happened.streaming.operator import PROVIDER, ROCKSDB
+from happened.trace.schema import SCHEMA
 from scale import make
 
 BATCHES = 10
@@ -152,24 +160,126 @@ def stamping(spark: SparkSession, work: Path, events: int, processes: int) -> di
         seconds["batch"] = time.perf_counter() - began
         began = time.perf_counter()
         out = work / f"live-{number}"
-        query, tables = follow(
-            stretches(spark, work / "trace", size),
+        query = follow(
+            stretches(spark, work / "trace", size, ended=True),
             out,
+            trace=TraceTail(str(work / "trace")),
             checkpoint=str(out / "checkpoint"),
-            tail=TraceTail(str(work / "trace")),
             once=True,
         )
         query.awaitTermination()
-        tables.finish()
         seconds["stream"] = time.perf_counter() - began
-        assert tables.totals["events"] == events, tables.totals
+        last = last_manifest(out)
+        assert last is not None and last["totals"]["events"] == events, last
     return {
         "events": events,
         "processes": processes,
-        "batches": tables.last,
+        "batches": last["batch"] + 1,
         "batch_events_per_second": round(events / seconds["batch"]),
         "stream_events_per_second": round(events / seconds["stream"]),
         "ratio": round(seconds["batch"] / seconds["stream"], 3),
+    }
+
+
+def write_computations(folder: Path, computations: int, batches: int) -> None:
+    """Two messages each, one computation in ten delivers them in the wrong order. A part for each batch."""
+    folder.mkdir()
+    dice = np.random.default_rng(1)
+    number, k = np.repeat(np.arange(computations), 4), np.tile(np.arange(4), computations)
+    swapped = np.repeat(dice.random(computations) < 0.1, 4)
+    message = np.where(k < 2, k, np.where(swapped, 3 - k, k - 2)) + 1
+    time_ = number + dice.uniform(0, computations / batches / 3, number.size)
+    names = [f"trace-{n:08d}" for n in range(computations)]
+    schema = pa.schema([field for field in SCHEMA if field.name in MANY])
+    for batch, part in enumerate(np.array_split(np.argsort(time_), batches)):
+        sends = k[part] < 2
+        columns = {
+            "computation": [names[n] for n in number[part].tolist()],
+            "process": np.where(sends, "a", "b").tolist(),
+            "seq": np.where(sends, k[part] + 1, k[part] - 1),
+            "kind": np.where(sends, "send", "deliver").tolist(),
+            "message": [f"m{m}" for m in message[part].tolist()],
+            "to": [["b"] if sent else None for sent in sends.tolist()],
+            "time": (time_[part] * 1000).astype(np.int64),
+            "relevant": np.zeros(part.size, bool),
+        }
+        pq.write_table(pa.table(columns, schema=schema), folder / f"part-{batch:05d}.parquet")
+
+
+MANY = ("computation", "process", "seq", "kind", "message", "to", "time", "relevant")
+
+
+def tree_cpu() -> float:
+    """CPU seconds of this process and all below it, dead ones included."""
+    parent, ticks = {}, {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path(f"/proc/{name}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue  # it has ended
+        parent[int(name)], ticks[int(name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    mine, new = set[int](), {os.getpid()}
+    while new:
+        mine |= new
+        new = {pid for pid, above in parent.items() if above in new}
+    return sum(ticks[pid] for pid in mine) / os.sysconf("SC_CLK_TCK")
+
+
+def many_by_batch(trace: Path, out: Path) -> dict[str, Any]:
+    spark = session("local[2]", brief=True)
+    analyze_path(spark, trace, out, questions=["stamp", "predecessors", "order"])
+    return {"cpu": tree_cpu()}
+
+
+def many_by_stream(trace: Path, out: Path) -> dict[str, Any]:
+    spark = session("local[2]", brief=True)
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    query = follow(
+        stretches(spark, trace, 1, ended=True),
+        out,
+        trace=TraceTail(str(trace)),
+        checkpoint=str(out / "checkpoint"),
+        rules=Rules(retire=3_600_000),
+        once=True,
+    )
+    seen, costs, before = 0, [], tree_cpu()
+    while not query.awaitTermination(0.05):
+        found = len(manifests(out))
+        if found > seen:
+            costs += [(tree_cpu() - before) / (found - seen)] * (found - seen)
+            seen, before = found, tree_cpu()
+    last = last_manifest(out)
+    assert last is not None
+    kept = query.recentProgress[-1]["stateOperators"][0]["numRowsTotal"]
+    return {"cpu": tree_cpu(), "batches": costs, "totals": last["totals"], "state_rows_at_the_end": kept}
+
+
+def many(work: Path, computations: int, batches: int) -> dict[str, Any]:
+    """The last batch finishes everything, so that the one before it is compared with the first ones."""
+    write_computations(work / "many", computations, batches)
+    told: dict[str, Any] = {}
+    for name in ("batch", "stream"):
+        places = [str(work / "many"), str(work / f"many-{name}")]
+        command = [sys.executable, __file__, "--run", name, *places]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        told[name] = json.loads(done.stdout)
+        print(f"{name}: {told[name]['cpu']:.1f} CPU s", file=sys.stderr, flush=True)
+    costs = told["stream"]["batches"]
+    few = max(len(costs) // 10, 1)
+    early, late = np.mean(costs[few : 2 * few]), np.mean(costs[-few - 1 : -1])
+    totals = told["stream"]["totals"]
+    assert totals["events"] == 4 * computations and "quarantined" not in totals, totals
+    return {
+        "computations": computations,
+        "batches": len(costs),
+        "batch_cpu_seconds": round(told["batch"]["cpu"], 1),
+        "stream_cpu_seconds": round(told["stream"]["cpu"], 1),
+        "ratio": round(told["stream"]["cpu"] / told["batch"]["cpu"], 2),
+        "cpu_of_an_early_batch": round(float(early), 3),
+        "cpu_of_a_late_batch": round(float(late), 3),
+        "late_by_early": round(float(late / early), 2),
+        "state_rows_at_the_end": told["stream"]["state_rows_at_the_end"],
+        "state_bytes_at_the_end": totals["state_bytes"],
     }
 
 
@@ -180,8 +290,21 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=2_000_000)
     parser.add_argument("--processes", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--only", default="delivery,stamping")
+    parser.add_argument("--computations", type=int, default=250_000)
+    parser.add_argument("--batches", type=int, default=50)
+    parser.add_argument("--only", default="delivery,stamping,many")
+    parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)  # in a process of its own
     arguments = parser.parse_args()
+    if arguments.run:
+        name, trace, out = arguments.run
+        job = many_by_batch if name == "batch" else many_by_stream
+        print(json.dumps(job(Path(trace), Path(out))))
+        return
+    if "many" in arguments.only:
+        with TemporaryDirectory() as folder:
+            print(json.dumps(many(Path(folder), arguments.computations, arguments.batches), indent=1))
+    if arguments.only == "many":
+        return
     spark = session("local[2]")
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")

@@ -29,7 +29,12 @@ def pytest_configure(config):
         settings.load_profile("fast")
 
 
-ON_SPARK = ("spark/", "shared/test_real_traces_on_spark.py", "golden/test_golden_tables.py")
+ON_SPARK = (
+    "spark/",
+    "shared/test_real_frames.py",
+    "shared/test_real_traces_on_spark.py",
+    "golden/test_golden_tables.py",
+)
 """Tests on Spark, by how their paths below tests/ begin."""
 
 
@@ -73,6 +78,20 @@ def spark():
     spark = session("local[2]")
     yield spark
     spark.stop()
+
+
+@pytest.fixture
+def setting(spark):
+    """Sets an option of the session for one test. `conf.unset` would not bring back what the session began with."""
+    before = {}
+
+    def to(name, value):
+        before.setdefault(name, spark.conf.get(name))
+        spark.conf.set(name, value)
+
+    yield to
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture

@@ -64,8 +64,8 @@ def test_a_url_never_becomes_a_local_directory(tmp_path, capsys, monkeypatch, wo
     }.items():
         monkeypatch.setenv(name, value)
     assert main(words.replace("URL", url).split()) == 2
-    takes_urls = words.split()[0] in ("analyze", "order", "rebuild")
-    reason = "cannot be reached at http" if takes_urls else ": (this command|on Spark)"
+    takes_urls = words.split()[0] in ("analyze", "order", "rebuild", "import")
+    reason = "cannot be reached at http" if takes_urls else ": this command"
     reason = "is no storage I know" if url.startswith("ftp") else reason
     assert re.search(reason, capsys.readouterr().err)
     assert [path.name for path in tmp_path.iterdir()] == ["trace"]

@@ -11,17 +11,20 @@ from itertools import combinations, pairwise
 Name = tuple[str, int]  # (process, seq)
 
 
-def by_computation(rows):
+def by_computation(rows, **options):
     groups = defaultdict(list)
     for row in rows:
         groups[row["computation"]].append(row)
-    return {name: Closure(group) for name, group in groups.items()}
+    return {name: Closure(group, **options) for name, group in groups.items()}
 
 
 class Closure:
-    """One computation, from its rows. graphlib.CycleError if happened-before has a cycle."""
+    """One computation, from its rows. graphlib.CycleError if happened-before has a cycle.
 
-    def __init__(self, rows):
+    Of a window, seqs may have gaps, and causes that are not in it are `outside`.
+    """
+
+    def __init__(self, rows, window=False):
         self.event = {(row["process"], row["seq"]): row for row in rows}
         handover = "deliver" if any(row["kind"] == "deliver" for row in rows) else "receive"
         self.send = {row["message"]: name for name, row in self.event.items() if row["kind"] == "send"}
@@ -30,12 +33,15 @@ class Closure:
         self.first = {}  # (message, process) -> event
         for name in self.deliveries:
             self.first.setdefault((self.event[name]["message"], name[0]), name)
-        self.edges = set()
-        for process, seq in self.event:
-            if seq > 1:
-                self.edges.add(((process, seq - 1), (process, seq)))
-            for cause in self.event[process, seq].get("causes") or ():
-                self.edges.add(((cause["process"], cause["seq"]), (process, seq)))
+        self.edges = {(e, f) for e, f in pairwise(sorted(self.event)) if e[0] == f[0]}
+        self.outside = []
+        for name, row in self.event.items():
+            for cause in row.get("causes") or ():
+                edge = (cause["process"], cause["seq"]), name
+                if window and edge[0] not in self.event:
+                    self.outside.append(edge)
+                else:
+                    self.edges.add(edge)
         for (message, _), delivery in self.first.items():
             if message in self.send:
                 self.edges.add((self.send[message], delivery))

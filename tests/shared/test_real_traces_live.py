@@ -3,16 +3,15 @@
 import json
 import random
 from collections import Counter
+from unittest.mock import Mock
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from causality.test_live import early, pairs, stamps
 from happened import trace
 from happened.causality.analysis import analyse
 from happened.causality.live import Rules
-from happened.causality.questions import QUARANTINE
-from happened.spark.live.live_job import LiveTables, committed
+from happened.spark.live.bucket import Bucket
 from happened.trace.importing import import_files
 from happened.trace.readers import Options
 
@@ -34,10 +33,6 @@ def samples(shared):
         yield from files[:4]
 
 
-def rows_in(out, table):
-    return [row for part in committed(out, table) for row in pq.read_table(part).to_pylist()]
-
-
 def test_real_traces_in_batches_are_told_as_the_whole(shared_traces, tmp_path, seed):
     dice, done = random.Random(seed), Counter()
     parsers = shared_traces / "shiviz" / "parsers.json"
@@ -47,15 +42,14 @@ def test_real_traces_in_batches_are_told_as_the_whole(shared_traces, tmp_path, s
         events = trace.read(tmp_path / f"in{number}")
         if not 0 < events.num_rows <= MOST_EVENTS or not _has_deliveries(events):
             continue
-        out = tmp_path / f"out{number}"
-        _follow(events, out, dice)
+        out = _follow(events, dice)
         whole = analyse(events, questions=QUESTIONS)
         numbers = {(r["computation"], r["p"]): r["process"] for r in whole.table("processes").to_pylist()}
-        names = {(r["computation"], r["p"]): r["process"] for r in rows_in(out, "processes")}
-        for computation in {row["computation"] for row in rows_in(out, "stamps")}:
+        names = {(r["computation"], r["p"]): r["process"] for r in out["processes"]}
+        for computation in {row["computation"] for row in out["stamps"]}:
             _compare(out, whole, computation, names, numbers)
             done["computations"] += 1
-        assert len(rows_in(out, "stamps")) == events.num_rows
+        assert len(out["stamps"]) == events.num_rows
         done["traces"] += 1
     assert done["traces"] >= 5, done
 
@@ -65,15 +59,22 @@ def _has_deliveries(events):
     return kinds["deliver"] or not kinds["receive"]
 
 
-def _follow(events, out, dice):
+def _follow(events, dice):
+    """The rows of each table that a bucket told of."""
     order = [*range(events.num_rows), *dice.sample(range(events.num_rows), events.num_rows // 10)]
     order.sort(key=lambda k: k + dice.uniform(0, events.num_rows / 3))
-    tables = LiveTables(out, Rules(retire=10**6, recent=10**6))
+    pages, head, told = {}, None, {}
+    store = Mock(read=pages.__getitem__, write=pages.__setitem__, remove=pages.pop)
     size = max(events.num_rows // 7, 1)
-    for batch in range(-(-len(order) // size)):
-        part = events.take(pa.array(order[batch * size : (batch + 1) * size]))
-        tables.take(batch, part, QUARANTINE.empty_table())
-    tables.finish()
+    for batch in range(-(-len(order) // size) + 1):
+        bucket = Bucket(store, head, Rules(retire=10**6, recent=10**6))
+        part = events.take(pa.array(order[batch * size : (batch + 1) * size], pa.int64()))
+        answers = bucket.arrive(part, batch) if part.num_rows else bucket.end(batch)
+        head = bucket.close(answers)
+        for name, table in answers.filled():
+            told.setdefault(name, []).extend(table.to_pylist())
+    assert head is None and not pages
+    return told
 
 
 def _compare(out, whole, computation, names, numbers):
@@ -83,9 +84,9 @@ def _compare(out, whole, computation, names, numbers):
     def named(known):
         return {p: process for (each, p), process in known.items() if each == computation}
 
-    live, expected = of(rows_in(out, "stamps")), of(whole.table("stamps").to_pylist())
+    live, expected = of(out["stamps"]), of(whole.table("stamps").to_pylist())
     assert stamps(live, named(names)) == stamps(expected, named(numbers))
-    found = pairs(of(rows_in(out, "predecessors")))
+    found = pairs(of(out.get("predecessors", [])))
     assert found == pairs(of(whole.table("predecessors").to_pylist()))
     violations = of(whole.table("violations").to_pylist())
-    assert early(of(rows_in(out, "violations")), "early_event") == early(violations, "early_event")
+    assert early(of(out.get("violations", [])), "early_event") == early(violations, "early_event")

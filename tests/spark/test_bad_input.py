@@ -83,7 +83,7 @@ def sent_twice(rows):
 
 
 QUARANTINED = {
-    shared_identity: r"(names an event twice|two events share one seq).*'p'",
+    shared_identity: r"(names an event twice|two different rows share one seq).*'p'",
     own_cause: r"cycle.*\bp#4\b",
     circle_of_causes: r"cycle.*\b[pq]#\d",
     delivered_before_it_was_sent: r"cycle.*\b[pq]#\d",

@@ -11,13 +11,10 @@ STRICT = {"spark.sql.ansi.enabled": "true", "spark.sql.ansi.enforceReservedKeywo
 
 
 @pytest.fixture
-def strict(spark):
-    before = {name: spark.conf.get(name) for name in STRICT}
+def strict(spark, setting):
     for name, value in STRICT.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
+        setting(name, value)
+    return spark
 
 
 def fields(schema):

@@ -20,8 +20,10 @@ import pyspark
 import pytest
 
 from causality import traces
+from happened import ask
 from happened.causality.analysis import TABLES, analyse
 from spark.interpreters import without_the_package
+from spark.span_tables import of_files, otlp_file, random_spans
 from spark.test_analyze import wild_rows, write
 
 pytest.importorskip("grpc")
@@ -138,7 +140,7 @@ def without_java(*arguments):
     """A process that could not start a JVM."""
     away = ("JAVA_HOME", "SPARK_REMOTE", "MASTER")
     environment = {name: value for name, value in os.environ.items() if name not in away}
-    environment |= {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(TESTS)}
+    environment |= {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}"}
     return subprocess.run(
         [sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=500, env=environment
     )
@@ -185,6 +187,42 @@ def test_cut_computations_too(server, tmp_path, seed):
     assert len(set(tables["stamps"]["epoch"].to_pylist())) > 1
     in_order = [(name, "ascending") for name in kept[:3]]
     assert tables["stamps"].sort_by(in_order).select(kept).equals(expected.sort_by(in_order).select(kept))
+
+
+TABLES_OF_PEOPLE = """
+import pickle, sys
+from pathlib import Path
+
+url, given, left = sys.argv[1:]
+import happened.spark as hs
+from happened.spark.session import session
+from spark.span_tables import of_frame, opentelemetry
+
+spark = session(url)
+events = hs.spans(opentelemetry(spark, pickle.loads(Path(given).read_bytes())))
+sound = events.where("_unreadable is null")
+paths = [tuple(row)[:3] for row in hs.critical_path(sound).collect()]
+requests = {row.request: row.took for row in hs.requests(sound).collect()}
+name = sound.selectExpr("computation || ':' || process || '#' || seq as name").first().name
+told = (of_frame(events), events.quarantine.count(), paths, requests, name, hs.why(sound, name))
+Path(left).write_bytes(pickle.dumps(told))
+"""
+
+
+def test_frames_of_spans_and_questions_about_requests(server, tmp_path, dice):
+    spans = random_spans(dice, 10)
+    (tmp_path / "given").write_bytes(pickle.dumps(spans))
+    done = without_java("-c", TABLES_OF_PEOPLE, server, tmp_path / "given", tmp_path / "left")
+    assert done.returncode == 0, done.stderr[-4000:]
+    rows, quarantined, paths, requests, name, why = pickle.loads((tmp_path / "left").read_bytes())
+    expected, left_out, _ = of_files([otlp_file(tmp_path / "spans.json", spans)], tmp_path / "trace")
+    assert rows == expected and quarantined == len(left_out)
+    answer = ask.critical_path(tmp_path / "trace")
+    assert paths == [tuple(share)[:3] for share in answer.shares]
+    assert {request: took for request, took in requests.items() if took is not None} == dict(
+        zip(answer.requests, answer.took, strict=True)
+    )
+    assert why == ask.why(tmp_path / "trace", name)
 
 
 def test_happened_analyze_on_a_spark_connect_master(server, tmp_path, seed):

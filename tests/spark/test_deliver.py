@@ -25,24 +25,16 @@ NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 @pytest.fixture
-def settings(spark):
+def settings(setting):
     """Few tasks, and no batches without rows, of which a query with timers has no end."""
-    before = {name: spark.conf.get(name) for name in ("spark.sql.shuffle.partitions", NO_DATA)}
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
-    spark.conf.set(NO_DATA, "false")
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
+    setting("spark.sql.shuffle.partitions", "1")
+    setting(NO_DATA, "false")
 
 
 @pytest.fixture
-def new_york(spark, settings):
+def new_york(settings, setting):
     """A session in a zone with daylight saving."""
-    zone = "spark.sql.session.timeZone"
-    before = spark.conf.get(zone)
-    spark.conf.set(zone, "America/New_York")
-    yield
-    spark.conf.set(zone, before)
+    setting("spark.sql.session.timeZone", "America/New_York")
 
 
 def message(name, after=None, destination="d", **more):

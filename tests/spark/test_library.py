@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
@@ -17,8 +18,9 @@ import happened.spark as hs
 from causality import traces
 from happened.causality.analysis import TABLES, analyse
 from happened.core.errors import CausalityError, TraceFormatError
-from happened.spark import library, workspace
+from happened.spark import kept, library, workspace
 from happened.spark.announcing import TAG
+from happened.spark.classic import tags_of
 from happened.spark.pipeline import analyze_path
 from happened.spark.schemas import TRACE
 from happened.trace import SCHEMA
@@ -113,9 +115,9 @@ def test_a_filtered_or_rewritten_frame_is_analysed_as_it_is_and_not_as_the_files
 )
 def test_each_question_is_a_function_and_asks_no_other(monkeypatch, rows, events, function, table):
     asked = []
-    original = library.analyze_splits
+    original = library.answer
     monkeypatch.setattr(
-        library, "analyze_splits", lambda *a, **k: asked.append(k["questions"]) or original(*a, **k)
+        library, "answer", lambda laid, asking: asked.append(asking.questions) or original(laid, asking)
     )
     frame = getattr(hs, function)(events)
     assert rows_of(frame, table) == expected_rows(rows, table)
@@ -259,7 +261,7 @@ def test_spark_writes_the_tables_to_a_directory_or_a_schema_of_the_catalog(spark
 
 
 def test_what_lies_under_work_goes_when_nothing_can_need_it(spark, tmp_path, rows, events):
-    analysis = hs.analyze(events, questions=["order"], work=tmp_path)
+    analysis = hs.analyze(events, questions=["order"], io="direct", work=tmp_path)
     (folder,) = tmp_path.iterdir()
     assert not (folder / "trace").exists()
     assert "<td>causal violations</td>" in analysis._repr_html_()
@@ -269,22 +271,59 @@ def test_what_lies_under_work_goes_when_nothing_can_need_it(spark, tmp_path, row
     gc.collect()
     assert not any(tmp_path.iterdir())
     # A join holds no reference to the frames it was made of: the answer outlives them.
-    joined = events.join(hs.stamp(events, work=tmp_path), ["computation", "process", "seq"])
+    joined = events.join(hs.stamp(events, io="direct", work=tmp_path), ["computation", "process", "seq"])
     gc.collect()
     assert joined.count() == len(rows)
-    with hs.analyze(events, questions=["order"], work=str(tmp_path)) as analysis:
+    with hs.analyze(events, questions=["order"], io="direct", work=str(tmp_path)) as analysis:
         assert analysis.violations.count()
     with pytest.raises(CausalityError, match="was closed"):
         analysis.table("violations")
-    frame = hs.skew(events, work=tmp_path)
+    frame = hs.skew(events, io="direct", work=tmp_path)
     hs.release(frame)
     assert len([*tmp_path.iterdir()]) == 1
     with pytest.raises(CausalityError, match="only frames that an analysis returned"):
         hs.release(frame.limit(1))
-    for kept in [*workspace._kept]:
-        if kept.folder.parent == tmp_path:
-            kept.close()
+    for left in [*workspace._kept]:
+        if left.folder.parent == tmp_path:
+            left.close()
     assert not any(tmp_path.iterdir())
+
+
+def test_a_frame_is_shuffled_once_for_all_questions_and_forgotten_with_its_frames(spark, rows, monkeypatch):
+    """Spark keeps what was laid down as long as the frame lives, and answers as long as theirs do."""
+    laid = []
+    original = kept.lay_down
+    monkeypatch.setattr(kept, "lay_down", lambda rows: laid.append(original(rows)) or laid[-1])
+    events = frame_of(spark, rows)
+    stamps, early = hs.stamp(events), hs.violations(events)
+    assert len(laid) == 1 and laid[0].is_cached
+    packed = stamps._happened_kept._packed
+    assert packed.is_cached
+    derived = stamps.join(early, "computation")
+    expected = derived.count()
+    del stamps, early
+    gc.collect()
+    assert not packed.storageLevel.useMemory
+    assert derived.count() == expected, "computed again"
+    again = laid.pop()
+    del events, derived
+    gc.collect()
+    assert not again.storageLevel.useMemory
+
+
+def test_listeners_see_rows_bytes_and_quarantined_rows_of_a_question(spark, rows, monkeypatch):
+    seen = {}
+    events = frame_of(spark, [*rows, {**rows[0], "kind": "nothing"}])
+    original = type(events).observe
+
+    def observed(frame, name, *metrics):
+        return original(frame, seen.setdefault(name, Observation(name)), *metrics)
+
+    monkeypatch.setattr(type(events), "observe", observed)
+    with pytest.warns(UserWarning, match="1 row"):
+        hs.analyze(events, questions=["stamp"])
+    told = seen["happened stamp"].get
+    assert told["rows"] > len(rows) and told["bytes"] > 0 and told["quarantined"] == 1
 
 
 def test_a_failed_analysis_leaves_nothing(monkeypatch, tmp_path, events):
@@ -293,7 +332,7 @@ def test_a_failed_analysis_leaves_nothing(monkeypatch, tmp_path, events):
 
     monkeypatch.setattr(library, "analyze_splits", fail)
     with pytest.raises(TraceFormatError):
-        hs.stamp(events, work=tmp_path)
+        hs.stamp(events, io="direct", work=tmp_path)
     assert not any(tmp_path.iterdir())
 
 
@@ -315,7 +354,9 @@ assert any(Path(sys.argv[1]).iterdir())
 def test_on_other_machines_work_must_be_given_and_be_seen_by_all(spark, tmp_path, monkeypatch, events):
     monkeypatch.setattr(workspace, "is_on_this_machine", lambda spark: False)
     with pytest.raises(CausalityError, match="give work="):
-        hs.stamp(events)
+        hs.stamp(events, io="direct")
+    with pytest.raises(CausalityError, match=r"io=.direct"):
+        hs.stamp(events, work=tmp_path)
     original = workspace.whole_file
 
     def elsewhere(path):  # what is written on a machine with another disk
@@ -341,12 +382,13 @@ def test_answers_in_a_store_are_read_by_tasks(spark, store, bucket, rows, monkey
 def test_jobs_say_which_question_and_which_pass_in_descriptions_tags_and_the_log(spark, caplog, events):
     context = spark.sparkContext
     context.setJobDescription("mine")
-    spark.addTag("mine")
+    tags_now, add_tag, remove_tag = tags_of(spark)
+    add_tag("mine")
     seen = []
 
     def progress(what):
         if not what.startswith("stamped"):  # told by a thread that starts no jobs
-            seen.append((what, context.getLocalProperty("spark.job.description"), spark.getTags()))
+            seen.append((what, context.getLocalProperty("spark.job.description"), tags_now()))
 
     with caplog.at_level(logging.INFO, "happened"):
         hs.analyze(
@@ -355,6 +397,7 @@ def test_jobs_say_which_question_and_which_pass_in_descriptions_tags_and_the_log
             whole_events=1,
             epoch_events=100,
             progress=progress,
+            io="direct",
         )
     assert [what for what, _, _ in seen][:3] == [
         "laying down the frame",
@@ -365,10 +408,12 @@ def test_jobs_say_which_question_and_which_pass_in_descriptions_tags_and_the_log
         assert description == f"happened order: {what}"
         assert tags >= {"mine", TAG, f"happened order: {what}".replace(",", "")}
     assert context.getLocalProperty("spark.job.description") == "mine"
-    assert spark.getTags() == {"mine"}
+    assert tags_now() == {"mine"}
     assert "order: looking at what there is" in caplog.messages
+    assert any(re.fullmatch(r"order: looking at what there is took \d+\.\d s", m) for m in caplog.messages)
+    assert re.fullmatch(r"order: [\d,]+ events, 0 rows quarantined", caplog.messages[-1])
     context.setJobDescription(None)
-    spark.removeTag("mine")
+    remove_tag("mine")
 
 
 def test_the_names_are_lazy_and_a_missing_package_is_said(tmp_path):

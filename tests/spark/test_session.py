@@ -94,16 +94,17 @@ def test_settings_for_a_small_machine_are_for_this_machine_alone(tmp_path, monke
     assert "spark.driver.extraJavaOptions" not in _defaults("yarn", "2g", brief=True)
 
 
-def test_a_session_that_was_there_is_left_as_it_is(spark, monkeypatch):
+def settings_of(spark):
+    return {row.key: row.value for row in spark.sql("SET").collect()}
+
+
+def test_a_session_that_was_there_is_left_as_it_is(spark, setting, monkeypatch):
     monkeypatch.setattr(module, "_supplied", set())
-    before = dict(spark.conf.getAll)
-    spark.conf.set("spark.sql.shuffle.partitions", "11")
-    try:
-        assert session("local[1]") is spark
-        assert spark.conf.get("spark.sql.shuffle.partitions") == "11"
-        assert dict(spark.conf.getAll) == before | {"spark.sql.shuffle.partitions": "11"}
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", before["spark.sql.shuffle.partitions"])
+    before = settings_of(spark)
+    setting("spark.sql.shuffle.partitions", "11")
+    assert session("local[1]") is spark
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "11"
+    assert settings_of(spark) == before | {"spark.sql.shuffle.partitions": "11"}
 
 
 @pytest.fixture

@@ -14,15 +14,16 @@ from happened.spark.log_import import run
 from happened.trace.importing import import_files
 from happened.trace.readers import FORMATS, Draft, Options, open_source
 from happened.trace.readers.draft import PACKED, packed_table
+from happened.trace.store import any_path
+from spark.span_tables import otlp_file, random_spans
+from spark.test_tasks_in_a_store import executors  # noqa: F401
 
 HEADER = "TraceID,SpanID,ParentID,PodName,OperationName,StartTimeUnixNano,EndTimeUnixNano,Duration\n"
 
 
 @pytest.fixture(autouse=True)
-def few_partitions(spark):
-    spark.conf.set("spark.sql.shuffle.partitions", "3")
-    yield
-    spark.conf.unset("spark.sql.shuffle.partitions")
+def few_partitions(setting):
+    setting("spark.sql.shuffle.partitions", "3")
 
 
 def requests(dice, count):
@@ -169,3 +170,52 @@ def test_a_large_piece_is_passed_on_in_stretches(tmp_path, seed, monkeypatch):
     groups = -(-len(drafts) // 20)
     assert [count for count, _ in told] == [groups, -(-groups // 2), 1] and groups > 2
     assert all(table.num_rows > len(drafts) and table.equals(told[0][1]) for _, table in told)
+
+
+def test_urls_are_read_and_written_as_paths_are(executors, spark, bucket, dice, tmp_path):  # noqa: F811
+    process = '"process": {{"serviceName": "web"}}'
+    span = f'{{{{"traceID": "{{}}", "spanID": "s", "startTime": 1, "duration": 1, {process}{{}}}}}}'
+    link = ', "references": [{"refType": "FOLLOWS_FROM", "traceID": "t1", "spanID": "s"}]'
+    traces = tmp_path / "traces.json"
+    traces.write_text(f"[{span.format('t1', '')}, {span.format('t2', link)}, {span.format('apart', '')}]")
+    table = tmp_path / "spans.csv"
+    table.write_text(requests(dice, 60))
+    for path, format in ((traces, "jaeger"), (table, "nezha")):
+        url = any_path(bucket) / f"logs/{path.name}"
+        url.write_bytes(path.read_bytes())
+        on_spark = run(spark, [url], any_path(bucket) / f"out/{format}", format=format, piece_bytes=1000)
+        run(spark, [url], tmp_path / f"{format}-local", format=format, piece_bytes=1000)
+        alone = import_files([path], tmp_path / format, format=format)
+        assert contents(tmp_path / f"{format}-local")[0] == contents(tmp_path / format)[0]
+        rows = trace.read(any_path(bucket) / f"out/{format}").to_pylist()
+        assert sorted(rows, key=str) == sorted(trace.read(tmp_path / format).to_pylist(), key=str)
+        for name in ("computations", "events", "messages", "quarantined"):
+            assert on_spark.summary[name] == alone.summary[name]
+
+
+def test_the_command_imports_whatever_spark_reads(spark, dice, tmp_path, command, capsys):
+    path = otlp_file(tmp_path / "spans.json", random_spans(dice, 8))
+    spark.read.json(str(path)).write.parquet(str(tmp_path / "spans"))
+    spark.read.json(str(path)).createOrReplaceTempView("raw_spans")
+    alone = import_files([path], tmp_path / "alone")
+    for number, source in enumerate((["parquet", str(tmp_path / "spans")], ["table", "raw_spans"])):
+        out = tmp_path / f"out-{number}"
+        assert command(["import", "--source", *source, "--out", str(out)]) == 0
+        rows = contents(out)[0]
+        assert rows == contents(tmp_path / "alone")[0]
+        summary = json.loads((out / "import.json").read_text())
+        for name in (
+            "computations",
+            "events",
+            "messages",
+            "processes",
+            "quarantined",
+            "quarantined_imported",
+        ):
+            assert summary[name] == alone.summary[name]
+        assert [each.name for each in out.iterdir() if each.name.startswith(".")] == []
+    assert (
+        command(["import", "--source", "parquet", str(tmp_path / "nowhere"), "--out", str(tmp_path / "no")])
+        == 2
+    )
+    assert "Spark does not read it" in capsys.readouterr().err

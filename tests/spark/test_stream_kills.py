@@ -17,6 +17,7 @@ import pytest
 
 from causality import traces
 from causality.test_live import random_rows
+from happened.causality.analysis import analyse
 from happened.spark.live.live_job import committed
 from happened.trace.jsonl import write_jsonl
 from spark.test_cluster import cluster  # noqa: F401  # a fixture
@@ -132,6 +133,8 @@ def test_delivery_goes_on_after_kill_9_of_the_driver(tmp_path, seed):
 def test_stamping_goes_on_after_kill_9_of_the_driver(tmp_path, seed):
     dice = random.Random(seed)
     rows = random_rows(dice, processes=5, steps=600)
+    for k in range(40):
+        rows += [row | {"computation": f"c{k}"} for row in random_rows(dice, steps=20)]
     dice.shuffle(rows)
     (tmp_path / "in").mkdir()
     for number in range(FILES):
@@ -147,12 +150,54 @@ def test_stamping_goes_on_after_kill_9_of_the_driver(tmp_path, seed):
     subprocess.run(command("whole"), check=True, timeout=600, stderr=subprocess.DEVNULL)
     midway = kill_again_and_again(command("killed"), tmp_path / "killed", dice)
     for table in ("stamps", "predecessors", "violations", "lost_causes", "quarantine", "processes"):
-        whole, killed = (
-            [row for part in committed(tmp_path / name, table) for row in pq.read_table(part).to_pylist()]
-            for name in ("whole", "killed")
-        )
+        whole, killed = (sorted(map(repr, rows_in(tmp_path / name, table))) for name in ("whole", "killed"))
         assert killed == whole, table
     assert midway
+
+
+def rows_in(out, table):
+    return [row for part in committed(out, table) for row in pq.read_table(part).to_pylist()]
+
+
+def test_stamping_goes_on_without_an_executor(cluster, tmp_path, seed):  # noqa: F811
+    """Each row is there once, and those are the rows of the batch."""
+    url, processes = cluster
+    dice = random.Random(seed)
+    rows = [
+        row | {"computation": f"c{k}", "relevant": False}
+        for k in range(60)
+        for row in random_rows(dice, processes=3, steps=40)
+    ]
+    dice.shuffle(rows)
+    (tmp_path / "in").mkdir()
+    for number in range(FILES):
+        write_jsonl(traces.table(rows[number::FILES]), tmp_path / "in" / f"{number:03d}.jsonl")
+    out = tmp_path / "out"
+    words = ["stream", str(tmp_path / "in"), "--out", str(out), "--batch-bytes", "30000", "--master", url]
+    run = "import sys; from happened.cli import main; sys.exit(main(sys.argv[1:]) != 1)"
+    few = {"PYSPARK_SUBMIT_ARGS": "--conf spark.sql.shuffle.partitions=2 pyspark-shell"}
+    driver = subprocess.Popen([sys.executable, "-c", run, *words], env=os.environ | few)
+    try:
+        deadline = time.monotonic() + 300
+        while len(list((out / "commits").glob("*"))) < 3:
+            assert driver.poll() is None and time.monotonic() < deadline
+            time.sleep(0.1)
+        processes[1].kill()
+        assert driver.wait(600) == 0
+    finally:
+        driver.kill()
+    whole = analyse(traces.table(rows), questions=["stamp", "predecessors", "order"])
+    for table, names in (
+        ("stamps", ("computation", "event")),
+        ("predecessors", ("computation", "event", "cause_event")),
+        ("violations", ("computation", "order_name", "early_event")),
+        ("lost_causes", ("computation", "order_name", "process", "lost")),
+    ):
+        told, wanted = (
+            sorted(tuple(row[name] for name in names) for row in found if row.get("order_name") != "total")
+            for found in (rows_in(out, table), whole.table(table).to_pylist())
+        )
+        assert told == wanted, table
 
 
 def test_delivery_goes_on_without_an_executor(cluster, tmp_path, seed):  # noqa: F811

@@ -1,8 +1,8 @@
 """Delivery in causal order on Spark Connect: a real server, and a client without Java.
 
 The operator, its tables, what is held, and a listener work as on classic Spark, if the server has the
-package: Spark does not give a client's files to the process that prepares a streaming operator. `happened
-stream` does not, because the state of its batches is in the process that asked: that is refused.
+package: Spark does not give a client's files to the process that prepares a streaming operator. So do
+`hs.stream` and `happened stream`.
 """
 
 import json
@@ -10,7 +10,10 @@ import pickle
 import sys
 from textwrap import indent
 
+import pyarrow.parquet as pq
 import pytest
+
+from happened.spark.live.live_job import committed
 
 pytest.importorskip("grpc")
 pytest.importorskip("grpc_status")
@@ -22,8 +25,9 @@ pytestmark = pytest.mark.slow  # a second JVM
 CLIENT = """
 import pickle, sys, threading
 from pathlib import Path
-from happened.core.errors import CausalityError
-from happened.spark.live.live_job import follow
+import happened.spark as hs
+from happened.cli import main
+from happened.spark.live.trace_source import TraceSource
 from happened.spark.session import session
 from happened.streaming import ByIds, Watch, deliver, held, to_tables
 
@@ -52,10 +56,13 @@ assert seen.wait(60)
 told = {name: [row.asDict() for row in spark.read.parquet(path).collect()] for name, path in tables.items()}
 told["held"] = [row.asDict() for row in held(spark, checkpoint, ByIds()).collect()]
 told["watched"] = lines
-try:
-    follow(stream, Path(folder) / "live", checkpoint=f"{folder}/other")
-except CausalityError as error:
-    told["refused"] = str(error)
+spark.dataSource.register(TraceSource)
+answers = hs.stream(spark.readStream.format("happened").load(f"{folder}/trace"), buckets=2)
+writer = answers.to_tables(f"{folder}/tables", checkpoint=f"{folder}/other")
+writer.trigger(availableNow=True).start().awaitTermination()
+found = spark.read.parquet(f"{folder}/tables/violations").where("order_name = 'causal'").collect()
+told["early"] = [row["early_event"] for row in found]
+told["code"] = main(["stream", f"{folder}/trace", "--out", f"{folder}/live", "--batch-bytes", "100"])
 Path(left).write_bytes(pickle.dumps(told))
 """
 # PySpark 4.3 may lock up when a listener is removed while an event comes, and when its process ends.
@@ -75,8 +82,18 @@ os._exit(code)
 """
 
 
+TRACE = [
+    {"process": "p", "seq": 1, "kind": "send", "message": "m1", "to": ["q"]},
+    {"process": "p", "seq": 2, "kind": "send", "message": "m2", "to": ["q"]},
+    {"process": "q", "seq": 1, "kind": "deliver", "message": "m2"},
+    {"process": "q", "seq": 2, "kind": "deliver", "message": "m1"},
+]
+
+
 def run(url, folder):
     (folder / "in").mkdir()
+    (folder / "trace").mkdir()
+    (folder / "trace" / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in TRACE))
     batches = [[("c", ["b"]), ("b", ["a"])], [("a", []), (None, []), ("z", ["y"]), ("b", ["a"])]]
     number = 0
     for batch, rows in enumerate(batches):
@@ -88,7 +105,7 @@ def run(url, folder):
     return without_java("-c", CLIENT, url, folder, folder / "left")
 
 
-def test_delivery_works_where_the_server_has_the_package_and_happened_stream_is_refused(tmp_path):
+def test_delivery_and_streams_work_where_the_server_has_the_package(tmp_path):
     (tmp_path / "server").mkdir()
     with serving(tmp_path / "server", sys.executable) as url:
         done = run(url, tmp_path)
@@ -101,7 +118,13 @@ def test_delivery_works_where_the_server_has_the_package_and_happened_stream_is_
     ]
     assert [(row["message"], row["waits_for"]) for row in told["held"]] == [("z", ["y"])]
     assert told["watched"] and "held" in told["watched"][-1]
-    assert "Spark Connect" in told["refused"]
+    assert told["early"] == ["q#1"] and told["code"] == 1
+    stamped = [row["event"] for part in committed(tmp_path / "live", "stamps") for row in rows_of(part)]
+    assert sorted(stamped) == ["p#1", "p#2", "q#1", "q#2"]
+
+
+def rows_of(part):
+    return pq.read_table(part).to_pylist()
 
 
 def test_without_the_package_on_the_server_the_query_ends_and_says_what_is_missing(server, tmp_path):  # noqa: F811

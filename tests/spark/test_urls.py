@@ -63,11 +63,12 @@ def test_one_question_and_rebuild_at_urls(executors, command, bucket, seed, tmp_
 def test_a_frame_of_a_trace_in_a_store(executors, spark, bucket, seed, tmp_path):  # noqa: F811
     """Spark has no connector for it, so tasks read; lines that are no events come with the reason."""
     table = table_at(f"{bucket}/trace", seed, 2)
-    events = hs.read_trace(spark, f"{bucket}/trace")
+    events = hs.read_trace(spark, f"{bucket}/trace", io="direct")
     assert events.columns == table.column_names and events.count() == table.num_rows
     lines = [json.dumps({"process": "p", "seq": 1, "kind": "internal"}), "{", json.dumps({"seq": "one"})]
     (any_path(bucket) / "t.jsonl").write_bytes("\n".join(lines).encode())
-    with hs.analyze(hs.read_trace(spark, f"{bucket}/t.jsonl"), questions=["stamp"], work=bucket) as found:
+    events = hs.read_trace(spark, f"{bucket}/t.jsonl", io="direct")
+    with hs.analyze(events, questions=["stamp"], io="direct", work=bucket) as found:
         assert found.summary()["events"] == 1
         reasons = sorted(row["reason"] for row in found.quarantine.collect())
     assert len(reasons) == 2 and reasons[0].startswith("?#: field 'seq'") and "is not JSON: {" in reasons[1]

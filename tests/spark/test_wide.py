@@ -5,12 +5,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from causality.dags import apart
 from causality.traces import rows_of
 from happened.causality.analysis import TABLES, analyse
 from happened.causality.questions import QUESTIONS
 from happened.core.errors import CausalityError
 from happened.spark import pipeline
 from happened.spark.by_epoch.epoch_layout import WIDE
+from happened.spark.in_process import analyze_here
 from happened.spark.rebuild import rebuild
 from happened.trace import SCHEMA
 
@@ -76,3 +78,28 @@ def test_a_computation_of_very_many_processes(spark, tmp_path, seed):
     assert summary["ordered_pairs"] == expected.totals["ordered_pairs"]
     with pytest.raises(CausalityError, match=rf"'' has 1,\d+ processes .* up to {WIDE:,} processes"):
         rebuild(spark, tmp_path / "out", tmp_path / "rebuilt", whole_events=1000)
+
+
+def test_a_wide_dag_is_taken_whole(spark, tmp_path):
+    """Without messages, a computation beyond MOST_CELLS has one epoch, beside one that is cut; in one process
+    too."""
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    silent = apart(7100, "silent")
+    pq.write_table(silent, trace / "part.parquet")
+    expected = analyse(silent, timestamps="predecessors")
+    pipeline.analyze_path(spark, trace, tmp_path / "alone")
+    analyze_here(trace, tmp_path / "here")
+    pq.write_table(apart(7100, "talking", message="m"), trace / "other.parquet")
+    summary = pipeline.analyze_path(spark, trace, tmp_path / "both", questions=["predecessors", "epochs"])
+    assert summary["reduction_edges"] == 7099 + 7099
+    for name in TABLES:
+        for folder in ("alone", "here"):
+            found = pq.read_table(tmp_path / folder / name)
+            assert rows_of(found, name) == rows_of(expected.table(name), name), (folder, name)
+    assert pq.read_table(tmp_path / "alone" / "epochs")["epoch"].unique().to_pylist() == [0]
+    for name in ("predecessors", "epochs"):
+        mine = pq.read_table(tmp_path / "both" / name, filters=[("computation", "=", "silent")])
+        assert rows_of(mine, name) == rows_of(expected.table(name), name)
+    with pytest.raises(CausalityError, match="too large for one process"):
+        analyze_here(trace, tmp_path / "refused")

@@ -18,17 +18,24 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
 from ..causality.linearization import Ints
 from ..causality.reach import NEVER, Edges, future_of, last_causes, replay
+from ..core.errors import CausalityError
 from .errors import NoTimes
 from .finding import find_request
 from .history import Asked, History, Occurrence, load_whole
 
 By: TypeAlias = Literal["service", "process"]
+
+
+def check_by(by: str) -> None:
+    if by not in get_args(By):
+        raise CausalityError(f"by can be {', '.join(get_args(By))}; not {by!r}")
+
 
 Between: TypeAlias = tuple[str, str]
 """Two places; twice the same one is at that place."""
@@ -263,6 +270,7 @@ class Paths:
     """The critical paths of the requests of a history, or of one of them."""
 
     def __init__(self, history: History, by: By = "service", request: str | None = None) -> None:
+        check_by(by)
         self._history = history
         self._places, self._names = _places(history, by)
         codes, names = history.requests
@@ -288,6 +296,15 @@ class Paths:
             spent.at.update(self._steps[name])
             spent.requests.update(self._steps[name].keys())
         return spent
+
+    def told(self) -> Iterator[tuple[str, int, list[tuple[str, int]]]]:
+        """(name, first event, (place, ns) of each stretch of its path) of each request."""
+        for name, path in self._paths.items():
+            stretches = [
+                (told(place), sum(step.took for step in steps))
+                for place, steps in groupby(path, lambda step: step.place)
+            ]
+            yield name, path[0].begin, stretches
 
     def path_of(self, request: str) -> RequestPath:
         path = self._paths[request]

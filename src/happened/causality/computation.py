@@ -8,6 +8,10 @@ Cost  linear in events and destinations, but for sorting the names.
 Happened-before is process order, the edge from a send to the first delivery of its message at each
 process, and the recorded `causes`; messages that were sent `unordered` carry no edge. A `receive` is an
 internal event, unless its computation records no deliveries at all: there the receives stand in for them.
+
+A table may be a window of a longer trace (gaps="renumber"): the events of a process are numbered anew in the
+order of their seqs, and keep the seqs of the trace in `recorded_seq`. What the window lacks is not known to
+be false: a cause outside it is left out and counted, and a delivery whose send is not in it is SENT_OUTSIDE.
 """
 
 from collections.abc import Sequence
@@ -19,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..core.errors import TraceFormatError
+from ..core.errors import CausalityError, TraceFormatError
 from ..trace.schema import KINDS
 from .linearization import (
     FIRST,
@@ -27,6 +31,7 @@ from .linearization import (
     MISDELIVERED,
     NEVER_SENT,
     REPEATED,
+    SENT_OUTSIDE,
     Ints,
     cycle,
     first_deliveries,
@@ -35,6 +40,10 @@ from .linearization import (
 from .names import codes_of, encode_names, flatten
 
 SEND, RECEIVE, DELIVER, INTERNAL, UNORDERED = range(len(KINDS))
+
+REFUSE, RENUMBER = "refuse", "renumber"
+GAPS = (REFUSE, RENUMBER)
+"""If the seqs of a process are not 1, 2, …, its computation is refused, or its events are numbered anew."""
 
 MOST_EVENTS = np.iinfo(np.int32).max
 """Of one process: seqs and the entries of vectors are 32 bits wide."""
@@ -83,7 +92,8 @@ class Computation:
     width: int
     process_names: tuple[str, ...]
     process: Ints  # of each event
-    seq: Ints
+    seq: Ints  # its place on its process, from 1
+    recorded_seq: Ints  # that the trace gives it: the same array, unless events were renumbered
     kind: Ints
     message: Ints
     row: Ints  # of the table it came from
@@ -103,6 +113,8 @@ class Computation:
     aside: Aside
     message_codes: Ints  # of each message, into the names shared by all computations of a table
     names: pa.Array
+    is_window: bool = False  # whether the trace may have more events than these
+    causes_outside: int = 0  # recorded causes that are not in the window
 
     @property
     def name(self) -> str:
@@ -126,7 +138,7 @@ class Computation:
         return Event(
             self.computation_names[self.owner[p]],
             self.process_names[p],
-            int(self.seq[e]),
+            int(self.recorded_seq[e]),
             KINDS[self.kind[e]],
             self.message_name(m) if m >= 0 else None,
         )
@@ -138,17 +150,38 @@ class Computation:
         return [computations.take(pa.array(self.owner[process])), processes.take(pa.array(process))]
 
     def event_columns(self, events: Ints) -> list[pa.Array]:
-        """The computation, process, seq and id of these events."""
-        names, seq = self.names_of(self.process[events]), pa.array(self.seq[events].astype(np.int64))
+        """The computation, process, seq and id of these events, as the trace has them."""
+        names = self.names_of(self.process[events])
+        seq = pa.array(self.recorded_seq[events].astype(np.int64))
         return [*names, seq, event_ids(names[1], seq)]
+
+    def recorded_vectors(self, vectors: Ints, events: Ints) -> Ints:
+        """The rows of `vectors` for these events, with entries that are seqs of the trace: entry k is that
+        of the last event of the k-th process that is known, 0 if there is none."""
+        rows = vectors[events]
+        if self.recorded_seq is self.seq:
+            return rows
+        row, column = np.nonzero(rows)
+        process = self.first[self.process[events[row]]] + column
+        known = self.chain[self.chain_offsets[process] + rows[row, column] - 1]
+        recorded = np.zeros(rows.shape, np.int64)
+        recorded[row, column] = self.recorded_seq[known]
+        return recorded
 
     def index(self, process: str, seq: int) -> int:
         """The event with this name; LookupError if there is none. Not for unions."""
         if process in self.process_names:
             p = self.process_names.index(process)
-            if 1 <= seq <= self.chain_offsets[p + 1] - self.chain_offsets[p]:
-                return int(self.chain[self.chain_offsets[p] + seq - 1])
+            chain = self.chain[self.chain_offsets[p] : self.chain_offsets[p + 1]]
+            at = int(np.searchsorted(self.recorded_seq[chain], seq))
+            if at < chain.size and self.recorded_seq[chain[at]] == seq:
+                return int(chain[at])
         raise LookupError(f"no event {process}#{seq} in computation {self.name!r}")
+
+
+def check_gaps(gaps: str) -> None:
+    if gaps not in GAPS:
+        raise CausalityError(f"gaps can be {', '.join(GAPS)}; not {gaps!r}")
 
 
 def event_ids(process: pa.Array, seq: pa.Array) -> pa.Array:
@@ -169,7 +202,7 @@ Trace: TypeAlias = pa.Table | Sequence[Computation]
 """A table of events, or the computations that `encode` made of it: encode once to ask several questions."""
 
 
-def encode(trace: Trace) -> Sequence[Computation]:
+def encode(trace: Trace, gaps: str = REFUSE) -> Sequence[Computation]:
     """One Computation for each computation of a table, sorted by name; what is encoded stays as it is.
 
     TraceFormatError if happened-before has a cycle.
@@ -178,17 +211,17 @@ def encode(trace: Trace) -> Sequence[Computation]:
         return trace
     if not trace.num_rows:
         return []
-    columns = _Columns(trace)
+    columns = _Columns(trace, gaps)
     every = np.arange(len(columns.computation_names) + 1)
     return _split(trace, columns, every)
 
 
-def unite(table: pa.Table, cells: int = 16_000_000) -> list[Computation]:
+def unite(table: pa.Table, cells: int = 16_000_000, *, gaps: str = REFUSE) -> list[Computation]:
     """The same computations in few unions, none with more than `cells` entries in its vectors (if it can
     be helped): so that many small ones cost no more than one of their size."""
     if not table.num_rows:
         return []
-    columns = _Columns(table)
+    columns = _Columns(table, gaps)
     widths, events = columns.sizes()
     starts, width, count = [0], 0, 0
     for i in range(len(widths)):
@@ -205,7 +238,8 @@ class _Columns:
     Events are in chain order here: by process, then seq.
     """
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: pa.Table, gaps: str) -> None:
+        self.is_window = gaps == RENUMBER
         to, addressed = flatten(table["to"])
         causes, caused = flatten(table["causes"])
         (computation,), self.computation_names = codes_of(table["computation"])
@@ -224,11 +258,19 @@ class _Columns:
             name = self.process_names[self.process_keys[longest] % len(self.process_names)]
             raise too_long(name, int(counts[longest]))
         seq = table["seq"].to_numpy()
-        chain_of_row = self.chain_offsets[process] + seq - 1
-        self.row = np.empty(table.num_rows, np.int64)
-        self.row[chain_of_row] = np.arange(table.num_rows)
+        if self.is_window:
+            self.row = np.lexsort((seq, process))
+            chain_of_row = np.empty(table.num_rows, np.int64)
+            chain_of_row[self.row] = np.arange(table.num_rows)
+        else:
+            chain_of_row = self.chain_offsets[process] + seq - 1
+            self.row = np.empty(table.num_rows, np.int64)
+            self.row[chain_of_row] = np.arange(table.num_rows)
         self.process = process[self.row]
-        self.seq = seq[self.row]
+        self.recorded_seq = self.seq = seq[self.row]
+        if self.is_window:
+            place = np.arange(table.num_rows) - self.chain_offsets[self.process] + 1
+            self.seq = self.seq if np.array_equal(place, self.seq) else place
         self.computation = computation[self.row]
         self.relevant = table["relevant"].to_numpy()[self.row]
         self.kind = pc.index_in(table["kind"], value_set=pa.array(KINDS)).to_numpy().astype(np.int8)[self.row]
@@ -283,6 +325,8 @@ class _Columns:
             self.message[strays] * self.process_keys.size + self.process[strays], return_index=True
         )
         self.fate[np.delete(strays, first)] = REPEATED
+        if self.is_window:
+            self.fate[self.fate == NEVER_SENT] = SENT_OUTSIDE
         self.source = np.full(self.kind.size, -1, np.int64)
         carries_edge = np.isin(self.fate, (FIRST, MISDELIVERED))
         self.source[carries_edge] = self.send[self.message[carries_edge]]
@@ -305,19 +349,39 @@ class _Columns:
 
     def _causes(self, table: pa.Table, effects: Ints, process: Ints, causes: pa.Array) -> None:
         seq = pc.struct_field(causes, "seq").to_numpy(zero_copy_only=False)
-        absent = (seq < 1) | (seq > np.diff(self.chain_offsets)[process])
-        if absent.any():
+        if self.is_window:
+            cause = self._inside(process, seq)
+            absent = cause < 0
+        else:
+            cause = self.chain_offsets[process] + seq - 1
+            absent = (seq < 1) | (seq > np.diff(self.chain_offsets)[process])
+        self.causes_outside = np.zeros(len(self.computation_names), np.int64)
+        if absent.any() and self.is_window:
+            np.add.at(self.causes_outside, self.computation[effects[absent]], 1)
+            effects, cause = effects[~absent], cause[~absent]
+        elif absent.any():
             at = int(np.argmax(absent))
             effect = table.slice(int(self.row[effects[at]]), 1).to_pylist()[0]
-            cause = causes[at].as_py()
+            named = causes[at].as_py()
             raise TraceFormatError(
-                f"{effect['process']}#{effect['seq']} names the cause {cause['process']}#{cause['seq']}, "
+                f"{effect['process']}#{effect['seq']} names the cause {named['process']}#{named['seq']}, "
                 "which is not in the trace; add that event or drop the cause",
                 field="causes",
             )
         order = np.argsort(effects, kind="stable")
-        self.causes = (self.chain_offsets[process] + seq - 1)[order]
+        self.causes = cause[order]
         self.cause_offsets = _offsets(np.bincount(effects, minlength=self.kind.size))
+
+    def _inside(self, process: Ints, seq: Ints) -> Ints:
+        """The events that have these seqs in the trace, -1 where the window has none."""
+        if not self.kind.size:
+            return np.full(seq.size, -1)
+        known = np.unique(self.recorded_seq)
+        place = np.minimum(np.searchsorted(known, seq), known.size - 1)
+        keys = self.process * known.size + np.searchsorted(known, self.recorded_seq)
+        wanted = process * known.size + place
+        at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+        return np.where((known[place] == seq) & (keys[at] == wanted), at, -1)
 
 
 def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation]:
@@ -331,13 +395,10 @@ def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation
 
     source = _renumber(c.source, position)[order]
     slot_delivery = _renumber(c.slot_delivery, position)
-    aside_delivery = _renumber(c.aside.delivery, position)
+    aside = c.aside._replace(delivery=_renumber(c.aside.delivery, position))
     aside_at = np.searchsorted(c.aside.message, m_at)
     send = _renumber(c.send, position)
-    lengths = np.diff(c.cause_offsets)[order]
-    cause_offsets = _offsets(lengths)
-    picked = np.repeat(c.cause_offsets[:-1][order] - cause_offsets[:-1], lengths) + np.arange(c.causes.size)
-    causes = position[c.causes[picked]]
+    cause_offsets, causes = _ordered_causes(c, order, position)
     first = np.repeat(p_at[:-1], np.diff(p_at))
     owner = np.repeat(np.arange(len(p_at) - 1), np.diff(p_at))
     computations = []
@@ -347,6 +408,7 @@ def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation
         d = slice(c.dest_offsets[m.start], c.dest_offsets[m.stop])
         k = slice(cause_offsets[e.start], cause_offsets[e.stop])
         u = slice(aside_at[a], aside_at[b])
+        seq = c.seq[at].astype(np.int32)
         computations.append(
             Computation(
                 computation_names=tuple(c.computation_names[a:b]),
@@ -355,7 +417,8 @@ def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation
                 width=int(np.diff(p_at[a : b + 1]).max()),
                 process_names=tuple(c.process_names[j] for j in c.process_keys[p] % len(c.process_names)),
                 process=_shift(c.process[at], p.start),
-                seq=c.seq[at].astype(np.int32),
+                seq=seq,
+                recorded_seq=seq if c.recorded_seq is c.seq else c.recorded_seq[at],
                 kind=c.kind[at],
                 message=_shift(c.message[at], m.start),
                 row=c.row[at],
@@ -372,16 +435,22 @@ def _split(table: pa.Table, columns: _Columns, groups: Ints) -> list[Computation
                 slot_message=_shift(c.slot_message[d], m.start),
                 slot_send=_shift(send[c.slot_message[d]], e.start),
                 slot_delivery=_shift(slot_delivery[d], e.start),
-                aside=Aside(
-                    _shift(c.aside.message[u], m.start),
-                    _shift(c.aside.dest[u], p.start),
-                    _shift(aside_delivery[u], e.start),
-                ),
+                aside=Aside(*map(_shift, (of[u] for of in aside), (m.start, p.start, e.start))),
                 message_codes=c.message_keys[m] % (len(c.names) + 1),
                 names=c.names,
+                is_window=c.is_window,
+                causes_outside=int(c.causes_outside[a:b].sum()),
             )
         )
     return computations
+
+
+def _ordered_causes(c: _Columns, order: Ints, position: Ints) -> tuple[Ints, Ints]:
+    """The offsets and indices of the causes of events in topological order."""
+    lengths = np.diff(c.cause_offsets)[order]
+    offsets = _offsets(lengths)
+    picked = np.repeat(c.cause_offsets[:-1][order] - offsets[:-1], lengths) + np.arange(c.causes.size)
+    return offsets, position[c.causes[picked]]
 
 
 def _describe_cycle(table: pa.Table, rows: Ints) -> str:

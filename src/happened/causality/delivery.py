@@ -3,7 +3,7 @@
 Every delivery has one fate: the first at a destination, a repetition at the same process, a delivery at
 a process it was not sent to, or of a message the trace has no send of. What is left is lost: addressed
 to a process that never delivered it (or had not yet, when the trace ends). All of this goes for messages
-that were sent unordered too.
+that were sent unordered too. In a window of a trace, a message without a send was sent outside of it.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .computation import Computation, Event, Trace, encode
-from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints
+from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, SENT_OUTSIDE, Ints
 
 DEFAULT_EXAMPLES = 3
 
@@ -43,6 +43,7 @@ class Deliveries:
     duplicated_examples: tuple[Event, ...]
     misdelivered_examples: tuple[Event, ...]
     never_sent_examples: tuple[Event, ...]
+    sent_outside: int = 0  # deliveries of messages that were sent outside of the window
 
 
 def check_delivery(trace: Trace, *, examples: int = DEFAULT_EXAMPLES) -> Deliveries:
@@ -75,6 +76,7 @@ def check_delivery(trace: Trace, *, examples: int = DEFAULT_EXAMPLES) -> Deliver
         duplicated_examples=tuple(shown[REPEATED]),
         misdelivered_examples=tuple(shown[MISDELIVERED]),
         never_sent_examples=tuple(shown[NEVER_SENT]),
+        sent_outside=sum(int(np.count_nonzero(c.fate == SENT_OUTSIDE)) for c in computations),
     )
 
 

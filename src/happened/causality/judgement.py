@@ -9,10 +9,13 @@ the same trace has the same outcome and the same sentence in each of them:
     undecided    none of that, but no deliveries could show it; or there is a lost cause and the trace may be
                  cut off, so that the message may have been delivered after its end
     holds        none of that
+
+The sentence ends with remarks, which change no outcome: how many rows were dropped because they repeat others
+exactly, and what a window of a trace leaves open.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from html import escape
@@ -20,10 +23,10 @@ from html import escape
 import pyarrow as pa
 
 from .. import trace as traces
-from ..core.errors import TraceFormatError
+from ..core.errors import LocalProtocolError, TraceFormatError
 from ..core.exit_codes import ExitCode
 from ..trace.validation import validate, validate_rows
-from .computation import Computation, Trace, encode
+from .computation import REFUSE, RENUMBER, Computation, Trace, check_gaps, encode
 from .delivery import Deliveries, check_delivery
 from .order import DEFAULT_LIMIT, check_order
 from .quarantine import sound
@@ -76,7 +79,8 @@ class Judgement:
 def judge(verdict: Verdict, totals: Mapping[str, int], *, complete: bool) -> Judgement:
     """Weigh a verdict on one order together with the deliveries astray and the rows quarantined.
 
-    totals    counts by the names of ASTRAY, and `quarantined`; absent means none
+    totals    counts by the names of ASTRAY, `quarantined` and `duplicate_rows`; absent means none.
+              `sent_outside` and `causes_outside` are there if the trace is a window of a longer one
     complete  whether the trace is known to have everything that happened
     """
     astray = {name: totals.get(name, 0) for name in ASTRAY}
@@ -102,7 +106,31 @@ def judge(verdict: Verdict, totals: Mapping[str, int], *, complete: bool) -> Jud
         besides.append(f"{rows} quarantined and not judged")
     if besides:
         sentence = f"{sentence}; but {', '.join(besides)}"
+    remarks = [*_remarks(totals)]
+    if remarks:
+        sentence = f"{sentence} ({'; '.join(remarks)})"
     return Judgement(outcome, sentence, verdict)
+
+
+def _remarks(totals: Mapping[str, int]) -> Iterator[str]:
+    if repeated := totals.get("duplicate_rows", 0):
+        rows = "1 row that repeats another" if repeated == 1 else f"{repeated:,} rows that repeat others"
+        yield f"{rows} exactly {_was(repeated)} dropped"
+    if "sent_outside" not in totals:
+        return
+    yield "of a window: messages that only events outside of it connect were not judged against each other"
+    if sent := totals["sent_outside"]:
+        deliveries = "1 delivery of a message" if sent == 1 else f"{sent:,} deliveries of messages"
+        yield f"{deliveries} sent outside the window {_was(sent)} not judged"
+    if causes := totals.get("causes_outside", 0):
+        named = (
+            "1 cause outside the window is" if causes == 1 else f"{causes:,} causes outside the window are"
+        )
+        yield f"{named} absent, not false"
+
+
+def _was(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def judge_totals(totals: Mapping[str, int], order: str = "causal") -> Judgement:
@@ -128,6 +156,7 @@ class Checked:
 
     table        the rows of the sound computations
     quarantine   why the others, and causes that are not in the trace, are left out
+    totals       rows `quarantined` and `duplicate_rows`; of a window, what refers to events outside of it
     """
 
     judgement: Judgement
@@ -135,6 +164,7 @@ class Checked:
     table: pa.Table
     computations: tuple[Computation, ...]
     quarantine: tuple[str, ...] = field(default=())
+    totals: Mapping[str, int] = field(default_factory=dict)
 
 
 def check(
@@ -143,20 +173,24 @@ def check(
     *,
     complete: bool | None = None,
     limit: int = DEFAULT_LIMIT,
+    gaps: str = REFUSE,
 ) -> Judgement:
     """Judge a trace: what `trace.read` returned, or the path of one.
 
     order     "causal", "fifo" or "total"
     complete  whether the trace has everything that happened; None: what the run that left it said, else no
     limit     of the witnesses that are worked out
+    gaps      "renumber" if the trace is a window of a longer one, or filtered (docs/pipeline.md)
 
     A violation is part of the answer, not an error; TraceFormatError means that the path holds no trace.
     """
     if isinstance(trace, str | os.PathLike):
-        return check_path(trace, order, complete=complete, limit=limit).judgement
-    computations = encode(trace)
+        return check_path(trace, order, complete=complete, limit=limit, gaps=gaps).judgement
+    known = refuse_complete_window(complete, gaps)
+    computations = encode(trace, gaps)
     verdict = check_order(computations, order, limit=limit)
-    return judge(verdict, _astray(check_delivery(computations, examples=0)), complete=bool(complete))
+    deliveries = check_delivery(computations, examples=0)
+    return judge(verdict, _counts(deliveries, computations), complete=bool(known))
 
 
 def check_path(
@@ -165,13 +199,15 @@ def check_path(
     *,
     complete: bool | None = None,
     limit: int = DEFAULT_LIMIT,
+    gaps: str = REFUSE,
 ) -> Checked:
     """Judge the trace at a path as `check` does, and return what the judgement rests on as well."""
+    complete = refuse_complete_window(complete, gaps)
     table = traces.read(path, validate_rows)
-    table, computations, answers = _sound_computations(table)
+    table, computations, answers = _sound_computations(table, gaps)
     verdict = check_order(computations, order, limit=limit)
     deliveries = check_delivery(computations)
-    totals = {**_astray(deliveries), **answers.totals}
+    totals = {"quarantined": 0, "duplicate_rows": 0, **answers.totals, **_counts(deliveries, computations)}
     known = traces.locate(path).is_complete if complete is None else complete
     reasons = tuple(
         f"{row['computation']}: {row['reason']}" if row["computation"] else row["reason"]
@@ -179,19 +215,36 @@ def check_path(
         for row in part.to_pylist()
     )
     judgement = judge(verdict, totals, complete=known)
-    return Checked(judgement, deliveries, table, tuple(computations), reasons)
+    return Checked(judgement, deliveries, table, tuple(computations), reasons, totals)
 
 
-def _astray(deliveries: Deliveries) -> dict[str, int]:
-    return {name: getattr(deliveries, name) for name in ASTRAY}
+def refuse_complete_window(complete: bool | None, gaps: str) -> bool | None:
+    """Whether a trace is complete, as far as that is said: a window never is."""
+    check_gaps(gaps)
+    if gaps != RENUMBER:
+        return complete
+    if complete:
+        raise LocalProtocolError(
+            'a trace is complete, or a window of one (gaps="renumber", --gaps renumber): say one of them'
+        )
+    return False
 
 
-def _sound_computations(table: pa.Table) -> tuple[pa.Table, list[Computation], Answers]:
+def _counts(deliveries: Deliveries, computations: Sequence[Computation]) -> dict[str, int]:
+    """The totals that a judgement looks at."""
+    counts = {name: getattr(deliveries, name) for name in ASTRAY}
+    if any(c.is_window for c in computations):
+        counts["sent_outside"] = deliveries.sent_outside
+        counts["causes_outside"] = sum(c.causes_outside for c in computations)
+    return counts
+
+
+def _sound_computations(table: pa.Table, gaps: str) -> tuple[pa.Table, list[Computation], Answers]:
     answers = Answers()
     try:
-        validate(table)
-        return table, list(encode(table)), answers
+        validate(table, gaps_allowed=gaps == RENUMBER)
+        return table, list(encode(table, gaps)), answers
     except TraceFormatError:
-        parts = [part for part, _ in sound(table, answers)]
+        parts = [part for part, _ in sound(table, answers, gaps)]
         table = pa.concat_tables([table.slice(0, 0), *parts])
-        return table, list(encode(table)), answers
+        return table, list(encode(table, gaps)), answers

@@ -13,7 +13,7 @@ from .compiled import compiled
 Ints = np.ndarray[Any, np.dtype[Any]]
 
 # What became of a delivery: exactly one of these, or NO_DELIVERY for other events.
-NO_DELIVERY, FIRST, REPEATED, MISDELIVERED, NEVER_SENT, FIRST_UNORDERED = range(6)
+NO_DELIVERY, FIRST, REPEATED, MISDELIVERED, NEVER_SENT, FIRST_UNORDERED, SENT_OUTSIDE = range(7)
 
 
 @compiled

@@ -23,7 +23,7 @@ Bound      state: a vector for each process and each message in flight, what is 
 Receives count as deliveries only if the caller says so: nobody can know whether a delivery is still to come.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -35,10 +35,11 @@ from ..core.errors import TraceFormatError
 from ..trace.schema import KINDS, SCHEMA
 from .computation import DELIVER, RECEIVE, SEND, UNORDERED
 from .epochs import Epoch, Frontier, Stamped, event_keys, stamp
+from .in_flight import Flying, names_of, undelivered
 from .linearization import Ints, linearize
 from .marks import mark_epoch, no_marks
 from .names import flatten
-from .overtaking import NEVER, Overtaking, lost_causes_table
+from .overtaking import Overtaking, lost_causes_table
 from .questions import QUARANTINE, Answers, EpochView
 from .questions.predecessors import tell_edges
 from .questions.stamp import QUESTION as STAMP
@@ -71,45 +72,6 @@ class Rules:
     relevant_only: bool = False
 
 
-class _Flying(NamedTuple):
-    """Messages in flight, and the destinations of each.
-
-    names, sender, seq, since   of each message; `since` is the batch of its send
-    ordered                     whether an order is judged by it
-    slot_message, slot_dest     of each slot
-    slot_done                   whether it was delivered there
-    """
-
-    names: pa.Array
-    sender: Ints
-    seq: Ints
-    since: Ints
-    ordered: Ints
-    slot_message: Ints
-    slot_dest: Ints
-    slot_done: Ints
-
-    @classmethod
-    def none(cls) -> "_Flying":
-        zero, no = np.empty(0, np.int64), np.empty(0, bool)
-        return cls(pa.array([], TEXT), zero, zero, zero, no, zero, zero, no)
-
-    def only(self, kept: Ints) -> "_Flying":
-        """Some of the messages, by a mask."""
-        slots = kept[self.slot_message]
-        number = np.cumsum(kept) - 1
-        return _Flying(
-            self.names.filter(pa.array(kept)),
-            self.sender[kept],
-            self.seq[kept],
-            self.since[kept],
-            self.ordered[kept],
-            number[self.slot_message[slots]],
-            self.slot_dest[slots],
-            self.slot_done[slots],
-        )
-
-
 class _Rows(NamedTuple):
     """Candidates of a batch by process, then seq; `since` is the batch in which each came."""
 
@@ -138,17 +100,25 @@ class LiveComputation:
     names: list[str] = field(default_factory=list)
     epochs: int = 0
     events: int = 0
-    quiet: int = 0  # batches since something of it arrived
+    listed: int = 0  # of `names`, how many the caller has written down
 
     def __post_init__(self) -> None:
         self._number: dict[str, int] = {}
         self._frontier = Frontier.beginning(0)
         self._marks = no_marks(0)
-        self._flying = _Flying.none()
+        self._flying = Flying.none()
         self._finished = pa.array([], TEXT)
         self._held = SCHEMA.empty_table().select(COLUMNS)
         self._held_since = np.empty(0, np.int64)
         self._overtaking = Overtaking()
+
+    @classmethod
+    def of(cls, name: str, rules: Rules, names: Iterable[str]) -> "LiveComputation":
+        """One in which these processes are known, in this order."""
+        live = cls(name, rules)
+        for each in names:
+            live._know(pa.array([each], TEXT))
+        return live
 
     @property
     def held(self) -> int:
@@ -160,7 +130,6 @@ class LiveComputation:
 
     def step(self, arrived: pa.Table, batch: int) -> Answers:
         """Take what arrived and tell what can be told; TraceFormatError if it cannot be a computation."""
-        self.quiet = 0 if arrived.num_rows else self.quiet + 1
         return self._advance(arrived, batch, self.rules.retire)
 
     def finish(self, batch: int) -> Answers:
@@ -225,7 +194,7 @@ class LiveComputation:
         found: Ints = pc.fill_null(codes, -1).to_numpy().astype(np.int64)
         return found
 
-    def _with_sends(self, rows: _Rows, batch: int) -> _Flying:
+    def _with_sends(self, rows: _Rows, batch: int) -> Flying:
         """What is in flight if all these sends are admitted."""
         at = _at_sends(rows)
         sends = rows.table.select(["message", "to"]).take(pa.array(at))
@@ -237,7 +206,7 @@ class LiveComputation:
         n, before, old = len(self.names) + 1, len(self._flying.names), self._flying
         pairs = np.unique(of * n + self._codes(members) + 1)
         pairs = pairs[pairs % n > 0]  # a null is no destination
-        return _Flying(
+        return Flying(
             pa.concat_arrays([old.names, names]),
             np.concatenate([old.sender, rows.process[at]]),
             np.concatenate([old.seq, rows.seq[at]]),
@@ -248,7 +217,7 @@ class LiveComputation:
             np.concatenate([old.slot_done, np.zeros(pairs.size, bool)]),
         )
 
-    def _matched(self, rows: _Rows, flying: _Flying) -> tuple[Ints, Ints]:
+    def _matched(self, rows: _Rows, flying: Flying) -> tuple[Ints, Ints]:
         """Of each row the message that it delivers and follows, or NOTHING, FORGOTTEN or UNKNOWN; and the
         slot of which it is the first delivery, or -1."""
         source = np.full(rows.seq.size, NOTHING)
@@ -273,9 +242,7 @@ class LiveComputation:
         fills[at[first]] = slot[first]
         return source, fills
 
-    def _edges(
-        self, rows: _Rows, flying: _Flying, source: Ints
-    ) -> tuple[_Edges, list[tuple[int, bool, str]]]:
+    def _edges(self, rows: _Rows, flying: Flying, source: Ints) -> tuple[_Edges, list[tuple[int, bool, str]]]:
         """The edges whose causes are there, and (place of the effect, whether to wait for it, reason) of the
         others."""
         reasons: list[tuple[int, bool, str]] = []
@@ -365,7 +332,7 @@ class LiveComputation:
         rows: _Rows,
         edges: _Edges,
         admitted: Ints,
-        matched: tuple[_Flying, Ints, Ints],
+        matched: tuple[Flying, Ints, Ints],
         answers: Answers,
     ) -> None:
         flying, source, fills = matched
@@ -383,7 +350,7 @@ class LiveComputation:
         done = flying.names.filter(pa.array(sent & (left == 0) & (slots > 0)))
         if admitted.any():
             view, stamped, before = self._stamp(rows, edges, admitted, after, answers)
-            found = self._overtaking.step(stamped, before, delivered, _undelivered(after), _names(flying))
+            found = self._overtaking.step(stamped, before, delivered, undelivered(after), names_of(flying))
             self._overtaking.forget_told()
             answers.add("violations", found.table(self.name, self.names))
             for order, count in found.counts().items():
@@ -395,7 +362,7 @@ class LiveComputation:
         self._finished = pa.concat_arrays([self._finished, done])[-self.rules.remember :]
 
     def _count_astray(
-        self, rows: _Rows, flying: _Flying, source: Ints, others: Ints, answers: Answers
+        self, rows: _Rows, flying: Flying, source: Ints, others: Ints, answers: Answers
     ) -> None:
         """Deliveries that are not the first where they were addressed. What is finished was delivered
         everywhere, and to whom is forgotten."""
@@ -410,7 +377,7 @@ class LiveComputation:
         answers.totals["misdelivered"] += at.size - addressed
 
     def _stamp(
-        self, rows: _Rows, edges: _Edges, admitted: Ints, flying: _Flying, answers: Answers
+        self, rows: _Rows, edges: _Edges, admitted: Ints, flying: Flying, answers: Answers
     ) -> tuple[EpochView, Stamped, Frontier]:
         """Stamp what was admitted; returns the frontier that entered."""
         here = admitted[edges.effect]
@@ -435,7 +402,7 @@ class LiveComputation:
         tell_edges(view, effects, process, seq, answers)
         return view, stamped, before
 
-    def _kept(self, epoch: Epoch, flying: _Flying) -> tuple[Ints, Ints]:
+    def _kept(self, epoch: Epoch, flying: Flying) -> tuple[Ints, Ints]:
         """The events, besides each process's last one, that later ones may follow."""
         last = self._frontier.last.copy()
         np.maximum.at(last, epoch.process, epoch.seq)
@@ -473,7 +440,7 @@ def _at_sends(rows: _Rows) -> Ints:
     return np.flatnonzero(np.isin(rows.kind, (SEND, UNORDERED)) & named)
 
 
-def _sends(flying: _Flying, source: Ints, *, ordered: bool) -> _Edges:
+def _sends(flying: Flying, source: Ints, *, ordered: bool) -> _Edges:
     """Into the deliveries of messages that were sent ordered, or the others, from their sends."""
     delivers = np.flatnonzero(source >= 0)
     delivers = delivers[flying.ordered[source[delivers]] == ordered]
@@ -489,32 +456,11 @@ def _widened(frontier: Frontier, more: int, at: int) -> Frontier:
     return Frontier(last, frontier.process, frontier.seq, vectors)
 
 
-def _delivered(flying: _Flying, rows: _Rows, at: Ints, fills: Ints) -> Ints:
+def _delivered(flying: Flying, rows: _Rows, at: Ints, fills: Ints) -> Ints:
     """(sender, seq, destination, seq of delivery) of the first deliveries at these rows."""
     message = flying.slot_message[fills[at]]
     columns = [flying.sender[message], flying.seq[message], rows.process[at], rows.seq[at]]
     return np.column_stack(columns).astype(np.int64)
-
-
-def _undelivered(flying: _Flying) -> Ints:
-    """The same of what has not been delivered."""
-    left = np.flatnonzero(~flying.slot_done & flying.ordered[flying.slot_message])
-    message = flying.slot_message[left]
-    never = np.full(left.size, NEVER)
-    columns = [flying.sender[message], flying.seq[message], flying.slot_dest[left], never]
-    return np.column_stack(columns).astype(np.int64)
-
-
-def _names(flying: _Flying) -> Callable[[Ints, Ints], pa.Array]:
-    """The names of messages by their sends."""
-    keys = event_keys(flying.sender, flying.seq)
-    order = np.argsort(keys)
-    ordered = keys[order]
-
-    def named(sender: Ints, seq: Ints) -> pa.Array:
-        return flying.names.take(pa.array(order[np.searchsorted(ordered, event_keys(sender, seq))]))
-
-    return named
 
 
 def _twice(names: pa.Array, known: pa.Array) -> str:

@@ -2,11 +2,15 @@
 
 A logged clock is right if it says, for each process, how many of its events are in the past, the event
 itself included; absent means zero. A *regression* is a clock that does not exceed the one logged before it on
-its process; an
-*impossible* entry names a process of which the trace has no event, or counts events there are not.
+its process; an *impossible* entry names a process of which the trace has no event, or counts events there are
+not.
+
+In a window of a trace, events outside it may account for a larger entry. There a clock is a mismatch if its
+own entry is not the event's seq, or another entry is below the last seq that the window shows to be in the
+past; no entry is impossible.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,8 +32,9 @@ class LoggedClocks:
     impossible: Ints
 
 
-def verify_clocks(c: Computation, vectors: Ints, table: pa.Table) -> LoggedClocks:
-    """`table` is the one the computation was encoded from."""
+def verify_clocks(c: Computation, blocks: Iterable[tuple[range, Ints]], table: pa.Table) -> LoggedClocks:
+    """`table` is the one the computation was encoded from, `blocks` are columns of its vectors, all together;
+    they are not looked at if there are no clocks."""
     clocks = table["clock"].take(pa.array(c.row)).combine_chunks()
     known = pc.is_valid(clocks).to_numpy(zero_copy_only=False)
     if not known.any():
@@ -40,15 +45,37 @@ def verify_clocks(c: Computation, vectors: Ints, table: pa.Table) -> LoggedClock
     names = clocks.keys.slice(first, len(event))
     count = clocks.items.slice(first, len(event)).fill_null(0).to_numpy(zero_copy_only=False)
     process = processes_named(c, event, names)
-    logged = np.zeros((c.events, c.width), np.int64)
     named = process >= 0
-    logged[event[named], process[named] - c.first[process[named]]] = count[named]
     lengths = np.diff(c.chain_offsets)
-    beyond = np.where(named, count > lengths[process], count != 0)
-    impossible = np.unique(event[beyond])
-    wrong = known & (logged != vectors).any(axis=1)
+    impossible = np.unique(event[np.where(named, count > lengths[process], count != 0)])
+    entry = np.where(named, process - c.first[process], -1)
+    previous, current = _successive(c, known)
+    own = c.process[current] - c.first[c.process[current]]
+    wrong, back = np.zeros(c.events, bool), np.zeros(current.size, bool)
+    if c.is_window:  # seldom as wide as to come in blocks
+        parts = [part for _, part in blocks]
+        blocks, impossible = [(range(c.width), np.concatenate(parts, axis=1))], impossible[:0]
+    for columns, vectors in blocks:
+        logged = np.zeros((c.events, len(columns)), np.int64)
+        here = (entry >= columns.start) & (entry < columns.stop)
+        logged[event[here], entry[here] - columns.start] = count[here]
+        wrong |= _contradicted(c, vectors, logged) if c.is_window else (logged != vectors).any(axis=1)
+        back |= (logged[current] < logged[previous]).any(axis=1)
+        mine = np.flatnonzero((own >= columns.start) & (own < columns.stop))
+        at = own[mine] - columns.start
+        back[mine] |= logged[current[mine], at] <= logged[previous[mine], at]
+    wrong &= known
     wrong[impossible] = True
-    return LoggedClocks(int(known.sum()), np.flatnonzero(wrong), _regressions(c, logged, known), impossible)
+    return LoggedClocks(int(known.sum()), np.flatnonzero(wrong), np.sort(current[back]), impossible)
+
+
+def _contradicted(c: Computation, vectors: Ints, logged: Ints) -> Ints:
+    """Whether each clock cannot be right, whatever happened outside of the window."""
+    every = np.arange(c.events)
+    own = c.process - c.first[c.process]
+    wrong: Ints = np.any(logged < c.recorded_vectors(vectors, every), axis=1)
+    wrong |= logged[every, own] != c.recorded_seq
+    return wrong
 
 
 def compare_logged(
@@ -116,12 +143,9 @@ def processes_named(c: Computation, event: Ints, names: pa.Array) -> Ints:
     return np.where((code >= 0) & (ids[at] == wanted), at, -1)
 
 
-def _regressions(c: Computation, logged: Ints, known: Ints) -> Ints:
-    """Events whose logged clock does not exceed the one logged before it on their process."""
+def _successive(c: Computation, known: Ints) -> tuple[Ints, Ints]:
+    """(earlier, later): the events with logged clocks that follow one another on a process."""
     chain = c.chain[known[c.chain]]
     previous, current = chain[:-1], chain[1:]
     same = c.process[previous] == c.process[current]
-    previous, current = previous[same], current[same]
-    own = c.process[current] - c.first[c.process[current]]
-    back = (logged[current] < logged[previous]).any(axis=1) | (logged[current, own] <= logged[previous, own])
-    return np.sort(current[back])
+    return previous[same], current[same]

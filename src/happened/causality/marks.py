@@ -12,10 +12,14 @@ Cost: events x processes. State: a row for each process and each event whose eff
 
 import numpy as np
 
+from .bit_sets import graph_of
 from .compiled import compiled
+from .computation import Computation
 from .epochs import Arranged, Epoch, Frontier, arrange, leave, own_columns
 from .linearization import Ints
 from .measures import level_rows
+from .reach import edges_of
+from .stamps import MOST_CELLS
 
 
 def no_marks(processes: int, columns: range | None = None) -> Frontier:
@@ -55,6 +59,25 @@ def mark_epoch(
     )  # fmt: skip
     after = leave(epoch, a, state, marks, kept_process, kept_seq)
     return (order[effects], found + columns.start, seqs), after
+
+
+def mark_computation(c: Computation, relevant: Ints) -> tuple[Ints, Ints]:
+    """The reduction's edges (effects, causes) among the relevant events of a whole computation, by index."""
+    graph = graph_of(edges_of(c))
+    none = np.empty(0, np.int64)
+    width = max(1, MOST_CELLS // (8 * max(1, c.events)))
+    found = [(none, none)]
+    for begin in range(0, c.processes, width):
+        columns = range(begin, min(begin + width, c.processes))
+        marks = np.empty((c.events, len(columns) + 1), np.int64)
+        effects, column, seq = mark_rows(
+            marks, 0, np.full(c.processes, -1, np.int64), own_columns(c.processes, columns), c.process, c.seq,
+            relevant, graph.offsets, graph.causes,
+        )  # fmt: skip
+        found.append((effects, c.chain[c.chain_offsets[column + begin] + seq - 1]))
+    effects, causes = (np.concatenate(part) for part in zip(*found, strict=True))
+    order = np.argsort(effects, kind="stable")
+    return effects[order], causes[order].astype(np.int64)
 
 
 def level_epoch(

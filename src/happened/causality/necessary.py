@@ -85,7 +85,7 @@ class NecessaryUnits:
         return pa.table(
             [
                 *c.names_of(c.process[sends]),
-                pa.array(c.seq[sends].astype(np.int64)),
+                pa.array(c.recorded_seq[sends].astype(np.int64)),
                 self._messages(edges),
                 c.names_of(c.slot_dest[edges])[1],
             ],

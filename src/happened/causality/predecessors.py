@@ -3,22 +3,35 @@
 e is an immediate predecessor of f iff e happened before f and no third event lies between them; the
 events in question are the relevant ones (Hélary, Melideo & Raynal's IPT problem), or all.
 
-Of each process, only the newest such event in f's past can be one; it is, iff no other of these
-candidates has it in its past. What f's own predecessor on its process already knew is in that one's past,
-so only processes of which f has learnt something new bring a candidate.
-Cost per event: processes + candidates x immediate predecessors.
+There are three ways to find them, and `choose` takes the cheapest:
+
+vectors   Of each process, only the newest such event in f's past can be one; it is, iff no other of these
+          candidates has it in its past. What f's own predecessor on its process already knew is in that one's
+          past, so only processes of which f has learnt something new bring a candidate.
+          Cost per event: processes + candidates x immediate predecessors.
+bit sets  Where all events are relevant, the recorded edges that another path makes redundant are left out
+          (bit_sets.py). Cost: known before, from how far edges reach over the topological order.
+marks     Some events of a computation whose vectors are too wide: blocks of columns (marks.py).
+          Cost per event: processes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 import pyarrow as pa
 
+from .bit_sets import WORD, graph_of, passes_of, reduce
 from .compiled import compiled
 from .computation import Computation, Trace, encode
 from .linearization import Ints
-from .stamps import stamp_computation
+from .marks import mark_computation
+from .reach import edges_of
+from .stamps import MOST_CELLS, stamp_computation
+
+STEP_CELLS = 4
+"""A step of bit sets follows an edge and takes as long as so many entries of vectors."""
 
 PREDECESSORS = pa.schema(
     [
@@ -99,12 +112,51 @@ def reduction_edges(vectors, process, first, seq, relevant, chain_offsets, newes
 
 
 def computation_predecessors(c: Computation, vectors: Ints, relevant: Ints) -> tuple[Ints, Ints]:
-    """The edges (effects, causes) among the relevant events of one computation, by index."""
+    """The same from vectors: the edges (effects, causes) among the relevant events, by index."""
     newest = newest_relevant(c.chain_offsets, c.chain, relevant)
     edges: tuple[Ints, Ints] = reduction_edges(
         vectors, c.process, c.first, c.seq, relevant, c.chain_offsets, newest
     )
     return edges
+
+
+class Way(Enum):
+    """How immediate predecessors are found."""
+
+    VECTORS = "vectors"
+    BIT_SETS = "bit sets"
+    MARKS = "marks"
+
+
+def choose(c: Computation, relevant: Ints) -> Way:
+    """The cheapest way for a computation, or a union; never with vectors of more than MOST_CELLS entries."""
+    cells = c.events * c.width
+    if not relevant.all():
+        return Way.VECTORS if cells <= MOST_CELLS else Way.MARKS
+    if c.width <= WORD and cells <= MOST_CELLS:
+        return Way.VECTORS
+    steps = passes_of(graph_of(edges_of(c))).steps
+    return Way.BIT_SETS if cells > min(MOST_CELLS, STEP_CELLS * steps) else Way.VECTORS
+
+
+def find_predecessors(
+    c: Computation,
+    relevant: Ints,
+    vectors: Callable[[Computation], Ints] = stamp_computation,
+    way: Way | None = None,
+) -> tuple[Ints, Ints]:
+    """The edges (effects, causes) among the relevant events, by index, each effect's together.
+
+    vectors   gives those of the computation, if they are needed
+    way       `choose` decides if None; BIT_SETS only where all events are relevant
+    """
+    way = choose(c, relevant) if way is None else way
+    if way is Way.VECTORS:
+        return computation_predecessors(c, vectors(c), relevant)
+    if way is Way.MARKS:
+        return mark_computation(c, relevant)
+    graph = graph_of(edges_of(c))
+    return reduce(graph, passes_of(graph))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +188,6 @@ def predecessors(trace: Trace, relevant_only: bool = True) -> Predecessors:
     """Immediate predecessors among the relevant events, or among all of them."""
     computations = encode(trace)
     edges = [
-        computation_predecessors(
-            c, stamp_computation(c), c.relevant if relevant_only else np.ones(c.events, bool)
-        )
-        for c in computations
+        find_predecessors(c, c.relevant if relevant_only else np.ones(c.events, bool)) for c in computations
     ]
     return Predecessors(computations, [effects for effects, _ in edges], [causes for _, causes in edges])

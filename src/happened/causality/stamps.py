@@ -5,7 +5,7 @@ happened before f iff e is another event and f's vector covers e's seq at e's pr
 Cost: events x processes, in time and in memory.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,12 @@ import numpy as np
 from .compiled import compiled
 from .computation import Computation, Trace, encode
 from .linearization import Ints
+
+MOST_CELLS = 50_000_000
+"""Events x processes of a computation whose vectors are held: at 10 bytes each, the kernels' peak, 500 MB."""
+
+MANY_PROCESSES = 1024
+"""With more, whole vectors of a computation that exceeds MOST_CELLS are not written on Spark."""
 
 
 @compiled
@@ -51,6 +57,24 @@ def stamp_computation(computation: Computation) -> Ints:
     last = np.full(c.processes, -1, np.int64)
     stamp_rows(vectors, 0, last, c.first, c.process, c.source, c.cause_offsets, c.causes)
     return vectors
+
+
+def stamp_columns(computation: Computation) -> Iterator[tuple[range, Ints]]:
+    """The vectors in blocks of columns: (entries, events x entries). A column needs no other column."""
+    c = computation
+    entry = np.arange(c.processes) - c.first
+    width = max(1, MOST_CELLS // (4 * max(1, c.events)))
+    for begin in range(0, c.width, width):
+        columns = range(begin, min(begin + width, c.width))
+        # Processes without a column here share one more, which has no meaning.
+        shared = (entry < columns.start) | (entry >= columns.stop)
+        own = np.where(shared, len(columns), entry - columns.start)
+        vectors = np.empty((c.events, len(columns) + 1), np.int32)
+        last = np.full(c.processes, -1, np.int64)
+        stamp_rows(
+            vectors, 0, last, np.arange(c.processes) - own, c.process, c.source, c.cause_offsets, c.causes
+        )
+        yield columns, vectors[:, :-1]
 
 
 @dataclass(frozen=True, slots=True)

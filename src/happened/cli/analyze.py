@@ -11,8 +11,8 @@ from ..causality.questions.stamp import TIMESTAMPS
 from ..core.errors import LocalProtocolError, TraceFormatError
 from ..trace.atomic import refuse_unavailable
 from ..trace.location import locate
-from ..trace.store import AnyPath, any_path, size_of
-from .completeness import add_completeness
+from ..trace.store import AnyPath, any_path, arrow_dataset, size_of
+from .completeness import SHOWN, add_completeness, add_gaps, note_quarantined
 from .output import add_force, replacing
 from .terminal import note, positive, print_json
 
@@ -72,12 +72,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--master", help="Spark master (default: local[*])")
     parser.add_argument(
+        "--io",
+        choices=("spark", "direct"),
+        help="who reads the trace and writes the tables: Spark, with its connectors and credentials (default "
+        "on a cluster), or its tasks by themselves, which is faster (default on this machine)",
+    )
+    parser.add_argument(
         "--timestamps",
         choices=TIMESTAMPS,
         default="full",
         help="stamps as full vectors, as changes since the previous event, or as predecessors alone",
     )
     add_completeness(parser)
+    add_gaps(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
@@ -112,9 +119,13 @@ def _answer_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str,
     from ..spark.pipeline import analyze_path
     from ..spark.session import session
     from ..spark.splits import ROWS_AT_ONCE
+    from ..spark.storage import DIRECT, SPARK
+    from ..spark.tasks import is_local
 
     spark = session(arguments.master, brief=_is_small(arguments.trace))
+    io = arguments.io or (DIRECT if is_local(spark) else SPARK)
     try:
+        _refuse_without_files(arguments, io)
         return analyze_path(
             spark,
             arguments.trace,
@@ -125,6 +136,8 @@ def _answer_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str,
             split_rows=arguments.split_rows or ROWS_AT_ONCE,
             work=arguments.work,
             resume=arguments.resume,
+            gaps=arguments.gaps,
+            io=io,
             progress=_say if sys.stderr.isatty() else lambda what: None,
             **options,
         )
@@ -134,11 +147,30 @@ def _answer_on_spark(arguments: argparse.Namespace, **options: Any) -> dict[str,
         spark.stop()
 
 
+def _refuse_without_files(arguments: argparse.Namespace, io: str) -> None:
+    for option in ("work", "resume", "split_rows"):
+        if io == "spark" and getattr(arguments, option):
+            raise LocalProtocolError(
+                f"--{option.replace('_', '-')} is about files that tasks read and write themselves: give it "
+                "with --io direct, or leave it out"
+            )
+
+
 def run(arguments: argparse.Namespace) -> int:
     from ..report.page import write_report
 
     summary = run_on_spark(arguments, finish=partial(write_report, trace=arguments.trace))
+    note_quarantine_in(arguments.out, summary)
     return tell(summary, arguments, tables_at(arguments.out))
+
+
+def note_quarantine_in(folder: AnyPath, summary: dict[str, Any]) -> None:
+    """Say on stderr what the tables in a folder are not about, and why."""
+    if not summary["quarantined"]:
+        return
+    rows = arrow_dataset(folder / "quarantine").head(20 * SHOWN).to_pylist()
+    reasons = sorted(f"{row['computation']}: {row['reason']}".removeprefix(": ") for row in rows)
+    note_quarantined(reasons, summary["quarantined"])
 
 
 def tables_at(out: AnyPath) -> str:

@@ -16,16 +16,18 @@ from typing import Any
 import numpy as np
 
 from .. import causality
-from ..causality import Audit, Deliveries, Judgement, Necessary, Outcome
-from ..causality.judgement import check_path
+from ..causality import Audit, Necessary, Outcome
+from ..causality.computation import REFUSE
+from ..causality.judgement import Checked, check_path
 from ..core.errors import LocalProtocolError, TraceFormatError
 from ..trace.atomic import whole_file
 from ..trace.store import AnyPath, any_path
-from .completeness import add_completeness
+from .completeness import SHOWN, add_completeness, add_gaps, note_quarantined
 from .output import add_force, refuse_earlier_file, replacing
-from .terminal import local_path, note, print_json, progress
+from .terminal import local_path, print_json, progress
 
-SHOWN = 5  # reasons for a quarantine that are told
+UNJUDGED = ("quarantined", "duplicate_rows", "sent_outside", "causes_outside")
+"""Totals of what the verdict does not rest on; the last two are of windows."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -45,6 +47,7 @@ def add_parser(subparsers: Any) -> None:
         "--order", choices=causality.ORDERS, default="causal", help="the order to judge by (default: causal)"
     )
     add_completeness(parser)
+    add_gaps(parser)
     parser.add_argument(
         "--necessary",
         action="store_true",
@@ -68,25 +71,30 @@ def add_parser(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None or arguments.report is not None:
         return _answer_all(arguments)
+    if arguments.necessary and arguments.gaps != REFUSE:
+        raise LocalProtocolError(
+            "what messages had to carry depends on events outside of a window: give --gaps or --necessary"
+        )
     needed: Necessary | None = None
     audit: Audit | None = None
     with progress("checking", total=3 if arguments.necessary else 1, unit="step") as bar:
-        checked = check_path(arguments.path, arguments.order, complete=arguments.complete, limit=1)
+        checked = check_path(
+            arguments.path, arguments.order, complete=arguments.complete, limit=1, gaps=arguments.gaps
+        )
         bar.update()
         if arguments.necessary:
             needed = causality.necessary(checked.computations)
             bar.update()
             audit = causality.audit_units(checked.table, against=needed)
             bar.update()
-    for reason in checked.quarantine[:SHOWN]:
-        note(f"quarantined: {reason}")
+    note_quarantined(checked.quarantine, checked.totals["quarantined"])
     outcome = checked.judgement.outcome
     if audit is not None and audit.holds is False:
         outcome = Outcome.VIOLATED
     if arguments.json:
-        print_json(_document(arguments.path, outcome, checked.judgement, checked.deliveries, needed, audit))
+        print_json(_document(arguments.path, outcome, checked, needed, audit))
     else:
-        print("\n".join(_report(checked.judgement, checked.deliveries, needed, audit)))
+        print("\n".join(_report(checked, needed, audit)))
     return int(outcome)
 
 
@@ -95,7 +103,7 @@ def _answer_all(arguments: argparse.Namespace) -> int:
     from ..report.looks import looks
     from ..report.page import pages, write_report
     from ..spark.in_process import analyze_here
-    from .analyze import tables_at, tell
+    from .analyze import note_quarantine_in, tables_at, tell
 
     if arguments.necessary or arguments.order != "causal":
         raise LocalProtocolError(
@@ -108,6 +116,7 @@ def _answer_all(arguments: argparse.Namespace) -> int:
     refuse_earlier_file(view, force=arguments.force)
 
     def finish(folder: AnyPath, summary: dict[str, Any]) -> None:
+        note_quarantine_in(folder, summary)
         shown = looks(folder, trace)
         if arguments.out is not None:
             write_report(folder, summary, shown)
@@ -125,7 +134,7 @@ def _answer_all(arguments: argparse.Namespace) -> int:
         progress("analysing", total=1, unit="trace") as bar,
     ):
         out = arguments.out or Path(folder) / "answers"
-        summary = analyze_here(trace, out, complete=arguments.complete, finish=finish)
+        summary = analyze_here(trace, out, complete=arguments.complete, gaps=arguments.gaps, finish=finish)
         bar.update()
     places = [tables_at(arguments.out)] if arguments.out is not None else []
     if arguments.report is not None:
@@ -133,15 +142,13 @@ def _answer_all(arguments: argparse.Namespace) -> int:
     return tell(summary, arguments, "; ".join(places))
 
 
-def _report(
-    judgement: Judgement, deliveries: Deliveries, needed: Necessary | None, audit: Audit | None
-) -> Iterator[str]:
+def _report(checked: Checked, needed: Necessary | None, audit: Audit | None) -> Iterator[str]:
+    judgement, d = checked.judgement, checked.deliveries
     yield judgement.sentence
     for witness in judgement.witnesses[:1]:
         yield ""
         yield from (f"  {line}" for line in str(witness).splitlines())
         yield ""
-    d = deliveries
     for name, count in (
         ("events", d.events),
         ("processes", d.processes),
@@ -156,6 +163,9 @@ def _report(
         ("never sent", d.never_sent, d.never_sent_examples),
     ):
         yield f"  {name:<12} {count:>12,}" + (f"  first: {examples[0]}" if examples else "")
+    for name in UNJUDGED:
+        if count := checked.totals.get(name, 0):
+            yield f"  {name.replace('_', ' '):<14} {count:>10,}"
     if needed is not None and audit is not None:
         yield ""
         yield from _necessary_report(needed, audit)
@@ -188,11 +198,11 @@ def _edge_statistics(needed: Necessary) -> tuple[int, float, int]:
 def _document(
     path: str,
     outcome: Outcome,
-    judgement: Judgement,
-    deliveries: Deliveries,
+    checked: Checked,
     needed: Necessary | None,
     audit: Audit | None,
 ) -> dict[str, Any]:
+    judgement = checked.judgement
     verdict = judgement.verdict
     lost = verdict.lost_witnesses
     document: dict[str, Any] = {
@@ -206,7 +216,9 @@ def _document(
         "witness": _plain(asdict(verdict.witness)) if verdict.witness is not None else None,
         "lost_causes": verdict.lost_causes,
         "lost_cause": _plain(asdict(lost[0])) if lost else None,
-        "delivery": _plain(asdict(deliveries)),
+        "delivery": _plain(asdict(checked.deliveries)),
+        **{name: checked.totals[name] for name in UNJUDGED if name in checked.totals},
+        "quarantine": list(checked.quarantine[:SHOWN]),
     }
     if needed is not None and audit is not None:
         edges, mean, most = _edge_statistics(needed)

@@ -20,7 +20,8 @@ from ..trace.importing import AUTO, Import, import_files
 from ..trace.location import inside
 from ..trace.readers import FORMATS, Options
 from ..trace.readers.source import uncompressed_size
-from ..trace.store import AnyPath, StorePath, any_path
+from ..trace.readers.table_spans import TEMPO
+from ..trace.store import AnyPath, any_path
 from .output import add_force, replacing
 from .terminal import note, print_json, progress
 
@@ -61,7 +62,7 @@ def add_parser(subparsers: Any) -> None:
     )
     add("--out", type=any_path, required=True, metavar="OUT", help="a directory that is not there yet")
     add_force(parser)
-    add("--format", choices=(AUTO, *FORMATS), default=AUTO, help="see below; default: by content")
+    add("--format", choices=(AUTO, *FORMATS, TEMPO), default=AUTO, help="see below; default: by content")
     add("--regex", help="shiviz: finds host, clock and event, as (?<host>…)")
     add("--delimiter", metavar="REGEX", help="shiviz: matches the line before each run; (?<trace>…) names it")
     add("--parsers", metavar="JSON", help="shiviz: a list of log, parser and delimiter, by name of the log")
@@ -88,11 +89,22 @@ def add_parser(subparsers: Any) -> None:
         "--master", metavar="URL", help="import on Spark; without being asked from 256 MB on, as local[*]"
     )
     where.add_argument("--local", action="store_true", help="import in one process, whatever the size")
+    add(
+        "--source",
+        metavar="FORMAT",
+        help="let Spark read FILE, a path or table, in its own FORMAT (parquet, delta, json, jdbc, table …): "
+        "spans by --format otlp, jaeger, zipkin or tempo, else dag, map or awdit; --map names its columns",
+    )
+    add("--option", action="append", default=[], metavar="NAME=VALUE", help="of Spark's reader; repeatable")
     add("--json", action="store_true", help="print import.json instead of text")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.source is not None:
+        return _run(arguments, [])
+    if arguments.option:
+        raise LocalProtocolError("--option is Spark's reader's: say which one, --source FORMAT")
     with found_files(arguments.files) as files:
         try:
             return _run(arguments, files)
@@ -125,6 +137,8 @@ def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> int:
 
 
 def _import(arguments: argparse.Namespace, files: list[AnyPath], options: Options) -> Import:
+    if arguments.source is not None:
+        return _import_of_source(arguments, options)
     size = sum(uncompressed_size(path) for path in files)
     if arguments.master is not None or (size >= SPARK_BYTES and not arguments.local):
         return _import_on_spark(arguments, files, options)
@@ -178,17 +192,37 @@ def _is_hidden(folder: AnyPath, path: AnyPath) -> bool:
 
 
 def _import_on_spark(arguments: argparse.Namespace, files: list[AnyPath], options: Options) -> Import:
-    for path in (*files, arguments.out):
-        if isinstance(path, StorePath):
-            raise LocalProtocolError(f"{path}: on Spark local logs become a local trace; copy them here")
     note(f"importing on Spark ({arguments.master or 'local[*]'})")
     from ..spark.log_import import run as import_on_spark
     from ..spark.session import session
 
     return import_on_spark(
         session(arguments.master, brief=True),
-        [path for path in files if isinstance(path, Path)],
+        files,
         arguments.out,
+        format=arguments.format,
+        options=options,
+        strict=arguments.strict,
+    )
+
+
+def _import_of_source(arguments: argparse.Namespace, options: Options) -> Import:
+    note(f"importing on Spark ({arguments.master or 'local[*]'})")
+    from ..spark.session import session
+    from ..spark.source_import import run as import_source
+
+    if len(arguments.files) != 1:
+        raise LocalProtocolError("--source reads one path or table at a time; name one")
+    pairs = [text.partition("=") for text in arguments.option]
+    for text, (name, equals, _) in zip(arguments.option, pairs, strict=True):
+        if not name or not equals:
+            raise LocalProtocolError(f"--option {text}: say NAME=VALUE, as Spark's reader calls it")
+    return import_source(
+        session(arguments.master, brief=True),
+        arguments.source,
+        arguments.files[0],
+        arguments.out,
+        {name: value for name, _, value in pairs},
         format=arguments.format,
         options=options,
         strict=arguments.strict,

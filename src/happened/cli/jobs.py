@@ -7,7 +7,7 @@ from typing import Any
 
 from ..causality.questions import QUESTIONS
 from ..trace.store import any_path
-from .analyze import add_options, refuse_early, run_on_spark, tell
+from .analyze import add_options, note_quarantine_in, refuse_early, run_on_spark, tell
 from .output import add_force, replacing
 from .terminal import note
 
@@ -57,4 +57,6 @@ def _rebuild(arguments: argparse.Namespace) -> int:
 
 
 def _run(name: str, arguments: argparse.Namespace) -> int:
-    return tell(run_on_spark(arguments, questions=[name]), arguments)
+    summary = run_on_spark(arguments, questions=[name])
+    note_quarantine_in(arguments.out, summary)
+    return tell(summary, arguments)

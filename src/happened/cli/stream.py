@@ -17,6 +17,7 @@ from .completeness import add_completeness
 from .terminal import note, positive
 
 LOOKING = 0.5  # seconds until it is seen that a signal came
+RETIRE = 600
 STARTS = 3
 """Times that a query is started whose Python process Spark did not wait for."""
 
@@ -38,6 +39,10 @@ examples:
 exit codes, as of `happened check`: 0 causal order holds, 1 violated, 2 bad input or parts of it quarantined,
 3 undecided. With --follow, Ctrl-C or SIGTERM is the end, and the exit code is about what was told so far.
 """
+
+
+OF_STATE = ("arrived", "ended", "live", "state_bytes")
+"""Totals that are about the stream and not about the trace."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -76,9 +81,8 @@ def add_parser(subparsers: Any) -> None:
         help="with --follow or --otlp, seconds between batches",
     )
     add("--batch-bytes", type=positive, metavar="N", help="about so many bytes of files in a batch")
-    rules = Rules()
-    about = "batches after which what is held, or in flight, is let go (default: %(default)s)"
-    add("--retire", type=positive, default=rules.retire, metavar="N", help=about)
+    about = "a computation of which nothing came for so many seconds is finished (default: %(default)s)"
+    add("--retire", type=positive, default=RETIRE, metavar="S", help=about)
     add("--receives", action="store_true", help="receives stand for deliveries, of which the trace has none")
     add("--relevant-only", action="store_true", help="predecessors among the events marked relevant only")
     add_completeness(parser)
@@ -102,41 +106,61 @@ def run(arguments: argparse.Namespace) -> int:
     from ..spark.live.trace_tail import TraceTail
     from ..spark.session import session
 
-    rules = Rules(retire=arguments.retire, receives=arguments.receives, relevant_only=arguments.relevant_only)
+    rules = Rules(
+        retire=arguments.retire * 1000, receives=arguments.receives, relevant_only=arguments.relevant_only
+    )
     out: AnyPath = arguments.out
-    tail = TraceTail(str(arguments.trace))
-    spark = session(arguments.master)
+    trace = TraceTail(str(arguments.trace))
+    spark = session(arguments.master, brief=not arguments.follow)
     events = stretches(spark, arguments.trace, arguments.batch_bytes, ended=not arguments.follow)
+    shown = _Shown(out)
     for left in reversed(range(STARTS)):
-        query, tables = follow(
+        query = follow(
             events,
             out,
-            rules=rules,
+            trace=trace,
             checkpoint=str(out / "checkpoint"),
-            tail=tail,
+            rules=rules,
             once=not arguments.follow,
             seconds=arguments.every,
-            tell=note,
         )
         try:
-            interrupted = _wait(query)
+            interrupted = _wait(query, shown)
             break
         except CausalityError as error:
             if not left or not has_not_begun(error):
                 raise
             note("the machine is busy: Spark's Python process did not start in time, and is started again")
-    if not arguments.follow:
-        if interrupted:  # what is held waits for what was not read
-            raise KeyboardInterrupt
-        tables.finish()
+    if interrupted and not arguments.follow:  # what is held waits for what was not read
+        raise KeyboardInterrupt
     return tell(
-        _summary(tables.totals, arguments, tail.root),
+        _summary(shown.totals(), arguments, trace.root),
         arguments,
         f"tables are in {out}; look at the trace with: happened view {arguments.trace} --serve",
     )
 
 
-def _wait(query: Any) -> bool:
+class _Shown:
+    """Tells of each batch that was committed since the command was started."""
+
+    def __init__(self, out: AnyPath) -> None:
+        from ..spark.live import live_job
+
+        self._job, self._out = live_job, out
+        self._seen = len(live_job.manifests(out))
+
+    def look(self) -> None:
+        found = self._job.manifests(self._out)
+        for path in found[self._seen :]:
+            note(self._job.progress_of(path).line())
+        self._seen = len(found)
+
+    def totals(self) -> dict[str, int]:
+        manifest = self._job.last_manifest(self._out)
+        return {} if manifest is None else manifest["totals"]
+
+
+def _wait(query: Any, shown: _Shown) -> bool:
     """Until the query ends; an interrupt stops it after the batch that is being taken. Whether one came.
 
     Signals are only noted: when they come, this thread waits for an answer of Spark's, and asking it
@@ -151,9 +175,11 @@ def _wait(query: Any) -> bool:
     before = {number: signal.signal(number, note_it) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         while not query.awaitTermination(LOOKING):
+            shown.look()
             if interrupted:
                 query.stop()
                 break
+        shown.look()
     except Exception as error:  # of Spark: what went wrong in a batch, with a page of Java around it
         raise CausalityError(_cause(str(error))) from error
     finally:
@@ -175,4 +201,5 @@ def _summary(totals: Mapping[str, int], arguments: argparse.Namespace, root: Any
     """What was told, as `happened order` sums it up; the judgement rests on it."""
     complete = was_complete(root) if arguments.complete is None else arguments.complete
     judged = dict.fromkeys((name for name in ORDER.totals if name != "total_violations"), 0)
-    return {"complete": complete and not arguments.follow, **judged, "quarantined": 0, **totals}
+    kept = {name: count for name, count in totals.items() if name not in OF_STATE}
+    return {"complete": complete and not arguments.follow, **judged, "quarantined": 0, **kept}

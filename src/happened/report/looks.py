@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from .. import trace as traces
 from ..causality import check_order, encode
 from ..causality.linearization import Ints
-from ..core.errors import CausalityError
+from ..core.errors import CausalityError, TraceFormatError
 from ..trace.store import AnyPath, arrow_dataset, matching, size_of
 from ..trace.validation import validate, validate_rows
 from ..view.answers import NEEDED, events_of_answers
@@ -103,7 +103,10 @@ def looks(folder: AnyPath, trace: AnyPath | None) -> Looks:
         return Looks(None)
     table = _of_trace(trace, names) if trace is not None else None
     if table is None:
-        table = events_of_answers(folder, names)
+        try:
+            table = events_of_answers(folder, names)
+        except TraceFormatError:  # of a window that was renumbered: pictures need whole computations
+            return Looks(None)
     return Looks(viewed_table(table, "What happened", complete=None))
 
 

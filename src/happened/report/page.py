@@ -76,13 +76,14 @@ details.rows .picture { font-size: .85rem; } details.rows td { white-space: nowr
 GROUPS = {
     "What there is": (
         "computations", "events", "processes", "messages", "ordered_pairs", "concurrent_pairs",
-        "reduction_edges", "quarantined", "complete",
+        "reduction_edges", "quarantined", "duplicate_rows", "complete",
     ),
     "Order": (
         "deliveries_judged", "causal_violations", "fifo_violations", "total_violations", "lost_causes",
         "fifo_lost_causes", "necessary_units_mean",
     ),
     "Messages astray": ("lost", "duplicated", "misdelivered", "never_sent"),
+    "Outside of the window": ("sent_outside", "causes_outside"),
     "Imported": (
         "import_quarantined", "import_quarantined_imported", "import_detached_spans", "import_untimed_spans",
         "import_contradicted_orders", "import_pieces_merged", "import_channels_not_joined",
@@ -137,7 +138,7 @@ def pages(
     tables   that of the folder of tables, None if it is not kept
     """
     shown = (trace if isinstance(trace, Looks) else looks(folder, trace)).at(view)
-    context = _Context(folder, summary, shown, RowLists(folder, shown, tables))
+    context = _Context(folder, summary, shown, RowLists(folder, shown, tables, summary["quarantined"]))
     return _page(context), shown.html() if view else ""
 
 

@@ -15,6 +15,7 @@ from ..causality.questions import QUESTIONS
 from ..trace.store import AnyPath, arrow_dataset, matching
 from .drawings import short
 from .looks import Looks
+from .verdicts import rows_were
 
 MOST_ROWS = 8
 MOST_SORTED = 20_000  # rows that are read to find the first; of a larger table, the first of these
@@ -60,6 +61,7 @@ PARTS = {
     "duplicated": Part("messages", "fate", "duplicated"),
     "misdelivered": Part("messages", "fate", "misdelivered"),
     "never_sent": Part("messages", "fate", "never_sent"),
+    "sent_outside": Part("messages", "fate", "sent_outside"),
     "quarantined": Part("quarantine"),
     "times_backwards": Part("skew"),
     "receives_before_sends": Part("times"),
@@ -85,12 +87,14 @@ def part_of(total: str) -> Part | None:
 
 
 class RowLists:
-    """The tables in a folder. `address` is where a reader of the report finds it, None if nowhere."""
+    """The tables in a folder. `address` is where a reader of the report finds it, None if nowhere. They are
+    not about `quarantined` rows."""
 
-    def __init__(self, folder: AnyPath, looks: Looks, address: str | None) -> None:
+    def __init__(self, folder: AnyPath, looks: Looks, address: str | None, quarantined: int = 0) -> None:
         self._folder = folder
         self._looks = looks
         self._address = address
+        self._quarantined = quarantined
         self._parts: dict[Part, None] = {}
 
     def link(self, total: str, value: Any, text: str) -> str:
@@ -149,6 +153,8 @@ class RowLists:
 
     def _listed(self, table: str, rows: list[Mapping[str, Any]]) -> str:
         if not rows:
+            if self._quarantined and table != "quarantine":
+                return f"<p>No rows; but {rows_were(self._quarantined)} quarantined and not judged.</p>"
             return "<p>No rows.</p>"
         names = [name for name in rows[0] if any(row[name] is not None for row in rows)]
         head = "".join(f"<th>{escape(name)}</th>" for name in names)

@@ -24,6 +24,14 @@ class Verdict(NamedTuple):
 
 
 def verdicts(summary: dict[str, Any], *, timed: bool) -> Iterator[Verdict]:
+    """The judgements of orders first. Where rows are quarantined, nothing holds of all there is."""
+    for verdict in _verdicts(summary, timed):
+        if verdict.holds and summary["quarantined"]:
+            verdict = verdict._replace(holds=None, text=f"{verdict.text} This is about what was judged.")
+        yield verdict
+
+
+def _verdicts(summary: dict[str, Any], timed: bool) -> Iterator[Verdict]:
     judged = summary["deliveries_judged"]
     yield _told(judge_totals(summary), "causal_violations")
     yield _told(judge_totals(summary, "fifo"), "fifo_violations")

@@ -7,18 +7,29 @@
     hs.analyze(events).summary()
 
 Shares the kernels of `causality` and adds only what scale needs: which rows go to which task, and what
-passes between tasks. Wide data does not cross the JVM: tasks read and write Arrow and Parquet themselves,
-so every path or URL must be reachable from every executor. Everything runs on classic Spark and on Spark
-Connect.
+passes between tasks. Spark reads, shuffles, keeps and writes (io="spark"), or tasks read and write Arrow and
+Parquet themselves (io="direct"), from paths or URLs that every executor reaches. Everything runs on classic
+Spark and on Spark Connect.
 
-library          DataFrames in and out; event_columns and workspace are how they become files
+library          DataFrames in and out
+frame_answers    io="spark": a frame shuffled by computation, and answered; kept says how long
+workspace        io="direct": a frame as files
+not_judged       what is said of rows that could not be judged
+span_frames      tables of spans as events; record_frames those of commits, messages and transactions
+asked_frames     what `happened.ask` answers, of frames
+log_import       `happened import` on Spark; source_import whatever Spark can read
 pipeline         from a trace at a path to tables in a directory: `happened analyze`
+in_parts         from splits to parts of tables, on Spark or inside one task
 splits, sizes    what a task reads, and how large the computations are
 one_pass         every split is read once: whole computations are answered, large ones leave edges
 whole            computations that fit a task
 by_epoch         those that do not
+live             traces as they are being written: `stream`, and `happened stream`
 tasks, storage   how work gets to tasks, and where they leave what they made
 preflight        whether executors reach what the driver does
+workers          whether Python workers have what they need
+writing          tables through Spark's own writers
+versions         what older versions of PySpark lack
 phases           what a run has finished, for one that goes on
 session          the session that is there, or one of our own; announcing, what Spark's pages show of us
 
@@ -31,13 +42,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .asked_frames import critical_path, future, influenced, past, requests, why
     from .library import (
         Analysis,
         analyze,
+        dependencies,
         measures,
         messages,
         necessary,
         predecessors,
+        quarantine,
         read_trace,
         release,
         skew,
@@ -46,28 +60,57 @@ if TYPE_CHECKING:
         verify_trackers,
         violations,
     )
+    from .live.frames import Stream, stream
+    from .not_judged import NotJudged
+    from .record_frames import dag, history, log
+    from .span_frames import spans
 
     deliver: Callable[..., Any]
 
 __all__ = [
     "Analysis",
+    "NotJudged",
+    "Stream",
     "analyze",
+    "critical_path",
+    "dag",
     "deliver",
+    "dependencies",
+    "future",
+    "history",
+    "influenced",
+    "log",
     "measures",
     "messages",
     "necessary",
+    "past",
     "predecessors",
+    "quarantine",
     "read_trace",
     "release",
+    "requests",
     "skew",
+    "spans",
     "stamp",
+    "stream",
     "verify_clocks",
     "verify_trackers",
     "violations",
+    "why",
 ]
 
 
-_HOMES = dict.fromkeys(__all__, ".library") | {"deliver": "..streaming"}
+_ASKED = ("critical_path", "future", "influenced", "past", "requests", "why")
+_HOMES = {
+    **dict.fromkeys(__all__, ".library"),
+    **dict.fromkeys(_ASKED, ".asked_frames"),
+    **dict.fromkeys(("dag", "history", "log"), ".record_frames"),
+    "NotJudged": ".not_judged",
+    "deliver": "..streaming",
+    "spans": ".span_frames",
+    "Stream": ".live.frames",
+    "stream": ".live.frames",
+}
 
 
 def _look_up(name: str) -> object:

@@ -6,12 +6,14 @@ have the tag `happened` and one of their pass, so that `spark.interruptTag("happ
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark.sql import SparkSession
 
-from .classic import context_of
+from .classic import context_of, tags_of
 
 Progress = Callable[[str], object]
 
@@ -26,17 +28,26 @@ def announcing(spark: SparkSession, job: str, progress: Progress) -> Iterator[Pr
     context = context_of(spark)
     before = context.getLocalProperty(DESCRIPTION) if context is not None else None
     here = threading.get_ident()
+    tagging = tags_of(spark)
     tags: list[str] = []
+    passes: list[tuple[str, float]] = []
+
+    def end_pass() -> None:
+        if passes:
+            what, began = passes.pop()
+            LOG.info("%s: %s took %.1f s", job, what, time.perf_counter() - began)
 
     def tag(*names: str) -> None:
         while tags:
-            spark.removeTag(tags.pop())
-        tags.extend(name for name in names if name not in spark.getTags())
+            tagging.remove(tags.pop())
+        tags.extend(name for name in names if name not in tagging.get())
         for name in tags:
-            spark.addTag(name)
+            tagging.add(name)
 
     def tell(what: str) -> None:
         if threading.get_ident() == here:  # jobs have the description and tags of the thread they start in
+            end_pass()
+            passes.append((what, time.perf_counter()))
             LOG.info("%s: %s", job, what)
             if context is not None:
                 context.setJobDescription(f"happened {job}: {what}")
@@ -45,7 +56,15 @@ def announcing(spark: SparkSession, job: str, progress: Progress) -> Iterator[Pr
 
     try:
         yield tell
+        end_pass()
     finally:
         tag()
         if context is not None:
             context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]
+
+
+def log_totals(job: str, summary: Mapping[str, Any]) -> None:
+    """One line of how much was looked at, and how much of it could not be judged."""
+    LOG.info(
+        "%s: %s events, %s rows quarantined", job, f"{summary['events']:,}", f"{summary['quarantined']:,}"
+    )

@@ -1,8 +1,11 @@
 """What a classic session has and Spark Connect has not: the one place that asks for it."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import SparkSession
+
+from .versions import has
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -17,3 +20,20 @@ def is_stopped(spark: SparkSession) -> bool:
     """Whether a classic session lost its context; Spark Connect gives out none that did."""
     context = context_of(spark)
     return context is not None and context._jsc is None
+
+
+class Tags(NamedTuple):
+    """The functions that read, add and remove the tags of jobs that this thread starts."""
+
+    get: Callable[[], set[str]]
+    add: Callable[[str], None]
+    remove: Callable[[str], None]
+
+
+def tags_of(spark: SparkSession) -> Tags:
+    """Tags of a session; a classic session of PySpark 3.5 refuses them, and its context takes them."""
+    context = context_of(spark)
+    if context is None or has("tags of a classic session"):
+        session: Any = spark  # the types of a classic session lack what Spark Connect has
+        return Tags(session.getTags, session.addTag, session.removeTag)
+    return Tags(lambda: {*context.getJobTags()}, context.addJobTag, context.removeJobTag)

@@ -1,15 +1,19 @@
 """Any DataFrame as events: which of its columns are those of a trace, and what they become.
 
 In    a frame, and where its columns are called otherwise, `columns`: from a trace's column to the frame's
-Out   rows of trace.SCHEMA; columns that the frame lacks are null
+Out   rows with those columns of trace.SCHEMA that the frame has: others would cost as much to carry
 Cost  a projection
 
-Values are taken as what they are: narrower integers, numbers as names, timestamps as nanoseconds since 1970.
-A type that would have to be interpreted is refused; a column that no question looks at is left out then.
+Values are taken as what they are: narrower integers, whole decimals, numbers as names, timestamps as
+nanoseconds since 1970. A row with a decimal that is no integer of 64 bits has the reason in UNREADABLE, and
+is quarantined. A type that would have to be interpreted is refused; a column that no question looks at is
+left out then.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
+from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -19,6 +23,7 @@ from pyspark.sql.types import (
     ByteType,
     CharType,
     DataType,
+    DecimalType,
     IntegerType,
     LongType,
     MapType,
@@ -41,6 +46,8 @@ CARRIED = ("label", "attributes", "control_entries", "control_bytes")
 
 TEXTS = (StringType, VarcharType, CharType, BinaryType)
 INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+BITS = 63
+DIGITS = 18  # that always fit 64 bits
 NANOSECONDS = 1000  # to a microsecond, which is what Spark's timestamps count
 
 
@@ -59,10 +66,24 @@ def as_events(frame: DataFrame, columns: Mapping[str, str | Column] | None = Non
         *(F.col(UNREADABLE) for name in frame.columns if name == UNREADABLE),
     )
     stored = {field.name: field.dataType for field in picked.schema}
+    reasons = [F.col(UNREADABLE)] if UNREADABLE in stored else []
+    reasons += [reason for name in found if (reason := _inexact(name, stored[name])) is not None]
     return picked.select(
-        *(_column(name, stored.get(name, NullType())).alias(name) for name in TRACE.names),
-        *(F.col(name) for name in stored if name == UNREADABLE),
+        *(_column(name, stored[name]).alias(name) for name in TRACE.names if name in stored),
+        *([F.coalesce(*reasons).alias(UNREADABLE)] if reasons else []),
     )
+
+
+def column_at(frame: DataFrame, path: str) -> Column | None:
+    """The column of this name, or at this path into structs and maps; None if the frame has none."""
+    return _at(frame.schema, path, None)
+
+
+def with_columns(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """These columns of a trace, or UNREADABLE, in that order; null where the rows lack one."""
+    kinds = {field.name: field.dataType for field in TRACE} | {UNREADABLE: StringType()}
+    lacking = {name: F.lit(None).cast(kinds[name]).alias(name) for name in {*names} - {*rows.columns}}
+    return rows.select(*(lacking[name] if name in lacking else F.col(name) for name in names))
 
 
 def _find(frame: DataFrame, name: str, columns: Mapping[str, str | Column]) -> Column | None:
@@ -78,7 +99,8 @@ def _find(frame: DataFrame, name: str, columns: Mapping[str, str | Column]) -> C
     if column is None and name in REQUIRED:
         raise TraceFormatError(
             f"no such column; the frame has {', '.join(frame.columns)}; say which of them it is: "
-            f'columns={{"{name}": "…"}}',
+            f'columns={{"{name}": "…"}}; of a table of spans, commits, messages or transactions, make events '
+            "by hs.spans, hs.dag, hs.log or hs.history",
             field=name,
         )
     return column
@@ -119,7 +141,9 @@ def _column(name: str, stored: DataType) -> Column:
     if name == "time" and isinstance(stored, (TimestampType, TimestampNTZType)):
         return _nanoseconds(stored)
     if _becomes(stored, wanted):
-        return _cast(F.col(name), stored, wanted)
+        lost = _lost(F.col(name), stored, wanted)
+        exact = F.col(name) if lost is None else F.when(~lost, F.col(name))
+        return _cast(exact, stored, wanted)
     if name in CARRIED:
         return F.lit(None).cast(wanted)
     more = ", nanoseconds, or a timestamp" if name == "time" else ""
@@ -131,9 +155,13 @@ def _column(name: str, stored: DataType) -> Column:
 
 
 def _becomes(stored: DataType, wanted: DataType) -> bool:
-    """Whether every value of the one type is a value of the other, and no other one then."""
+    """Whether values of the one type are values of the other; those of decimals are looked at (_lost)."""
     if isinstance(wanted, StringType):
-        return isinstance(stored, (*TEXTS, *INTEGERS))
+        return isinstance(stored, (*TEXTS, *INTEGERS)) or (
+            isinstance(stored, DecimalType) and stored.scale == 0
+        )
+    if isinstance(wanted, LongType) and isinstance(stored, DecimalType):
+        return True
     if isinstance(wanted, INTEGERS):
         return isinstance(stored, INTEGERS) and INTEGERS.index(type(stored)) <= INTEGERS.index(type(wanted))
     if isinstance(wanted, ArrayType):
@@ -148,6 +176,41 @@ def _becomes(stored: DataType, wanted: DataType) -> bool:
             for field in wanted
         )
     return type(stored) is type(wanted)
+
+
+def _inexact(name: str, stored: DataType) -> Column | None:
+    """Why a row cannot be read as what it is, or null; None if every value of the type can."""
+    wanted = TRACE[name].dataType
+    if not _becomes(stored, wanted) or (lost := _lost(F.col(name), stored, wanted)) is None:
+        return None
+    reason = F.concat(F.lit(f"{name} "), F.col(name).cast("string"), F.lit(" is no integer of 64 bits"))
+    return F.when(lost, reason)
+
+
+def _lost(column: Column, stored: Any, wanted: Any) -> Column | None:
+    """Whether a value has a fraction, or more than 64 bits; None if no value of the type has."""
+    if isinstance(wanted, LongType) and isinstance(stored, DecimalType):
+        bad = []
+        if stored.scale:
+            bad.append(column % 1 != 0)
+        if stored.precision - stored.scale > DIGITS:
+            bad.append(~column.between(-(2**BITS), 2**BITS - 1))
+        return F.coalesce(reduce(or_, bad), F.lit(False)) if bad else None
+    if isinstance(wanted, ArrayType):
+        inner, whole = stored.elementType, wanted.elementType
+        if _lost(column, inner, whole) is None:
+            return None
+        return F.coalesce(
+            F.exists(column, lambda each: cast(Column, _lost(each, inner, whole))), F.lit(False)
+        )
+    if isinstance(wanted, MapType):
+        values = F.map_values(column)
+        return _lost(values, ArrayType(stored.valueType), ArrayType(wanted.valueType))
+    if isinstance(wanted, StructType):
+        fields = (_lost(column[name], stored[name].dataType, wanted[name].dataType) for name in wanted.names)
+        bad = [lost for lost in fields if lost is not None]
+        return reduce(or_, bad) if bad else None
+    return None
 
 
 def _cast(column: Column, stored: Any, wanted: Any) -> Column:
@@ -165,11 +228,13 @@ def _cast(column: Column, stored: Any, wanted: Any) -> Column:
 
 
 def _nanoseconds(stored: DataType) -> Column:
-    """Null beyond the year 2262, where nanoseconds have no 64 bits."""
+    """Null before 1677 and after 2262, where nanoseconds have no 64 bits."""
     column = F.col("time")
     if isinstance(stored, TimestampNTZType):
-        epoch = F.lit("1970-01-01").cast("timestamp_ntz")
-        micros = F.timestamp_diff("MICROSECOND", epoch, column)
+        # Part by part: timestampdiff takes it for a local time, and moves it where a zone skips an hour.
+        days, seconds = F.unix_date(column.cast("date")), F.hour(column) * 3600 + F.minute(column) * 60
+        parts = (days.cast("long") * 86_400 + seconds) * 1_000_000
+        micros = parts + (F.expr("extract(SECOND FROM time)") * 1_000_000).cast("long")
     else:
         micros = F.unix_micros(column)
     return F.try_multiply(micros, F.lit(NANOSECONDS).cast("long"))

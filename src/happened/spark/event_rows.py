@@ -4,8 +4,8 @@ In    a path that `trace.locate` finds a trace at
 Out   rows of trace.SCHEMA; a line of JSON that is no event has the reason in UNREADABLE, and nothing else
 Cost  one scan, when the frame is used; nothing reaches the driver
 
-Parquet that Spark can reach by itself is read by Spark, which reads only the columns and rows that a query
-needs. In a store tasks read it, as in an analysis: Spark may have no connector for that.
+Spark reads it: of Parquet only the columns and rows that a query needs. With io="direct" tasks read what lies
+in a store, with credentials of their own, since Spark may have no connector for it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,8 @@ from ..trace.reader import open_part
 from ..trace.schema import SCHEMA
 from ..trace.store import AnyPath, StorePath
 from .schemas import TRACE
-from .splits import UNCHECKED, Split, splits_of
+from .splits import UNCHECKED, Split, read_lines, splits_of
+from .storage import DIRECT, SPARK, spark_path
 from .tasks import frame_by_tasks
 
 UNREADABLE = "_unreadable"
@@ -31,49 +32,76 @@ UNREADABLE = "_unreadable"
 ROWS = UNCHECKED.append(pa.field(UNREADABLE, pa.string()))
 
 
-def read_events(spark: SparkSession, path: AnyPath) -> DataFrame:
+def read_events(
+    spark: SparkSession, path: AnyPath, *, io: str = SPARK, every_column: bool = True
+) -> DataFrame:
+    """every_column   whether columns that Parquet files lack are there, as nulls: each costs as any other"""
     at = locate(path)
-    if at.is_json:
+    if io == DIRECT and isinstance(at.root, StorePath):
         events = _read_by_tasks(spark, splits_of(at))
-    elif isinstance(at.root, StorePath):
-        events = _read_by_tasks(spark, splits_of(at)).drop(UNREADABLE)
+        events = events if at.is_json else events.drop(UNREADABLE)
+    elif at.is_json:
+        events = _read_lines(spark, at.root)
     else:
-        events = _read_parquet(spark, at)
-    return events.fillna({"computation": "", "relevant": False})
+        events = _read_parquet(spark, at, every_column)
+    absent: dict[str, str | bool] = {"computation": "", "relevant": False}
+    return events.fillna({name: value for name, value in absent.items() if name in events.columns})
+
+
+def _read_lines(spark: SparkSession, path: AnyPath) -> DataFrame:
+    """JSON lines as Spark reads text; what is no event says why in UNREADABLE."""
+
+    def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from with_reasons(*read_lines(batch["line"].to_pylist(), str(path))).to_batches()
+
+    lines = spark.read.text(spark_path(path), lineSep="\n").select(
+        F.col("value").cast("binary").alias("line")
+    )
+    return lines.mapInArrow(parse, _with_unreadable())
+
+
+def _with_unreadable() -> StructType:
+    schema = StructType([StructField(field.name, field.dataType) for field in TRACE])
+    return schema.add(UNREADABLE, StringType())
+
+
+def with_reasons(rows: pa.Table, unread: pa.Table) -> pa.Table:
+    """Rows of ROWS: what may be events, and lines that are none, with the reasons of QUARANTINE."""
+    nulls = [pa.nulls(unread.num_rows, field.type) for field in UNCHECKED]
+    events = pa.table([*rows.columns, pa.nulls(rows.num_rows, pa.string())], schema=ROWS)
+    return pa.concat_tables([events, pa.table([*nulls, unread["reason"]], schema=ROWS)])
 
 
 def _read_by_tasks(spark: SparkSession, splits: Sequence[Split]) -> DataFrame:
-    schema = StructType([StructField(field.name, field.dataType) for field in TRACE])
-
     def read(number: int) -> Iterator[pa.RecordBatch]:
-        rows, unread = splits[number].read_all()
-        nulls = [pa.nulls(unread.num_rows, field.type) for field in UNCHECKED]
-        yield from pa.table([*rows.columns, pa.nulls(rows.num_rows, pa.string())], schema=ROWS).to_batches()
-        yield from pa.table([*nulls, unread["reason"]], schema=ROWS).to_batches()
+        yield from with_reasons(*splits[number].read_all()).to_batches()
 
-    return frame_by_tasks(spark, len(splits), read, schema.add(UNREADABLE, StringType()))
+    return frame_by_tasks(spark, len(splits), read, _with_unreadable())
 
 
-def _read_parquet(spark: SparkSession, at: Location) -> DataFrame:
-    unread = _unread(at)
-    schema = StructType([field for field in TRACE.fields if field.name not in unread])
+def _read_parquet(spark: SparkSession, at: Location, every_column: bool) -> DataFrame:
+    read = _read_columns(at)
+    schema = StructType([field for field in TRACE.fields if field.name in read])
     columns = [
-        F.lit(None).cast(field.dataType).alias(field.name) if field.name in unread else F.col(field.name)
+        F.col(field.name) if field.name in read else F.lit(None).cast(field.dataType).alias(field.name)
         for field in TRACE.fields
+        if every_column or field.name in read
     ]
-    return spark.read.schema(schema).parquet(str(at.root)).select(columns)
+    return spark.read.schema(schema).parquet(spark_path(at.root)).select(columns)
 
 
-def _unread(at: Location) -> set[str]:
-    """The columns to leave out, for they hold nothing, or nothing that is asked for.
+def _read_columns(at: Location) -> set[str]:
+    """The columns to read: those that hold something, and something that is asked for.
 
     Spark reads a column as the type it is stored in, or a wider one, and finds out in a task whether it is;
     so the types of all parts are looked at before. Values are not: none is cast that could be lost.
     """
-    empty, unasked = set[str](), set[str]()
+    empty, unasked, given = set[str](), set[str](), set[str]()
     read: dict[str, AnyPath] = {}
     for part in at.parts:
         file = open_part(part)
+        given |= at.partition(part).keys()
         check_columns(part, file, frozenset(at.partition(part)))
         for stored in known_columns(file):
             if is_stored_whole(file, stored):
@@ -82,7 +110,7 @@ def _unread(at: Location) -> set[str]:
                 (empty if pa.types.is_null(stored.type) else unasked).add(stored.name)
         for name in empty & read.keys():
             raise _null_in_some_parts(name, part, read[name])
-    return empty | unasked
+    return (read.keys() | given) - empty - unasked
 
 
 def _null_in_some_parts(name: str, part: AnyPath, other: AnyPath) -> TraceFormatError:

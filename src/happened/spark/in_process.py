@@ -14,8 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..causality.computation import REFUSE
+from ..causality.judgement import refuse_complete_window
 from ..causality.questions import asked
-from ..causality.written import MOST_CELLS, Whole, conclude, is_wide
+from ..causality.stamps import MOST_CELLS
+from ..causality.written import Whole, conclude, is_wide
 from ..core.errors import CausalityError
 from ..trace import SCHEMA, locate
 from ..trace.atomic import whole_directory
@@ -32,13 +35,16 @@ def analyze_here(
     out: AnyPath,
     *,
     complete: bool | None = None,
+    gaps: str = REFUSE,
     finish: Callable[[AnyPath, dict[str, Any]], object] = lambda folder, summary: None,
 ) -> dict[str, Any]:
     """Answer all questions about the trace at a path in `out`, which must not exist; the summary.
 
     complete   whether the trace has everything that happened; None: what the run that left it said, else no
+    gaps       "renumber" if the trace is a window of a longer one, or filtered
     finish     may add to the directory before it appears: a report, say
     """
+    complete = refuse_complete_window(complete, gaps)
     at = locate(any_path(trace).absolute())
     events, quarantined = SCHEMA.empty_table(), []
     with whole_directory(out) as folder:
@@ -52,8 +58,8 @@ def analyze_here(
         if left_out is not None and left_out.num_rows:
             write_part(folder / "quarantine", "rows", left_out)
         questions = asked(None)
-        totals += Whole(folder, "full", questions).analyse_in_batches(events, "alone")
-        summary = conclude(folder, totals, questions)
+        totals += Whole(folder, "full", questions, gaps).analyse_in_batches(events, "alone")
+        summary = conclude(folder, totals, questions, gaps)
         summary["complete"] = at.is_complete if complete is None else complete
         summary |= at.import_losses
         (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")

@@ -5,11 +5,23 @@
     with analyze(events) as analysis:
         analysis.stamps.write.saveAsTable("stamps")
 
-Every function takes the frame as it is: what a filter left out is not looked at. `columns` says what the
-trace's columns are called in it (event_columns). `work` is a directory or URL that this process and all
-executors reach; on a session of this machine it may be left out. What a question needs is computed when the
-function is called, in several passes; the frame that it returns reads the answer. Answers lie under `work`
-until `release` of the frame, `close` of the Analysis, or the end of the interpreter.
+Every function takes the frame as it is: what a filter left out is not looked at. What a question needs is
+computed when the function is called; the frame that it returns reads the answer. Spark shuffles the rows by
+computation, once for all questions asked of a frame, and keeps them and the answers until the frames go
+(kept.py), or until `release` of a frame and `close` of an Analysis.
+
+The functions share these arguments:
+
+columns   what the trace's columns are called in the frame (event_columns)
+io        "spark": Spark alone reads, shuffles and keeps. "direct": tasks write and read files under `work`
+          themselves, with credentials of their own; faster for a computation that is too large for a task,
+          which many of them share then
+work      with io="direct": a directory or URL that this process and all executors reach; may be left out on a
+          session of this machine
+on_bad    "raise": NotJudged is raised if any row could not be judged. "quarantine": the answers are about the
+          others, a warning says how many were left out, and `frame.quarantine` has them with their reasons
+gaps      "refuse": a computation with a gap in seq is not judged. "renumber": the frame is a window of a
+          longer trace, or was filtered; what it lacks is unknown, not false (docs/pipeline.md)
 """
 
 import os
@@ -17,28 +29,36 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..causality.questions import QUARANTINE, TABLES, Question, asked
+from ..causality.computation import REFUSE
+from ..causality.judgement import refuse_complete_window
+from ..causality.questions import TABLES, Question, asked
 from ..causality.questions.stamp import TIMESTAMPS
+from ..causality.written import summary_of, tables_of
 from ..core.errors import CausalityError
 from ..report.page import page
 from ..trace import locate
 from ..trace.store import StorePath, any_path, remove_tree
-from .announcing import Progress, announcing
+from .announcing import Progress, announcing, log_totals
 from .by_epoch.steps import check_answerable
 from .event_columns import as_events
 from .event_rows import read_events
-from .pipeline import WHOLE_EVENTS, analyze_splits
+from .frame_answers import answer, totals_of
+from .in_parts import WHOLE_EVENTS, Asked
+from .kept import FileKept, Kept, SparkKept, laid_down
+from .not_judged import LEAVE_OUT, RAISE, check_on_bad, raise_or_warn
+from .pipeline import analyze_splits
+from .schemas import spark_schema
 from .session import supply
 from .splits import splits_of
-from .storage import spark_path
-from .workspace import Workspace, lay_down, read_table
+from .storage import DIRECT, IO, SPARK, spark_path
+from .workspace import Workspace, lay_down
+from .writing import check_destination, write_tables
 
 Columns = Mapping[str, str | Column]
 Work = str | Path | StorePath
@@ -47,17 +67,20 @@ ORDERS = ("fifo", "causal", "total")
 TABLE_NAME = re.compile(r"(\w+|`[^`]+`)(\.(\w+|`[^`]+`))*")
 
 
-def read_trace(spark: SparkSession, where: Work, columns: Columns | None = None) -> DataFrame:
-    """The events at a path or URL, or in a table of the catalog, with the columns of a trace.
+def read_trace(
+    spark: SparkSession, where: Work, columns: Columns | None = None, *, io: str = SPARK
+) -> DataFrame:
+    """The events at a path or URL, or in a table of the catalog, with those columns of a trace that it has.
 
-    Rows that are no events stay in the frame; an analysis puts them into quarantine.
+    Rows that are no events stay in the frame; an analysis puts them into quarantine. With io="direct" tasks
+    read what lies in a store themselves, for which Spark may have no connector.
     """
     if isinstance(where, str) and _is_table(spark, where):
         return as_events(spark.table(where), columns)
     supply(spark)
     path = any_path(where)
     if not columns:
-        return read_events(spark, path)
+        return read_events(spark, path, io=io, every_column=False)
     at = locate(path)
     reader = spark.read.json if at.is_json else spark.read.parquet
     return as_events(reader(spark_path(at.root)), columns)
@@ -71,20 +94,13 @@ def _is_table(spark: SparkSession, name: str) -> bool:
 
 
 class Analysis:
-    """Answers to questions about a frame: each table as a DataFrame, the totals, and a report.
-
-    Its files go with it if no frame was taken from it; else with `close`, or at the end of the interpreter.
-    """
+    """Answers to questions about a frame: each table as a DataFrame, the totals, and a report."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        workspace: Workspace,
-        summary: dict[str, Any],
-        tables: Mapping[str, pa.Schema],
+        self, spark: SparkSession, kept: Kept, summary: dict[str, Any], tables: Mapping[str, pa.Schema]
     ) -> None:
         self._spark = spark
-        self._workspace = workspace
+        self._kept = kept
         self._summary = summary
         self._tables = dict(tables)
 
@@ -97,9 +113,13 @@ class Analysis:
         if name not in self._tables:
             raise CausalityError(f"{name!r} is no table of this analysis; it has {', '.join(self._tables)}")
         self._refuse_closed()
-        self._workspace.keep()
-        frame = read_table(self._spark, self._workspace.folder / "answers" / name, self._tables[name])
-        frame._happened_workspace = self._workspace  # type: ignore[attr-defined]
+        frame = self._read(name)
+        frame.quarantine = self._read("quarantine")  # type: ignore[attr-defined]
+        return frame
+
+    def _read(self, name: str) -> DataFrame:
+        frame = self._kept.read(name)
+        frame._happened_kept = self._kept  # type: ignore[attr-defined]
         return frame
 
     def __getattr__(self, name: str) -> DataFrame:
@@ -119,11 +139,12 @@ class Analysis:
         self._refuse_closed()
         if not self._tables.keys() >= TABLES.keys():
             raise CausalityError("the report needs the answers to all questions: analyse without questions=")
-        return page(self._workspace.folder / "answers", self._summary)
+        with self._kept.folder() as folder:
+            return page(folder, self._summary)
 
     def _repr_html_(self) -> str:
         """For notebooks: the report, in a frame of its own, since it brings its own style; or the totals."""
-        if not self._workspace.is_open or not self._tables.keys() >= TABLES.keys():
+        if not self._kept.is_open or not self._tables.keys() >= TABLES.keys():
             rows = "".join(
                 f"<tr><td>{escape(name.replace('_', ' '))}</td><td>{escape(str(value))}</td></tr>"
                 for name, value in self._summary.items()
@@ -134,29 +155,20 @@ class Analysis:
     def write(
         self, where: "str | os.PathLike[str]", *, format: str = "parquet", mode: str = "error", **options: Any
     ) -> None:
-        """Let Spark write every table, in any of its formats.
+        """Let Spark write every table, in any of its formats; none if one of them could not be written.
 
         where     a directory or URL, which has a "/" and is Spark's to reach; or a schema of the catalog
         mode      error, overwrite, append or ignore, if a table is there already
         options   of Spark's writer for the format
         """
-        schema = isinstance(where, str) and "/" not in where
-        for name in self._tables:
-            writer = self.table(name).write.format(format).mode(mode).options(**options)
-            try:
-                if schema:
-                    writer.saveAsTable(f"{where}.{name}")
-                else:
-                    writer.save(f"{os.fspath(where).rstrip('/')}/{name}")
-            except Exception as error:  # of the format's own, and on classic sessions some of Java's
-                reason = _not_written(f"{where}{'.' if schema else '/'}{name}", error)
-                if reason is None:
-                    raise
-                raise CausalityError(reason) from error
+        self._refuse_closed()
+        schemas = {name: spark_schema(schema) for name, schema in self._tables.items()}
+        check_destination(self._spark, where, format, mode, schemas)
+        write_tables(where, format, mode, options, {name: self.table(name) for name in self._tables})
 
     def close(self) -> None:
-        """Remove its files; frames taken from it cannot be read any more."""
-        self._workspace.close()
+        """Let go of its answers; of io="direct", frames taken from it cannot be read any more."""
+        self._kept.close()
 
     def __enter__(self) -> "Analysis":
         return self
@@ -165,26 +177,13 @@ class Analysis:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Analysis of {self._summary['events']:,} events: {', '.join(self._tables)}>"
+        rows = self._summary["quarantined"]
+        left_out = f", without {rows:,} quarantined rows" if rows else ""
+        return f"<Analysis of {self._summary['events']:,} events{left_out}: {', '.join(self._tables)}>"
 
     def _refuse_closed(self) -> None:
-        if not self._workspace.is_open:
+        if not self._kept.is_open:
             raise CausalityError("this analysis was closed, and its tables removed; analyse the events again")
-
-
-def _not_written(what: str, error: Exception) -> str | None:
-    """Why Spark did not write a table, in our words; None if it is not about what was asked."""
-    named = re.search(r"\[([A-Z_]+)", str(error))
-    condition = named[1] if named else ""
-    if condition == "SCHEMA_NOT_FOUND":
-        return f"{what}: there is no such schema in the catalog; create it, or write ./NAME for a directory"
-    if condition in ("PATH_ALREADY_EXISTS", "TABLE_OR_VIEW_ALREADY_EXISTS"):
-        return f'{what} exists already; name another place, or say mode="overwrite" or mode="append"'
-    if condition == "DATA_SOURCE_NOT_FOUND":
-        return f"{what}: this session has no such format; give its jar to the session (--packages)"
-    if isinstance(error, AnalysisException):
-        return f"{what}: Spark does not write it ({str(error).splitlines()[0]})"
-    return None
 
 
 def analyze(
@@ -194,10 +193,16 @@ def analyze(
     timestamps: str = "full",
     questions: Sequence[str | Question] | None = None,
     complete: bool = False,
+    on_bad: str = LEAVE_OUT,
+    gaps: str = REFUSE,
+    io: str = SPARK,
     work: Work | None = None,
     whole_events: int = WHOLE_EVENTS,
     epoch_events: int | None = None,
     progress: Progress = lambda what: None,
+    into: "str | os.PathLike[str] | None" = None,
+    format: str = "parquet",
+    mode: str = "error",
 ) -> Analysis:
     """Answer questions about the events of a frame: those named, or all there are.
 
@@ -205,118 +210,192 @@ def analyze(
     complete      whether the frame has everything that happened; a lost cause is a violation only then
     whole_events  a computation with more events is cut into epochs, of about epoch_events
     progress      is told what is being done
+    into          where Analysis.write puts the tables afterwards, in that format and mode: whether it can is
+                  checked before the work
     """
+    check_on_bad(on_bad)
+    refuse_complete_window(complete, gaps)
     if timestamps not in TIMESTAMPS:
         raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {timestamps!r}")
-    wanted = asked(questions)
-    check_answerable(wanted)
-    spark = events.sparkSession
+    if io not in IO:
+        raise CausalityError(f"io can be {', '.join(IO)}; not {io!r}")
+    if work is not None and io != DIRECT:
+        raise CausalityError('work= is where io="direct" leaves files; give both, or neither')
+    asking = Asked(asked(questions), timestamps, whole_events, epoch_events, gaps)
+    check_answerable(asking.questions)
     rows = as_events(events, columns)
+    spark = events.sparkSession
+    tables = tables_of(asking.questions)
+    if into is not None:
+        schemas = {name: spark_schema(schema) for name, schema in tables.items()}
+        check_destination(spark, into, format, mode, schemas)
     supply(spark)
+    kept: Kept
+    if io == SPARK:
+        key = None if any(isinstance(of, Column) for of in (columns or {}).values()) else _key(columns)
+        kept, summary = _by_spark(events, rows, key, asking, tables, progress)
+    else:
+        kept, summary = _by_files(rows, work, asking, tables, progress)
+    summary["complete"] = complete
+    log_totals(asking.job, summary)
+    analysis = Analysis(spark, kept, summary, tables)
+    try:
+        if summary["quarantined"]:
+            raise_or_warn(on_bad, summary["quarantined"], analysis.table("quarantine"))
+        if into is not None:
+            analysis.write(into, format=format, mode=mode)
+    except BaseException:
+        kept.close()
+        raise
+    return analysis
+
+
+def _key(columns: Columns | None) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted((columns or {}).items()))
+
+
+def _by_spark(
+    events: DataFrame,
+    rows: DataFrame,
+    key: object,
+    asking: Asked,
+    tables: Mapping[str, pa.Schema],
+    progress: Progress,
+) -> tuple[Kept, dict[str, Any]]:
+    with announcing(events.sparkSession, asking.job, progress) as tell:
+        tell("bringing computations together, and answering")
+        kept = SparkKept(packed := answer(laid_down(events, rows, key), asking), tables)
+        try:
+            totals, _ = totals_of(packed, asking.job)
+        except BaseException:
+            kept.close()
+            raise
+    return kept, summary_of(totals, asking.questions, asking.gaps)
+
+
+def _by_files(
+    rows: DataFrame,
+    work: Work | None,
+    asking: Asked,
+    tables: Mapping[str, pa.Schema],
+    progress: Progress,
+) -> tuple[Kept, dict[str, Any]]:
+    spark = rows.sparkSession
     workspace = Workspace(spark, work)
     trace, answers = workspace.folder / "trace", workspace.folder / "answers"
     answers.mkdir(parents=True, exist_ok=True)
-    job = "analyze" if questions is None else " ".join(question.name for question in wanted)
     try:
-        with announcing(spark, job, progress) as tell:
+        with announcing(spark, asking.job, progress) as tell:
             tell("laying down the frame")
             unread = lay_down(rows, trace, answers / "quarantine")
-        summary = analyze_splits(
-            spark,
-            splits_of(locate(trace)),
-            answers,
-            timestamps=timestamps,
-            questions=questions,
-            whole_events=whole_events,
-            epoch_events=epoch_events,
-            progress=progress,
-        )
+        summary = analyze_splits(spark, splits_of(locate(trace)), answers, asking, progress)
         remove_tree(trace)
     except BaseException:
         workspace.close()
         raise
     summary["quarantined"] += unread
-    summary["complete"] = complete
-    tables = {"quarantine": QUARANTINE}
-    for question in wanted:
-        tables |= question.tables
-    return Analysis(spark, workspace, summary, tables)
+    return FileKept(spark, workspace, tables), summary
 
 
 def release(*frames: DataFrame) -> None:
-    """Remove the files behind frames that functions here returned; nothing derived from them works after."""
+    """Let go of what lies behind frames that functions here returned: what Spark keeps, or files in `work`.
+
+    Without those files nothing derived from the frames can be read.
+    """
     for frame in frames:
-        workspace = getattr(frame, "_happened_workspace", None)
-        if workspace is None:
+        kept = frame.__dict__.get("_happened_kept")
+        if kept is None:
             raise CausalityError(
                 "only frames that an analysis returned can be released, not those made from them"
             )
-        workspace.close()
+        kept.close()
 
 
-def stamp(
-    events: DataFrame, timestamps: str = "full", *, columns: Columns | None = None, work: Work | None = None
-) -> DataFrame:
+def quarantine(answer: DataFrame | Analysis) -> DataFrame:
+    """What could not be judged when this frame or Analysis was made, and why: columns computation, reason."""
+    if isinstance(answer, Analysis):
+        return answer.table("quarantine")
+    left_out: DataFrame | None = answer.__dict__.get("quarantine")
+    if left_out is None:
+        raise CausalityError(
+            "only a frame that a function of happened.spark returned knows what was quarantined, not one "
+            "made from it: take quarantine(frame) before where, select or join"
+        )
+    return left_out
+
+
+class Shared(TypedDict, total=False):
+    """The arguments that all questions share; see above."""
+
+    columns: Columns | None
+    on_bad: str
+    gaps: str
+    io: str
+    work: Work | None
+
+
+def _answer(events: DataFrame, question: str, table: str, shared: Shared, **options: Any) -> DataFrame:
+    """One table of one question."""
+    given = {"on_bad": RAISE, **shared, **options}
+    return analyze(events, questions=[question], **given).table(table)
+
+
+def stamp(events: DataFrame, timestamps: str = "full", **shared: Unpack[Shared]) -> DataFrame:
     """The exact vector timestamp of every event: the table `stamps`.
 
     Its clocks number the processes; `analyze(events, questions=["stamp"])` has the table `processes` as well.
     """
-    answers = analyze(events, columns=columns, work=work, timestamps=timestamps, questions=["stamp"])
-    return answers.table("stamps")
+    return _answer(events, "stamp", "stamps", shared, timestamps=timestamps)
 
 
-def predecessors(events: DataFrame, *, columns: Columns | None = None, work: Work | None = None) -> DataFrame:
+def predecessors(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
     """The immediate predecessors of every relevant event."""
-    return analyze(events, columns=columns, work=work, questions=["predecessors"]).table("predecessors")
+    return _answer(events, "predecessors", "predecessors", shared)
 
 
-def violations(
-    events: DataFrame,
-    order: str | None = None,
-    *,
-    columns: Columns | None = None,
-    work: Work | None = None,
-) -> DataFrame:
+def violations(events: DataFrame, order: str | None = None, **shared: Unpack[Shared]) -> DataFrame:
     """Deliveries that came too early, each with a witness; of one order (fifo, causal, total), or of all."""
     if order is not None and order not in ORDERS:
         raise CausalityError(f"order can be {', '.join(ORDERS)}; not {order!r}")
-    table = analyze(events, columns=columns, work=work, questions=["order"]).table("violations")
+    table = _answer(events, "order", "violations", shared)
     if order is None:
         return table
     chosen = table.where(F.col("order_name") == order)
-    chosen._happened_workspace = table._happened_workspace  # type: ignore[attr-defined]
+    chosen._happened_kept = table._happened_kept  # type: ignore[attr-defined]
+    chosen.quarantine = quarantine(table)  # type: ignore[attr-defined]
     return chosen
 
 
-def messages(events: DataFrame, *, columns: Columns | None = None, work: Work | None = None) -> DataFrame:
+def messages(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
     """What became of each message at each destination, and how long it took."""
-    return analyze(events, columns=columns, work=work, questions=["messages"]).table("messages")
+    return _answer(events, "messages", "messages", shared)
 
 
-def necessary(events: DataFrame, *, columns: Columns | None = None, work: Work | None = None) -> DataFrame:
+def necessary(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
     """What the optimal protocol would have had to carry on each message."""
-    return analyze(events, columns=columns, work=work, questions=["necessary"]).table("necessary")
+    return _answer(events, "necessary", "necessary", shared)
 
 
-def skew(events: DataFrame, *, columns: Columns | None = None, work: Work | None = None) -> DataFrame:
+def dependencies(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
+    """Which service calls which, how often, and how often that failed."""
+    return _answer(events, "dependencies", "dependencies", shared)
+
+
+def skew(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
     """How far the clock of each process is ahead, and whether it went back."""
-    return analyze(events, columns=columns, work=work, questions=["epochs"]).table("skew")
+    return _answer(events, "epochs", "skew", shared)
 
 
-def measures(events: DataFrame, *, columns: Columns | None = None, work: Work | None = None) -> DataFrame:
+def measures(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
     """Depth, width, traffic and latencies."""
-    return analyze(events, columns=columns, work=work, questions=["measures"]).table("measures")
+    return _answer(events, "measures", "measures", shared)
 
 
-def verify_clocks(
-    events: DataFrame, *, columns: Columns | None = None, work: Work | None = None
-) -> DataFrame:
+def verify_clocks(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
     """What is wrong with the vector clocks that the source logged: the table `clocks`."""
-    return analyze(events, columns=columns, work=work, questions=["verify-clocks"]).table("clocks")
+    return _answer(events, "verify-clocks", "clocks", shared)
 
 
-def verify_trackers(
-    events: DataFrame, *, columns: Columns | None = None, work: Work | None = None
-) -> DataFrame:
+def verify_trackers(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
     """What is wrong with the timestamps that trackers recorded: the table `trackers`."""
-    return analyze(events, columns=columns, work=work, questions=["verify-trackers"]).table("trackers")
+    return _answer(events, "verify-trackers", "trackers", shared)

@@ -3,8 +3,8 @@ Spark.
 
 In    readers.PACKED rows of spans, `computation` being the trace's id; what span_joins.TraceJoins collected
       of them: `references` (trace, id of a span of another) and `channels` (channel, trace)
-Out   store/leaders: of each trace that is linked with others, the smallest id among them; and how many
-      channels carry too many traces to join them (trace/readers/span_joins.py)
+Out   of each trace that is linked with others, the smallest id among them; and how many channels carry too
+      many traces to join them (trace/readers/span_joins.py)
 Cost  nothing where no trace names another; else one join of the references with ids, and rounds over the
       linked traces alone
 
@@ -13,14 +13,14 @@ neighbours, and then that label's own label, so that paths shorten by half. It e
 `BOUND` rounds would be enough for more traces than can be stored.
 """
 
-from pathlib import Path
-
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ..core.errors import CausalityError
 from ..trace.readers.span_joins import MOST_JOINED, TraceJoins
+from ..trace.store import AnyPath
+from .storage import read_rows, write_rows
 
 BOUND = 200
 
@@ -41,25 +41,29 @@ def _table(pairs: list[tuple[str, str]], schema: pa.Schema) -> pa.Table:
     return pa.table([pa.array(column, pa.string()) for column in columns], schema=schema)
 
 
-def leave_leaders(drafts: DataFrame, references: DataFrame, channels: DataFrame, store: Path) -> int:
-    """Write `leaders` if there are any; returns how many channels join nothing.
+def leaders_of_linked(
+    drafts: DataFrame, references: DataFrame, channels: DataFrame, store: AnyPath
+) -> tuple[DataFrame | None, int]:
+    """(trace, leader) of linked traces, None if there are none; and how many channels join nothing.
 
-    `store` is also where rounds leave their labels, which keeps each round's plan short.
+    `store` is where rounds leave their labels, which keeps each round's plan short.
     """
-    spark = drafts.sparkSession
-    _neighbours(drafts, references).write.parquet(str(store / "neighbours"))
+    pairs = [_neighbours(drafts, references)]
     too_many = 0
     if not channels.isEmpty():
-        _carried(channels).write.parquet(str(store / "carried"))
-        carried = spark.read.parquet(str(store / "carried"))
+        carried = _kept(_carried(channels), store / "carried")
         too_many = carried.where(F.col("traces") > MOST_JOINED).select("channel").distinct().count()
         shared = carried.where((F.col("traces") <= MOST_JOINED) & (F.col("trace") != F.col("other")))
-        shared.select("trace", "other").write.mode("append").parquet(str(store / "neighbours"))
-    pairs = spark.read.parquet(str(store / "neighbours"))
-    if not pairs.isEmpty():
-        neighbours = pairs.union(pairs.select("other", "trace")).distinct()
-        _components(neighbours, store).write.parquet(str(store / "leaders"))
-    return too_many
+        pairs.append(shared.select("trace", "other"))
+    every = pairs[0] if len(pairs) == 1 else pairs[0].union(pairs[1])
+    neighbours = _kept(every.union(every.select("other", "trace")).distinct(), store / "neighbours")
+    return (None if neighbours.isEmpty() else _components(neighbours, store)), too_many
+
+
+def _kept(rows: DataFrame, place: AnyPath) -> DataFrame:
+    """The same rows, from files: computed once."""
+    write_rows(rows, place, "part", place.parent / f"{place.name}.unfinished")
+    return read_rows(rows.sparkSession, place, rows.schema)
 
 
 def _carried(channels: DataFrame) -> DataFrame:
@@ -78,13 +82,10 @@ def _neighbours(drafts: DataFrame, references: DataFrame) -> DataFrame:
     return pairs.select("trace", "other").distinct()
 
 
-def _components(neighbours: DataFrame, store: Path) -> DataFrame:
-    spark = neighbours.sparkSession
+def _components(neighbours: DataFrame, store: AnyPath) -> DataFrame:
     labels = neighbours.select("trace", F.col("trace").alias("leader")).distinct()
     for round in range(BOUND):
-        place = str(store / f"labels-{round}")
-        _next(labels, neighbours).write.parquet(place)
-        following = spark.read.parquet(place)
+        following = _kept(_next(labels, neighbours), store / f"labels-{round}")
         if following.where("changed").isEmpty():
             return following.select("trace", "leader")
         labels = following.select("trace", "leader")

@@ -1,6 +1,6 @@
 """Import foreign logs on Spark: the same readers, parsing and assembling in tasks.
 
-In    files that every executor can reach, in one of trace.readers.FORMATS
+In    files or URLs that every executor can reach, in one of trace.readers.FORMATS
 Out   as trace.importing: OUT/trace, OUT/quarantine, OUT/import.json, all at once or not at all
 Cost  one pass to number lines, one to parse, one shuffle of the drafts by computation to assemble them
 
@@ -11,14 +11,12 @@ into: rows of them cost it as much as parsing does. What reaches the driver is a
 the names of services, instances and processes.
 """
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, groupby
-from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -58,10 +56,11 @@ from ..trace.readers.source import (
 )
 from ..trace.readers.span_joins import TraceJoins
 from ..trace.schema import SCHEMA
+from ..trace.store import AnyPath, arrow_source, remove_tree, size_of
 from ..trace.writer import table_from_rows
-from .linked_traces import CHANNELS, REFERENCES, collected, leave_leaders
+from .linked_traces import CHANNELS, REFERENCES, collected, leaders_of_linked
 from .schemas import spark_schema
-from .storage import read_parts
+from .storage import read_parts, read_rows, write_rows
 from .tasks import Emitted, exchange, on_tasks, pack_table, raise_faults, unpack_table
 
 PIECE_BYTES = 32 << 20
@@ -77,7 +76,7 @@ class Piece:
     """Part of a file, or, where `end` is None, the whole of it."""
 
     number: int
-    path: Path
+    path: AnyPath
     computation: str
     begin: int = 0
     end: int | None = None
@@ -86,8 +85,8 @@ class Piece:
 
 def run(
     spark: SparkSession,
-    files: Sequence[Path],
-    out: Path,
+    files: Sequence[AnyPath],
+    out: AnyPath,
     *,
     format: str = AUTO,
     options: Options | None = None,
@@ -105,10 +104,14 @@ def run(
         _refuse_other_format(files, name, whole)
         if any(of_piece["linked"] for of_piece in told):
             drafts, references, channels = (
-                spark.read.schema(spark_schema(schema)).parquet(str(work / kind))
+                read_rows(spark, work / kind, spark_schema(schema))
                 for kind, schema in (("drafts", PACKED), ("references", REFERENCES), ("channels", CHANNELS))
             )
-            whole.facts["channels_not_joined"] = leave_leaders(drafts, references, channels, work)
+            leaders, whole.facts["channels_not_joined"] = leaders_of_linked(
+                drafts, references, channels, work
+            )
+            if leaders is not None:
+                write_rows(leaders, work / "leaders", "part", work / "leaders.unfinished")
         buckets = buckets_for(sum(uncompressed_size(path) for path in files))
         stretches = [
             stretch for piece in pieces for stretch in _stretches(work / "drafts" / _part(piece.number))
@@ -126,7 +129,7 @@ def run(
             raise not_understood(str(first[0]), whole.totals["quarantined"])
         summary = whole.summary(name, options)
         refuse_nothing(summary["events"], first)
-        shutil.rmtree(work)
+        remove_tree(work)
         write_summary(folder, summary)
     return Import(summary, first)
 
@@ -134,7 +137,7 @@ def run(
 class _Whole:
     """What the tasks of an import told, added up."""
 
-    def __init__(self, files: Sequence[Path], reader: Format, told: list[dict[str, Any]]) -> None:
+    def __init__(self, files: Sequence[AnyPath], reader: Format, told: list[dict[str, Any]]) -> None:
         self._files = files
         self._reader = reader
         self._of_file = _by_file(told)
@@ -148,7 +151,7 @@ class _Whole:
             self.totals["quarantined"] += of_piece["quarantined"]
             self.totals["quarantined_imported"] += of_piece["imported"]
 
-    def records(self, path: Path) -> int:
+    def records(self, path: AnyPath) -> int:
         return int(self._of_file[str(path.absolute())]["records"])
 
     def add(self, told: dict[str, Any]) -> None:
@@ -183,19 +186,19 @@ class _Whole:
         }
 
 
-def _refuse_other_format(files: Sequence[Path], name: str, whole: _Whole) -> None:
+def _refuse_other_format(files: Sequence[AnyPath], name: str, whole: _Whole) -> None:
     for path in files:
         if not whole.records(path):
             refuse_other_format(path, name, whole.first())
 
 
-def _cut(files: Sequence[Path], name: str, options: Options, piece_bytes: int) -> list[Piece]:
+def _cut(files: Sequence[AnyPath], name: str, options: Options, piece_bytes: int) -> list[Piece]:
     reader = FORMATS[name]
     pieces: list[Piece] = []
     for path, computation in zip(files, computation_names(files, reader, options), strict=True):
         if not path.is_file():
             raise TraceFormatError("no such file; give the logs to import", file=str(path))
-        size = path.stat().st_size
+        size = size_of(path)
         if not reader.line_by_line or size <= piece_bytes or is_compressed(path):
             pieces.append(Piece(len(pieces), path.absolute(), computation))
             continue
@@ -231,7 +234,7 @@ def _each(spark: SparkSession, pieces: list[Piece], task: Callable[[Piece], Any]
     return results
 
 
-def _parse(name: str, options: Options, work: Path, quarantine: Path, piece: Piece) -> Any:
+def _parse(name: str, options: Options, work: AnyPath, quarantine: AnyPath, piece: Piece) -> Any:
     """Write the drafts and the quarantined records of one piece as parts; returns its counts, or the error
     that no task can mend."""
     reader = FORMATS[name]
@@ -294,12 +297,13 @@ def _source(piece: Piece, header: str | None) -> Source:
 class Stretch(NamedTuple):
     """Row groups of a file of drafts: what one task passes on, all of which is in the JVM at once."""
 
-    path: Path
+    path: AnyPath
     groups: range
 
 
-def _stretches(path: Path) -> list[Stretch]:
-    groups = pq.read_metadata(path).num_row_groups
+def _stretches(path: AnyPath) -> list[Stretch]:
+    with pq.ParquetFile(arrow_source(path)) as file:
+        groups = file.metadata.num_row_groups
     return [
         Stretch(path, range(first, min(first + GROUPS_AT_ONCE, groups)))
         for first in range(0, groups, GROUPS_AT_ONCE)
@@ -312,15 +316,15 @@ class _Assembling:
 
     name: str
     options: Options
-    folder: Path
-    work: Path
+    folder: AnyPath
+    work: AnyPath
     stretches: Sequence["Stretch"]
     buckets: int
 
     def emit(self, number: int) -> Emitted:
         """Give the drafts of a stretch to the buckets of their computations."""
         path, groups = self.stretches[number]
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(arrow_source(path)) as file:
             drafts = file.read_row_groups([*groups], columns=["computation", "file", "line", "drafts"])
         if (self.work / "leaders").is_dir():
             drafts = _under_leaders(drafts, read_parts(self.work / "leaders"))
@@ -384,7 +388,7 @@ def _part(piece: int) -> str:
 
 
 @contextmanager
-def _parquet(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
+def _parquet(path: AnyPath, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
     """Write a part table by table; it has its name only when it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as unfinished, pq.ParquetWriter(unfinished, schema, compression="zstd") as writer:

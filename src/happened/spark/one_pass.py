@@ -13,26 +13,25 @@ import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from ..causality.linearization import Ints
 from ..causality.names import encode_names, hashes
 from ..causality.written import Whole
-from ..core.errors import TraceFormatError
 from ..trace import SCHEMA
 from ..trace.store import AnyPath, matching
 from .by_epoch.epoch_layout import Found, Samples
 from .by_epoch.matching import Arrays, Part, pack_names, settle
-from .by_epoch.numbering import Chain, check_chains, runs_by_bucket, settle_chains
+from .by_epoch.numbering import Chain, fault_of, runs_by_bucket, settle_chains
 from .sizes import Large, Survey
 from .splits import Split
-from .storage import read_parts, write_arrays, write_part
-from .tasks import Emitted, Fault, exchange, pack_table, raise_faults, unpack_table
+from .storage import write_arrays, write_part
+from .tasks import Emitted, Fault, Runner, exchange, pack_table, raise_faults, unpack_table
 
 EVENTS_PER_BUCKET = 500_000
 
@@ -57,7 +56,7 @@ class Told:
 
 
 def pass_over(
-    spark: SparkSession,
+    spark: Runner,
     found: Survey,
     whole: Whole,
     stores: list[AnyPath],
@@ -128,14 +127,14 @@ class _Pass:
 
     def emit(self, number: int) -> Emitted:
         table = self.splits[number].read()[0]
-        elsewhere = read_parts(self.found.elsewhere)
-        names = elsewhere["computation"]
-        mine = table.filter(pc.invert(pc.is_in(table["computation"], value_set=names)))
+        codes, names = encode_names(table["computation"])
+        hashed = hashes(names)
+        by_epoch = pa.array([large.name for _, large in self.larges_in(number)], pa.string())
+        is_large = pc.is_in(names, value_set=by_epoch).to_numpy(zero_copy_only=False)
+        crosses = self.found.crosses(number, hashed) & ~is_large
+        mine = table.filter(pa.array(~(crosses | is_large)[codes]))
         totals = self.whole.analyse_in_batches(mine, f"whole-{number:06d}")
-        crossing = table.filter(
-            pc.is_in(table["computation"], value_set=names.filter(pc.invert(elsewhere["large"])))
-        )
-        blobs = [*self._crossing(crossing)]
+        blobs = [*self._crossing(table.filter(pa.array(crosses[codes])), hashed[codes[crosses[codes]]])]
         told: dict[int, Told] = {}
         for i, large in self.larges_in(number):
             part = Part(rows_of(table, large.name), large.handover)
@@ -146,13 +145,17 @@ class _Pass:
     def larges_in(self, number: int) -> Iterator[tuple[int, Large]]:
         return ((i, large) for i, large in enumerate(self.found.large) if number in large.splits)
 
-    def _crossing(self, rows: pa.Table) -> Iterator[tuple[int, bytes]]:
+    def _crossing(self, rows: pa.Table, names: Ints) -> Iterator[tuple[int, bytes]]:
+        """Rows to the buckets that the hashes of their computations' names say."""
         if not rows.num_rows:
             return
-        codes, names = encode_names(rows["computation"])
-        bucket = (hashes(names) % np.uint64(self.crossing)).astype(np.int64)[codes]
-        for each in np.unique(bucket):
-            yield int(each), pack_table(rows.filter(pa.array(bucket == each)))
+        bucket = (names % np.uint64(self.crossing)).astype(np.int64)
+        order = np.argsort(bucket, kind="stable")
+        rows = rows.take(pa.array(order)) if self.crossing > 1 else rows
+        ends = np.searchsorted(bucket[order], np.arange(self.crossing + 1)).tolist()
+        for each, (begin, end) in enumerate(pairwise(ends)):
+            if end > begin:
+                yield each, pack_table(rows.slice(begin, end - begin))
 
     def _match(self, i: int, part: Part, number: int) -> tuple[Told, list[tuple[int, bytes]]]:
         edges, unsettled, totals, fates = part.match()
@@ -208,10 +211,9 @@ class _Pass:
                 return result
         large = self.found.large[i]
         chains = sorted(chain for found, _ in results for chain in found)
-        try:
-            check_chains(chains, large.name)
-        except TraceFormatError as error:
-            return Fault(str(error))
+        fault = fault_of(chains, large.name)
+        if fault is not None:
+            return fault
         names = tuple(chain.process for chain in chains)
         index = {name: p for p, name in enumerate(names)}
         totals = sum((each.totals for each in told), Counter())

@@ -9,35 +9,34 @@ The output directory appears when everything in it is there. A run that died can
 
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from ..causality.computation import REFUSE
+from ..causality.judgement import refuse_complete_window
 from ..causality.questions import Question, asked
 from ..causality.questions.stamp import TIMESTAMPS
-from ..causality.written import Whole, conclude
+from ..causality.written import conclude, summary_of, tables_of
 from ..core.errors import CausalityError
 from ..trace import locate
-from ..trace.atomic import WORK, resumable_directory
-from ..trace.store import AnyPath, any_path, remove_tree
+from ..trace.atomic import WORK, resumable_directory, whole_directory
+from ..trace.location import Location
+from ..trace.store import AnyPath, any_path, arrow_dataset, remove_tree
 from ..trace.unfinished import clear
 from .announcing import Progress, announcing
-from .by_epoch.epoch_layout import EPOCH_EVENTS
-from .by_epoch.job import analyse_large
 from .by_epoch.steps import check_answerable
-from .one_pass import MOST_SAMPLES, pass_over
+from .event_rows import read_events
+from .frame_answers import answer, lay_down, table_of, totals_of
+from .in_parts import WHOLE_EVENTS, Asked, answer_splits
 from .phases import Phases, are_of, begin, fingerprint
 from .preflight import preflight
-from .sizes import survey
 from .splits import ROWS_AT_ONCE, Split, splits_of
+from .storage import DIRECT, SPARK, spark_path
 from .whole import analyse_alone
 
 log = logging.getLogger(__name__)
-
-WHOLE_EVENTS = 200_000
-"""A computation with more events is cut into epochs."""
 
 
 def analyze_path(
@@ -55,6 +54,8 @@ def analyze_path(
     finish: Callable[[AnyPath, dict[str, Any]], object] = lambda folder, summary: None,
     work: AnyPath | None = None,
     resume: bool = False,
+    gaps: str = REFUSE,
+    io: str = DIRECT,
 ) -> dict[str, Any]:
     """Answer questions about the trace at a path or URL in the directory `out`; the summary.
 
@@ -63,14 +64,25 @@ def analyze_path(
     finish     may add to the directory before it appears: a report, say
     work       where intermediates go, which every executor must reach; in `out` if None
     resume     go on from what an earlier run left that did not finish, if one did
+    gaps       "renumber" if the trace is a window of a longer one, or filtered
+    io         "direct": tasks read the trace and write the tables themselves; "spark": Spark does, and
+               split_rows, work and resume have no meaning
     """
+    complete = refuse_complete_window(complete, gaps)
     if timestamps not in TIMESTAMPS:
         raise CausalityError(f"timestamps can be {', '.join(TIMESTAMPS)}; not {timestamps!r}")
     at = locate(any_path(trace).absolute())
+    asking = Asked(asked(questions), timestamps, whole_events, epoch_events, gaps)
+    if io == SPARK:
+        with whole_directory(any_path(out)) as folder:
+            summary = _answer_through_spark(spark, at, folder, asking, progress)
+            _conclude(folder, summary, at, complete, finish)
+        return summary
     splits = splits_of(at, rows=split_rows)
     with resumable_directory(out, work, resume=resume) as (folder, place):
         records = place / "phases"
-        state = fingerprint(splits, timestamps, [*map(_kind, asked(questions))], whole_events, epoch_events)
+        kinds = [*map(_kind, asking.questions)]
+        state = fingerprint(splits, timestamps, kinds, whole_events, epoch_events, gaps)
         if resume and not are_of(records, state):
             if records.is_dir():
                 log.warning(
@@ -79,34 +91,61 @@ def analyze_path(
             clear(folder)
             clear(place)
         begin(records, state)
-        summary = analyze_splits(
-            spark,
-            splits,
-            folder,
-            timestamps=timestamps,
-            questions=questions,
-            whole_events=whole_events,
-            epoch_events=epoch_events,
-            progress=progress,
-            work=place,
-            phases=Phases(records),
-        )
-        summary["complete"] = at.is_complete if complete is None else complete
-        summary |= at.import_losses
-        (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
-        finish(folder, summary)
+        summary = analyze_splits(spark, splits, folder, asking, progress, place, Phases(records))
+        _conclude(folder, summary, at, complete, finish)
     return summary
+
+
+def _conclude(
+    folder: AnyPath,
+    summary: dict[str, Any],
+    at: Location,
+    complete: bool | None,
+    finish: Callable[[AnyPath, dict[str, Any]], object],
+) -> None:
+    """Add to the summary what is known of the trace as a whole, and leave it."""
+    summary["complete"] = at.is_complete if complete is None else complete
+    summary |= at.import_losses
+    (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")
+    finish(folder, summary)
+
+
+def _answer_through_spark(
+    spark: SparkSession, at: Location, folder: AnyPath, asking: Asked, progress: Progress
+) -> dict[str, Any]:
+    """Spark reads the trace, brings it to tasks, and writes the tables; the summary."""
+    check_answerable(asking.questions)
+    with announcing(spark, asking.job, progress) as tell:
+        tell("reading, and bringing computations together")
+        laid = lay_down(read_events(spark, at.root, every_column=False))
+        packed = answer(laid, asking)
+        try:
+            totals, rows = totals_of(packed, asking.job)
+            for name, schema in tables_of(asking.questions).items():
+                tell(f"writing {name}")
+                table_of(packed, name, schema).write.parquet(spark_path(folder / name))
+                _refuse_unseen(folder / name, rows[name])
+        finally:
+            packed.unpersist()
+            laid.unpersist()
+    return summary_of(totals, asking.questions, asking.gaps)
+
+
+def _refuse_unseen(table: AnyPath, rows: int) -> None:
+    """Executors that do not share the directory with this process write their parts where nobody looks."""
+    seen = arrow_dataset(table).count_rows()
+    if seen != rows:
+        raise CausalityError(
+            f"Spark wrote {rows:,} rows to {table}, of which this process sees {seen:,}: name a URL, or a "
+            "directory that all executors share"
+        )
 
 
 def analyze_splits(
     spark: SparkSession,
     splits: Sequence[Split],
     folder: AnyPath,
-    *,
-    timestamps: str = "full",
-    questions: Sequence[str | Question] | None = None,
-    whole_events: int = WHOLE_EVENTS,
-    epoch_events: int | None = None,
+    asking: Asked,
     progress: Progress = lambda what: None,
     work: AnyPath | None = None,
     phases: Phases | None = None,
@@ -116,68 +155,22 @@ def analyze_splits(
     work    where intermediates go, and stay; if None, they go into `folder` and are removed
     phases  those that are done already
     """
-    wanted = asked(questions)
-    check_answerable(wanted)
-    job = "analyze" if questions is None else " ".join(question.name for question in wanted)
-    with announcing(spark, job, progress) as tell:
-        totals = _answer(
-            spark, splits, folder, wanted, timestamps, whole_events, epoch_events, tell, work, phases
-        )
-    return conclude(folder, totals, wanted)
-
-
-def _answer(
-    spark: SparkSession,
-    splits: Sequence[Split],
-    folder: AnyPath,
-    wanted: Sequence[Question],
-    timestamps: str,
-    whole_events: int,
-    epoch_events: int | None,
-    progress: Progress,
-    work: AnyPath | None,
-    phases: Phases | None,
-) -> Counter[str]:
-    progress("reading")
-    whole = Whole(folder, timestamps, wanted)
-    place, phases = work or folder / WORK, phases or Phases()
-    check = preflight(spark, [folder, place], splits[0].pieces[0].path if splits else None)
-    try:
-        totals = analyse_alone(spark, splits, whole, whole_events, check)
+    check_answerable(asking.questions)
+    place = work or folder / WORK
+    with announcing(spark, asking.job, progress) as tell:
+        tell("reading")
+        check = preflight(spark, [folder, place], splits[0].pieces[0].path if splits else None)
+        try:
+            totals = analyse_alone(spark, splits, asking.whole(folder), asking.whole_events, check)
+            if totals is None:
+                check.look_everywhere(spark)
+        finally:
+            check.end()
         if totals is None:
-            check.look_everywhere(spark)
-    finally:
-        check.end()
-    if totals is None:
-        progress("looking at what there is")
-        found = phases.run(
-            "survey", lambda: survey(spark, splits, place, folder / "quarantine", whole_events)
-        )
-        progress("computations that fit a task")
-        events = sum(large.events for large in found.large)
-        sample_every = max(1, min(events // MOST_SAMPLES, (epoch_events or EPOCH_EVENTS) // 64))
-        stores = [place / f"large-{i:04d}" for i in range(len(found.large))]
-        keep_fates = any("messages" in question.tables for question in wanted)
-        totals, large = phases.run(
-            "pass", lambda: pass_over(spark, found, whole, stores, sample_every, keep_fates)
-        )
-        totals["quarantined"] += found.quarantined
-        if large:
-            totals += analyse_large(
-                spark,
-                found.large,
-                large,
-                found.splits,
-                folder,
-                wanted,
-                timestamps,
-                epoch_events,
-                progress,
-                phases,
-            )
+            totals = answer_splits(spark, splits, folder, place, asking, tell, phases)
     if work is None:
         remove_tree(place)
-    return totals
+    return conclude(folder, totals, asking.questions, asking.gaps)
 
 
 def _kind(question: Question) -> str:

@@ -22,7 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType
 
-from ..causality.written import MOST_CELLS
+from ..causality.questions import asked
+from ..causality.stamps import MOST_CELLS
 from ..core.errors import CausalityError, TraceFormatError
 from ..trace import locate
 from ..trace.atomic import WORK, whole_directory
@@ -30,7 +31,8 @@ from ..trace.reader import open_part
 from ..trace.store import AnyPath, StorePath, matching, remove_tree
 from .announcing import Progress
 from .by_epoch.epoch_layout import WIDE
-from .pipeline import WHOLE_EVENTS, analyze_splits
+from .in_parts import WHOLE_EVENTS, Asked
+from .pipeline import analyze_splits
 from .rebuild_tracked import take_out, without_null_events
 from .schemas import TRACE
 from .splits import splits_of
@@ -50,14 +52,8 @@ def rebuild(
 ) -> dict[str, Any]:
     """Write out/stamps; `stamps` is a table of them, a directory with one in it, or a trace in which trackers
     recorded dependency vectors."""
-    stamp = partial(
-        analyze_splits,
-        spark,
-        questions=["stamp"],
-        whole_events=whole_events,
-        epoch_events=epoch_events,
-        progress=progress,
-    )
+    asking = Asked(asked(["stamp"]), whole_events=whole_events, epoch_events=epoch_events)
+    stamp = partial(analyze_splits, spark, asking=asking, progress=progress)
     if _is_trace(stamps):
         return _rebuild_tracked(spark, stamps, out, stamp, whole_events)
     table = stamps / "stamps" if (stamps / "stamps").is_dir() else stamps
@@ -71,6 +67,7 @@ def rebuild(
         named, processes = stored.select(*EVENT, "clock"), _those_that_act(stored)
     else:
         processes = _processes(spark, table)
+        _refuse_windows(stored, processes, stamps)
         named = with_names(stored, processes)
     _refuse_wide(processes, whole_events)
     with whole_directory(out) as folder:
@@ -134,6 +131,19 @@ def _refuse_wide(processes: DataFrame, whole_events: int) -> None:
         raise CausalityError(
             f"{first['computation']!r} has {first['n']:,} processes and {first['events']:,} events: whole "
             f"vectors are made for up to {WIDE:,} processes; take the immediate predecessors as they are"
+        )
+
+
+def _refuse_windows(stamps: DataFrame, processes: DataFrame, where: AnyPath) -> None:
+    """Refuse stamps of a window that was renumbered: their seqs go beyond the number of events."""
+    last = stamps.groupBy("computation", "process").agg(F.max("seq").alias("last"))
+    first = last.join(processes, ["computation", "process"]).where("last > events").first()
+    if first is not None:
+        raise TraceFormatError(
+            f"the stamps are of a window: {first['process']!r} of computation {first['computation']!r} has "
+            f"{first['events']:,} events and the seq {first['last']:,}. Analyse the window with --timestamps "
+            "full, or rebuild the stamps of the whole trace",
+            file=str(where),
         )
 
 

@@ -31,6 +31,7 @@ import happened
 from ..core.errors import CausalityError
 from ..core.extras import how_to_install
 from .classic import context_of, is_stopped
+from .workers import check_workers, run_this_python
 
 ROOT = Path(happened.__file__).parent
 DEFAULT_MASTER = "local[*]"
@@ -69,15 +70,24 @@ def session(master: str | None = None, *, memory: str = "2g", brief: bool = Fals
 
 
 def supply(spark: SparkSession) -> None:
-    """See to it, once, that the session's Python workers can import this package."""
+    """See to it, once, that the session's Python workers can run this package; CausalityError if not."""
     if spark in _supplied:
         return
     context = context_of(spark)
+    sent = context is None or not ROOT.is_dir() or not _is_local(context.master)
+    if sent:
+        _send_package(spark)
+    if not run_this_python(spark) and not check_workers(spark) and not sent:
+        _send_package(spark)
+    _supplied.add(spark)
+
+
+def _send_package(spark: SparkSession) -> None:
+    context = context_of(spark)
     if context is None:
         spark.addArtifacts(str(package_zip()), pyfile=True)
-    elif not ROOT.is_dir() or not _is_local(context.master):
+    else:
         context.addPyFile(str(package_zip()))
-    _supplied.add(spark)
 
 
 def is_on_this_machine(spark: SparkSession) -> bool:

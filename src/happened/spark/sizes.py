@@ -1,44 +1,40 @@
 """How large each computation is, and whether one split holds it: what decides where it is analysed.
 
 In    the splits of a trace
-Out   Survey: the large computations, by name. store/elsewhere: the names of all that no split holds whole.
-      Rows that are no events, as parts of the table `quarantine`
-Cost  one scan of the columns that tell events from other rows; then names and counts, by buckets of names
+Out   Survey: the large computations, by name, and where to look up which computations of a split have rows in
+      other splits too. Rows that are no events, as parts of the table `quarantine`
+Cost  one scan of the columns that tell events from other rows, and a shuffle of six integers for each
+      computation of a split; where there are large computations, one small job for their names
 
-The names stay on disk, but for those of large computations, which are few by definition.
+Names are not shuffled: 64 bits of a hash stand for one. Two computations of one hash are taken for one that
+lies in several splits, which costs a shuffle of their rows and changes no answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
+from ..causality.linearization import Ints
 from ..causality.names import hashes
-from ..causality.written import MOST_CELLS, sizes_of
+from ..causality.written import sizes_of, too_wide
 from ..trace import SCHEMA
-from ..trace.store import AnyPath
+from ..trace.store import AnyPath, matching
 from .splits import TELLING, Groups, Split
-from .storage import read_parts, write_part
-from .tasks import on_tasks
+from .storage import read_arrays, read_part, write_arrays, write_part
+from .tasks import Emitted, Runner, exchange, on_tasks, raise_faults
 
-NAMES_PER_BUCKET = 500_000
+SPLITS_PER_BUCKET = 8
+"""Of which a task holds the counts of all computations, at 48 bytes each."""
 
 MOST_FILES = 16
 """Opening a file takes as long as reading thousands of rows of it."""
 
-COUNTED = pa.schema(
-    [
-        ("computation", pa.string()),
-        ("events", pa.int64()),
-        ("processes", pa.int64()),
-        ("delivers", pa.int64()),
-        ("split", pa.int64()),
-    ]
-)
+MOSTLY = 0.5
+"""If more of the computations lie in several splits, all are taken to: nobody needs to look them up."""
 
 
 class Large(NamedTuple):
@@ -56,71 +52,140 @@ class Large(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
+    """crossing_events  of computations that are not large and whose rows are to be shuffled
+    scattered        of each bucket of hashes, whether all of its computations are to be
+    """
+
     splits: list[Split]
     large: list[Large]
-    crossing_events: int  # of computations that are not large and lie in several splits
-    elsewhere: AnyPath
+    crossing_events: int
+    scattered: tuple[bool, ...]
+    store: AnyPath
     quarantined: int
+
+    def crosses(self, number: int, names: Ints) -> Ints:
+        """Of the computations of a split, by their hashes: whether other splits have rows of them."""
+        found: Ints = np.array(self.scattered, bool)[names % np.uint64(len(self.scattered))]
+        if not found.all():
+            files = matching(self.store / "crossing", f"{number:06d}-*.npz")
+            here = [read_arrays(path)["names"] for path in files]
+            found |= np.isin(names, np.concatenate([np.empty(0, np.uint64), *here]))
+        return found
+
+
+class _Bucket(NamedTuple):
+    """What is known of the computations of a bucket: the hashes of large ones, the events of the others that
+    are to be shuffled, and whether all of those are."""
+
+    large: list[int]
+    crossing_events: int
+    scattered: bool
 
 
 def survey(
-    spark: SparkSession, splits: Sequence[Split], store: AnyPath, quarantine: AnyPath, threshold: int
+    spark: Runner,
+    splits: Sequence[Split],
+    store: AnyPath,
+    quarantine: AnyPath,
+    threshold: int,
+    writes_vectors: bool = True,
 ) -> Survey:
-    """A computation is large if it has more than `threshold` events, or too many for its processes.
+    """A computation is large if it has more than `threshold` events, or too many for its processes (see
+    `causality.written.too_wide`).
 
     The rows of a split of many small files are left together in one, for whoever reads them next.
     """
     scattered = [len(split.pieces) > MOST_FILES for split in splits]
+    buckets = len(splits) // SPLITS_PER_BUCKET + 1
 
-    def count(number: int) -> tuple[int, int]:
+    def count(number: int) -> Emitted:
         events, quarantined = splits[number].read(SCHEMA.names if scattered[number] else TELLING)
         if scattered[number]:
             write_part(store / "together", f"{number:06d}", events)
         if quarantined.num_rows:
             write_part(quarantine, f"rows-{number:06d}", quarantined)
         counted = sizes_of(events)
-        table = counted.append_column("split", pa.repeat(number, counted.num_rows))
-        write_part(store / "counted", f"{number:06d}", table.cast(COUNTED))
-        return counted.num_rows, quarantined.num_rows
+        write_part(store / "counted", f"{number:06d}", counted)
+        return Emitted(quarantined.num_rows, _by_bucket(counted, number, buckets))
 
-    counts = on_tasks(spark, len(splits), count)
+    def decide(bucket: int, blobs: list[bytes]) -> _Bucket:
+        rows = np.concatenate([np.frombuffer(blob, COUNTS) for blob in blobs])
+        return _decide(rows, bucket, store, is_large)
+
+    def is_large(sizes: pa.Table) -> pa.ChunkedArray:
+        return pc.or_(pc.greater(sizes["events"], threshold), too_wide(sizes, writes_vectors))
+
+    counts, decided = exchange(spark, len(splits), count, buckets, decide)
+    none = _Bucket([], 0, False)
+    found: list[_Bucket] = raise_faults([decided.get(bucket, none) for bucket in range(buckets)])
     gathered = [
         Split((Groups(store / "together" / f"{number:06d}.parquet", None, {}),), split.rows)
         if scattered[number]
         else split
         for number, split in enumerate(splits)
     ]
-    buckets = sum(names for names, _ in counts) // NAMES_PER_BUCKET + 1
-
-    def decide(bucket: int) -> tuple[list[Large], int]:
-        table = read_parts(store / "counted", COUNTED).combine_chunks()
-        if buckets > 1:
-            home = hashes(table["computation"].combine_chunks()) % np.uint64(buckets)
-            table = table.filter(pa.array(home == bucket))
-        added = [("events", "sum"), ("processes", "sum"), ("delivers", "sum"), ("split", "list")]
-        sizes = table.group_by("computation").aggregate(added)
-        cells = pc.multiply(sizes["events_sum"].cast(pa.float64()), sizes["processes_sum"].cast(pa.float64()))
-        large = pc.or_(pc.greater(sizes["events_sum"], threshold), pc.greater(cells, float(MOST_CELLS)))
-        crossing = pc.and_(pc.invert(large), pc.greater(pc.list_value_length(sizes["split_list"]), 1))
-        theirs = sizes.filter(pc.or_(large, crossing)).select(["computation"])
-        flags = large.filter(pc.or_(large, crossing))
-        write_part(store / "elsewhere", f"{bucket:06d}", theirs.append_column("large", flags))
-        found = [
-            Large(
-                row["computation"],
-                row["events_sum"],
-                "deliver" if row["delivers_sum"] else "receive",
-                sorted(row["split_list"]),
-            )
-            for row in sizes.filter(large).to_pylist()
-        ]
-        return found, pc.sum(sizes["events_sum"].filter(crossing)).as_py() or 0
-
-    decided = on_tasks(spark, buckets if splits else 0, decide)
     return Survey(
         gathered,
-        sorted(large for found, _ in decided for large in found),
-        sum(events for _, events in decided),
-        store / "elsewhere",
-        sum(rows for _, rows in counts),
+        _named(spark, len(splits), store, [name for each in found for name in each.large], is_large),
+        sum(each.crossing_events for each in found),
+        tuple(each.scattered for each in found),
+        store,
+        sum(raise_faults(counts)),
     )
+
+
+DELIVERS = {True: "deliver", False: "receive"}
+ADDED = ("events", "processes", "delivers", "messages")
+COUNTS = np.dtype([("name", np.uint64), ("split", np.int64), *((name, np.int64) for name in ADDED)])
+"""What a split tells of a computation; the name is a hash."""
+
+IsLarge = Callable[[pa.Table], pa.ChunkedArray]
+
+
+def _by_bucket(counted: pa.Table, number: int, buckets: int) -> list[tuple[int, bytes]]:
+    rows = np.empty(counted.num_rows, COUNTS)
+    rows["name"] = hashes(counted["computation"].combine_chunks())
+    rows["split"] = number
+    for name in ADDED:
+        rows[name] = counted[name].to_numpy()
+    home = rows["name"] % np.uint64(buckets)
+    return [(bucket, rows[home == bucket].tobytes()) for bucket in range(buckets)]
+
+
+def _decide(rows: Ints, bucket: int, store: AnyPath, is_large: IsLarge) -> _Bucket:
+    """Add up what splits counted, and leave for each split the hashes that others have too."""
+    names, of = np.unique(rows["name"], return_inverse=True)
+    sums = {name: np.bincount(of, rows[name], names.size).astype(np.int64) for name in ADDED}
+    large, events = is_large(pa.table(sums)).to_numpy(), sums["events"]
+    # Also of large ones: the name of another may share the hash.
+    crossing = np.bincount(of, minlength=names.size) > 1
+    scattered = bool((crossing & ~large).sum() > MOSTLY * names.size)
+    if crossing.any() and not scattered:
+        shared = rows[crossing[of]]
+        for number in np.unique(shared["split"]).tolist():
+            path = store / "crossing" / f"{number:06d}-{bucket:06d}.npz"
+            write_arrays(path, names=shared["name"][shared["split"] == number])
+    return _Bucket(names[large].tolist(), int(events[(crossing | scattered) & ~large].sum()), scattered)
+
+
+def _named(spark: Runner, splits: int, store: AnyPath, large: list[int], is_large: IsLarge) -> list[Large]:
+    """The large computations, from the hashes of their names."""
+    wanted = np.array(large, np.uint64)
+
+    def look(number: int) -> pa.Table:
+        counted = read_part(store / "counted" / f"{number:06d}.parquet")
+        mine = counted.filter(pa.array(np.isin(hashes(counted["computation"].combine_chunks()), wanted)))
+        return mine.append_column("split", pa.repeat(number, mine.num_rows))
+
+    found = on_tasks(spark, splits if large else 0, look)
+    if not found:
+        return []
+    added = [*((name, "sum") for name in ADDED), ("split", "list")]
+    sizes = pa.concat_tables(found).group_by("computation").aggregate(added)
+    sizes = sizes.rename_columns(["computation", *ADDED, "splits"])
+    return [
+        Large(
+            of["computation"], of["events"], "deliver" if of["delivers"] else "receive", sorted(of["splits"])
+        )
+        for of in sizes.filter(is_large(sizes)).sort_by("computation").to_pylist()
+    ]

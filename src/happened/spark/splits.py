@@ -69,24 +69,13 @@ class Lines(NamedTuple):
 
     def read(self, columns: Sequence[str]) -> Rows:
         """What is an object with the fields of an event, as if it were one; all columns are read."""
-        events, bad = [], []
-        for line in self._lines():
-            try:
-                events.append(event_from_json(line, str(self.path), 0, needs=()))
-            except TraceFormatError as error:
-                about = f"field {error.field!r}: {error.reason}"
-                shown = f"is not JSON: {line.strip()[:80].decode(errors='replace')}"
-                bad.append({"computation": "", "reason": f"?#: {shown if error.field is None else about}"})
-        # Not a cast: that refuses the nulls which `sort_out` is to name.
-        table = pa.table(pa.Table.from_pylist(events, schema=UNCHECKED).columns, schema=SCHEMA)
-        return Rows(table, pa.Table.from_pylist(bad, schema=QUARANTINE))
+        return read_lines(self._lines(), str(self.path))
 
     def may_hold(self, computations: pa.Array) -> bool:
         return True  # to know it, everything would have to be read
 
     def _lines(self) -> Iterator[bytes]:
-        lines = lines_of(self.path) if self.stop is None else self._stretch(self.stop)
-        return (line for line in lines if line.strip())
+        return lines_of(self.path) if self.stop is None else self._stretch(self.stop)
 
     def _stretch(self, stop: int) -> Iterator[bytes]:
         with self.path.open("rb") as file:
@@ -95,6 +84,23 @@ class Lines(NamedTuple):
                 file.readline()  # what is left of a line that began before
             while file.tell() < stop and (line := file.readline()):
                 yield line
+
+
+def read_lines(lines: Iterable[bytes], file: str) -> Rows:
+    """The events in lines of JSON; of the others, but for empty lines, the reasons why they are none."""
+    events, bad = [], []
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            events.append(event_from_json(line, file, 0, needs=()))
+        except TraceFormatError as error:
+            about = f"field {error.field!r}: {error.reason}"
+            shown = f"is not JSON: {line.strip()[:80].decode(errors='replace')}"
+            bad.append({"computation": "", "reason": f"?#: {shown if error.field is None else about}"})
+    # Not a cast: that refuses the nulls which `sort_out` is to name.
+    table = pa.table(pa.Table.from_pylist(events, schema=UNCHECKED).columns, schema=SCHEMA)
+    return Rows(table, pa.Table.from_pylist(bad, schema=QUARANTINE))
 
 
 def sort_out(table: pa.Table) -> Rows:

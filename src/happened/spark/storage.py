@@ -16,12 +16,18 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from ..trace.atomic import whole_file
 from ..trace.parts import parquet_settings as parquet_settings
 from ..trace.parts import write_part as write_part
 from ..trace.store import AnyPath, StorePath, arrow_dataset, arrow_source, matching
 from .tasks import frame_by_tasks
+
+SPARK, DIRECT = "spark", "direct"
+"""Who reads and writes: Spark, with its connectors and credentials; or tasks, with their own credentials."""
+
+IO = (SPARK, DIRECT)
 
 
 def spark_path(path: AnyPath) -> str:
@@ -41,18 +47,22 @@ def write_rows(rows: DataFrame, directory: AnyPath, part: str, work: AnyPath) ->
     shutil.rmtree(work)
 
 
-def read_rows(spark: SparkSession, directory: AnyPath) -> DataFrame:
-    """A table as Spark's rows. Of a store, tasks read them: Spark needs no connector for it."""
+def read_rows(spark: SparkSession, directory: AnyPath, rows: StructType | None = None) -> DataFrame:
+    """A table as Spark's rows. Of a store, tasks read them: Spark needs no connector for it.
+
+    rows   their schema, without which the table must have a part
+    """
     if not isinstance(directory, StorePath):
-        return spark.read.parquet(str(directory))
+        reader = spark.read if rows is None else spark.read.schema(rows)
+        return reader.parquet(str(directory))
     files = matching(directory, "*.parquet")
-    schema = read_part(files[0]).schema
+    schema = read_part(files[0]).schema if files else pa.schema([])
 
     def read(number: int) -> list[pa.RecordBatch]:
         batches: list[pa.RecordBatch] = read_part(files[number]).cast(schema).to_batches()
         return batches
 
-    return frame_by_tasks(spark, len(files), read, from_arrow_schema(schema))
+    return frame_by_tasks(spark, len(files), read, rows or from_arrow_schema(schema))
 
 
 def _write_by_tasks(rows: DataFrame, directory: AnyPath, part: str) -> None:

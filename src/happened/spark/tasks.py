@@ -2,6 +2,7 @@
 
     on_tasks         work(0) … work(n - 1), and what they return
     exchange         tasks that give bytes to buckets, then tasks that each settle a bucket
+    HERE             runs both in this process instead, one piece of work after another: within a task, say
     frame_by_tasks   rows that tasks read, as a DataFrame
     pack_table       a table as bytes, for an exchange
 
@@ -14,6 +15,7 @@ Where storage fails or memory lacks, it is tried again as often as Spark allows,
 import gc
 import pickle
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,6 +49,15 @@ class Trouble(NamedTuple):
     reason: str
 
 
+class InProcess:
+    """Runs work in this process; see HERE."""
+
+
+HERE = InProcess()
+Runner = SparkSession | InProcess
+"""Where `on_tasks` and `exchange` run their work."""
+
+
 class Emitted(NamedTuple):
     """What a task of an exchange returns, and the bytes it gives to buckets."""
 
@@ -55,7 +66,7 @@ class Emitted(NamedTuple):
 
 
 def on_tasks(
-    spark: SparkSession, count: int, work: Callable[[int], Any], tell: Callable[[int], object] | None = None
+    spark: Runner, count: int, work: Callable[[int], Any], tell: Callable[[int], object] | None = None
 ) -> list[Any]:
     """work(0), …, work(count - 1) as Spark tasks; what they return must be small.
 
@@ -65,7 +76,7 @@ def on_tasks(
 
 
 def attempts_on_tasks(
-    spark: SparkSession, count: int, work: Callable[[int], Any], tell: Callable[[int], object] | None = None
+    spark: Runner, count: int, work: Callable[[int], Any], tell: Callable[[int], object] | None = None
 ) -> list[Any]:
     """The same; where a task finds the trace wrong, its result is a Fault."""
 
@@ -76,12 +87,12 @@ def attempts_on_tasks(
 
     if not count:
         return []
+    if isinstance(spark, InProcess):
+        return _without_trouble([_attempt(work, number, 1) for number in range(count)])
     attempts = _attempts(spark)
     with _watched(spark, count, tell), _told_of_dead_workers():
         rows = spark.range(0, count, 1, count).mapInArrow(run, "key long, result binary").collect()
-    found = [pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["key"])]
-    _raise_trouble(found)
-    return found
+    return _without_trouble([pickle.loads(row["result"]) for row in sorted(rows, key=lambda row: row["key"])])
 
 
 def frame_by_tasks(
@@ -104,14 +115,15 @@ def raise_faults(results: Sequence[Any]) -> list[Any]:
     return [*results]
 
 
-def _raise_trouble(results: Iterable[Any]) -> None:
+def _without_trouble(results: list[Any]) -> list[Any]:
     for result in results:
         if isinstance(result, Trouble):
             raise CausalityError(result.reason)
+    return results
 
 
 def exchange(
-    spark: SparkSession,
+    spark: Runner,
     count: int,
     emit: Callable[[int], Emitted],
     partitions: int,
@@ -146,25 +158,59 @@ def exchange(
 
     if not count:
         return [], {}
+    if isinstance(spark, InProcess):
+        return _exchange_here(count, emit, settle)
     attempts = _attempts(spark)
     given = spark.range(0, count, 1, count).mapInArrow(give, "bucket long, source long, blob binary")
     sorted_ = given.repartition(max(partitions, 1), "bucket").sortWithinPartitions("bucket", "source")
     with _told_of_dead_workers():
         rows = sorted_.mapInArrow(take, "key long, result binary").collect()
     found = {row["key"]: pickle.loads(row["result"]) for row in rows}
-    _raise_trouble(found.values())
+    _without_trouble([*found.values()])
     return [found[-1 - number] for number in range(count)], {k: v for k, v in found.items() if k >= 0}
 
 
-def pack_table(table: pa.Table) -> bytes:
+def _exchange_here(
+    count: int, emit: Callable[[int], Emitted], settle: Callable[[int, list[bytes]], Any]
+) -> tuple[list[Any], dict[int, Any]]:
+    """The same in this process. Blobs wait on disk, a file for each bucket."""
+    results: list[Any] = []
+    buckets: set[int] = set()
+    with tempfile.TemporaryDirectory(prefix="happened-") as folder:
+        for number in range(count):
+            emitted = _attempt(emit, number, 1)
+            result, blobs = emitted if isinstance(emitted, Emitted) else (emitted, ())
+            results.append(result)
+            for bucket, blob in blobs:
+                buckets.add(bucket)
+                with open(f"{folder}/{bucket}", "ab") as file:
+                    pickle.dump(blob, file)
+        settled = {
+            bucket: _attempt(partial(_settled, settle, _blobs_in(f"{folder}/{bucket}")), bucket, 1)
+            for bucket in sorted(buckets)
+        }
+    _without_trouble([*results, *settled.values()])
+    return results, settled
+
+
+def _blobs_in(path: str) -> list[bytes]:
+    blobs = []
+    with open(path, "rb") as file:
+        while file.peek(1):
+            blobs.append(pickle.load(file))
+    return blobs
+
+
+def pack_table(table: pa.Table, compression: str | None = None) -> bytes:
     """A table as bytes, for a shuffle."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
         stream.write_table(table.combine_chunks())
     return bytes(sink.getvalue())
 
 
-def unpack_table(data: bytes) -> pa.Table:
+def unpack_table(data: bytes | pa.Buffer) -> pa.Table:
     with pa.ipc.open_stream(data) as stream:
         return stream.read_all()
 
@@ -186,7 +232,7 @@ def _attempts(spark: SparkSession) -> int:
 _modules_spared = 0
 
 
-def _spare_modules() -> None:
+def spare_modules() -> None:
     """Keep the garbage collector from looking at what this process has imported, which is never garbage.
 
     After every task Spark collects garbage in the worker (pyspark/daemon.py). With numpy, pyarrow and numba
@@ -212,7 +258,7 @@ def _attempt(work: Callable[[int], Any], number: int, attempts: int) -> Any:
     except pa.ArrowException as error:
         return Fault(f"a part of the trace cannot be read: {error}")
     finally:
-        _spare_modules()
+        spare_modules()
 
 
 MORE_MEMORY = (

@@ -26,7 +26,7 @@ def analyse_alone(
         if (trouble := check.look()) is not None:
             return trouble
         events, quarantined = split.read()
-        if events.num_rows > most_events or is_wide(events):
+        if events.num_rows > most_events or is_wide(events, whole.writes_vectors):
             return None
         if quarantined.num_rows:
             write_part(whole.out / "quarantine", "rows", quarantined)

@@ -99,7 +99,7 @@ def lay_down(rows: DataFrame, trace: AnyPath, quarantine: AnyPath) -> int:
             parts = 1
             with (
                 whole_file(trace / f"part-{number:06d}.parquet") as unfinished,
-                pq.ParquetWriter(unfinished, UNCHECKED, **parquet_settings(UNCHECKED)) as writer,
+                pq.ParquetWriter(unfinished, first.schema, **parquet_settings(first.schema)) as writer,
             ):
                 writer.write_table(first)
                 for table in groups:
@@ -129,7 +129,8 @@ def _groups(batches: Iterator[pa.RecordBatch], unread: list[pa.Table]) -> Iterat
             unread.append(pa.table([names, bad.cast(pa.string())], schema=QUARANTINE))
             table = table.filter(pc.is_null(reason))
         if table.num_rows:
-            held.append(table.select(UNCHECKED.names).cast(UNCHECKED))
+            given = [field for field in UNCHECKED if field.name in table.column_names]
+            held.append(table.select([field.name for field in given]).cast(pa.schema(given)))
         if sum(each.num_rows for each in held) >= ROWS_TOGETHER:
             yield pa.concat_tables(held).combine_chunks()
             held = []

@@ -47,6 +47,10 @@ def _look_up(name: str) -> object:
     from ..core.extras import how_to_install
 
     try:
+        from ..spark.versions import NEEDS, require
+
+        if name in NEEDS:
+            require(name)
         home = import_module(f".{_HOMES[name]}", __name__)
     except ImportError as error:
         advice = how_to_install(error)

@@ -17,14 +17,10 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from ..core.errors import CausalityError
+from ..spark.read_limits import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from ..spark.versions import require
 
 try:
     import nats
@@ -78,6 +74,8 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = given.get("maxmessagespertrigger", "")
         if most and not (most.isdecimal() and int(most) > 0):
             raise CausalityError(f"maxMessagesPerTrigger is a number above 0, not {most!r}")
+        if most:
+            require("a limit of a batch")
         self._most = int(most) if most else None
         self._target: int | None = None
 
@@ -87,8 +85,12 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+    def latestOffset(
+        self, start: dict[str, int] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, int]:
+        """PySpark before 4.2 names neither a start nor a limit."""
         info = self._info()
+        start = start or self.initialOffset()
         self._refuse_another(start, info)
         last, read = info.state.last_seq, start["sequence"]
         if self._target is not None:
@@ -105,6 +107,7 @@ class NatsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         first, last = start["sequence"] + 1, end["sequence"]
         info = self._info()
+        self._refuse_another(start, info)
         self._refuse_another(end, info)
         kept = info.state.first_seq
         if kept > first and last >= first and self._missing == "fail":

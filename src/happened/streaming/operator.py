@@ -49,6 +49,7 @@ from pyspark.sql.types import (
 )
 
 from ..core.errors import CausalityError, RemoteProtocolError
+from ..spark.live.state_store import use_rocksdb
 from ..spark.session import supply
 from .arrivals import Rule
 from .destination import EMPTY, HELD, Destination, Head, Outcome
@@ -56,8 +57,6 @@ from .reached import Arrival
 
 CORRUPT = "corrupt"
 ADDED = {"delivery": LongType(), "status": StringType(), "reason": StringType()}
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 REMEMBER = 65536
 HEAD = "delivered long, held long, oldest long, timer long, directories binary"
 
@@ -95,9 +94,7 @@ def deliver(
     _check_columns(stream, rule, destination, arrived)
     spark = stream.sparkSession
     supply(spark)
-    provider = spark.conf.get(PROVIDER, "")
-    if "RocksDB" not in (provider or ""):
-        spark.conf.set(PROVIDER, ROCKSDB)
+    use_rocksdb(spark)
     names = [destination, *(name for name in stream.columns if name != destination)]
     carried = [_carried(stream.schema[name]) for name in names]
     rows = stream.select(*(each.there for each in carried))

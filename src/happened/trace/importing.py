@@ -90,7 +90,10 @@ class _Import:
         self.quarantine = QuarantineWriter(folder / "quarantine")
         self.facts: Counter[str] = Counter()
         self._work = work
-        self._spill = Spill(work / "parsed", buckets_for(sum(uncompressed_size(path) for path in files)))
+        buckets = buckets_for(sum(uncompressed_size(path) for path in files))
+        # A computation is assembled in memory: more buckets than computations would spare none.
+        most = len(files) if self.reader.one_computation else buckets
+        self._spill = Spill(work / "parsed", min(buckets, most))
         self._joins = TraceJoins()
         self._counts = FileCounts()
         self._told: list[dict[str, Any]] = []

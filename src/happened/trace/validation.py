@@ -15,6 +15,9 @@ import pyarrow.compute as pc
 from ..core.errors import TraceFormatError
 from .schema import KINDS, SCHEMA, SENDS
 
+GAP = "is absent. Add the missing events"
+"""Part of the reason that a gap in seq is refused with."""
+
 Place = Callable[[int], tuple[str, int | None]]
 """Where a row of the table came from: its file, and its line (JSON) or row (Parquet) there, from 1."""
 
@@ -23,10 +26,13 @@ def in_memory(row: int) -> tuple[str, int | None]:
     return f"row {row + 1}", None
 
 
-def validate(table: pa.Table, place: Place = in_memory) -> None:
-    """Raise TraceFormatError for the first row found that breaks the contract above."""
+def validate(table: pa.Table, place: Place = in_memory, *, gaps_allowed: bool = False) -> None:
+    """Raise TraceFormatError for the first row found that breaks the contract above.
+
+    gaps_allowed   whether seq may begin after 1 and leave numbers out, as in a window of a trace
+    """
     validate_rows(table, place)
-    _validate_names(table, place)
+    _validate_names(table, place, gaps_allowed)
     _validate_sends(table, place)
 
 
@@ -74,7 +80,7 @@ def faults(table: pa.Table) -> pa.ChunkedArray:
     return pa.chunked_array([found], type=pa.string())
 
 
-def _validate_names(table: pa.Table, place: Place) -> None:
+def _validate_names(table: pa.Table, place: Place, gaps_allowed: bool) -> None:
     if table.num_rows == 0:
         return
     owner = _codes(table["computation"]) * (table.num_rows + 1) + _codes(table["process"])
@@ -86,14 +92,13 @@ def _validate_names(table: pa.Table, place: Place) -> None:
     if repeated.any():
         row = int(order[np.argmax(repeated)])
         raise _error(table, place, row, "seq", "names an event twice; number the events of a process 1, 2, …")
+    if gaps_allowed:
+        return
     gap = np.where(same, step != 1, seq[order] != 1)
     if gap.any():
         at = int(np.argmax(gap))
         before = int(seq[order[at - 1]]) if same[at] else 0
-        reason = (
-            f"follows {before or 'nothing'}: {before + 1} is absent. "
-            "Add the missing events, or renumber what is left from 1"
-        )
+        reason = f"follows {before or 'nothing'}: {before + 1} {GAP}, or renumber what is left from 1"
         raise _error(table, place, int(order[at]), "seq", reason)
 
 

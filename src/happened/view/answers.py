@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from ..causality import encode
 from ..core.errors import LocalProtocolError
 from ..trace.store import AnyPath, arrow_dataset, matching
+from ..trace.validation import validate
 from ..trace.writer import table_from_rows
 from .prepared import Prepared
 from .slicing import slice_table
@@ -59,6 +60,7 @@ def events_of_answers(folder: AnyPath, computations: Sequence[str] | None = None
             rows[edge["computation"], edge["cause_process"], edge["cause_seq"]]["relevant"] = True
     # In one order, whatever that of the tables: the same answers are the same picture.
     whole = table_from_rows([rows[key] for key in sorted(rows)])
+    validate(whole)  # seqs of a window that was renumbered have gaps, and are not shown from answers
     parts = [Prepared(c, whole) for c in encode(whole)]
     # Everything that an event knew anew is among its causes; of those the immediate ones are kept.
     return pa.concat_tables([whole.slice(0, 0), *(slice_table(each, each.c.seq > 0) for each in parts)])

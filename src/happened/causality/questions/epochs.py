@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from ..computation import Computation
 from ..linearization import Ints
 from ..skew import Skew
 from .question import EVENT, Answers, Question, Subject
@@ -52,7 +53,7 @@ class Epochs(Question):
         c = subject.computation
         computation, process = c.names_of(np.arange(c.processes))
         epoch = pa.repeat(pa.scalar(0, pa.int32()), c.processes)
-        columns = [computation, epoch, process, np.diff(c.chain_offsets)]
+        columns = [computation, epoch, process, _last_seqs(c)]
         answers.add("epochs", pa.table(columns, schema=EPOCHS))
         times = subject.times
         if times is None:
@@ -68,6 +69,14 @@ class Epochs(Question):
         events = np.flatnonzero(times.timed)
         columns = [*subject.names_of(events), times.time[events], times.corrected[events]]
         answers.add("times", pa.table(columns, schema=TIMES))
+
+
+def _last_seqs(c: Computation) -> Ints:
+    """The seq of each process's last event, 0 if it has none."""
+    last = np.zeros(c.processes, np.int64)
+    acts = np.diff(c.chain_offsets) > 0
+    last[acts] = c.recorded_seq[c.chain[c.chain_offsets[1:][acts] - 1]]
+    return last
 
 
 def skew_table(names: list[pa.Array], skew: Skew, origin: Ints, backwards: Ints) -> pa.Table:

@@ -5,6 +5,7 @@ duplicated     addressed and delivered there several times
 lost           addressed and never delivered there, or not before the trace ended
 misdelivered   sent, but not to this process, which delivered it all the same
 never_sent     delivered, and the trace has no send of it
+sent_outside   the same in a window of a trace: the send may be outside of it, and `sender` is not known
 
 `received_seq`, `received_at` and the latencies are those of the first delivery there; `copies` counts all.
 """
@@ -15,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from ..computation import Computation, event_ids
-from ..linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints
+from ..linearization import MISDELIVERED, NEVER_SENT, REPEATED, SENT_OUTSIDE, Ints
 from ..skew import Times
 from .question import Answers, Question, Subject
 
-FATES = ("lost", "delivered", "duplicated", "misdelivered", "never_sent")
+FATES = ("lost", "delivered", "duplicated", "misdelivered", "never_sent", "sent_outside")
 MESSAGES = pa.schema(
     [
         pa.field("computation", pa.string(), nullable=False),
@@ -53,7 +54,7 @@ class Messages(Question):
 
 
 def _messages(c: Computation, times: Times | None) -> pa.Table:
-    strays = np.flatnonzero((c.fate == MISDELIVERED) | (c.fate == NEVER_SENT))
+    strays = np.flatnonzero(np.isin(c.fate, (MISDELIVERED, NEVER_SENT, SENT_OUTSIDE)))
     message = np.concatenate([c.slot_message, c.aside.message, c.message[strays]]).astype(np.int64)
     receiver = np.concatenate([c.slot_dest, c.aside.dest, c.process[strays]]).astype(np.int64)
     sent = c.send[message]
@@ -61,10 +62,11 @@ def _messages(c: Computation, times: Times | None) -> pa.Table:
     copies = (received >= 0) + _repetitions(c, message, receiver)
     fate = np.minimum(copies, 2)
     addressed = len(message) - len(strays)
-    fate[addressed:] = np.where(sent[addressed:] < 0, 4, 3)
+    fate[addressed:] = np.where(sent[addressed:] < 0, 5 if c.is_window else 4, 3)
     computation, receivers = c.names_of(receiver)
     senders = pa.array(c.process_names, pa.string()).take(_where(c.process[sent], sent >= 0))
-    sent_seq, received_seq = _where(c.seq[sent], sent >= 0), _where(c.seq[received], received >= 0)
+    sent_seq = _where(c.recorded_seq[sent], sent >= 0)
+    received_seq = _where(c.recorded_seq[received], received >= 0)
     columns = [
         computation,
         c.names.take(pa.array(c.message_codes[message])),

@@ -88,12 +88,14 @@ class Order(Question):
 
     def whole(self, subject: Subject, answers: Answers) -> None:
         c, totals = subject.computation, answers.totals
+        # Without a delivery nothing is early or shows a loss, and nobody needs vectors.
+        vectors = subject.vectors if (c.slot_delivery >= 0).any() else np.empty((0, c.width), np.int32)
         for order, lost_causes in (("fifo", "fifo_lost_causes"), ("causal", "lost_causes")):
-            faults = faults_of_order(c, subject.vectors, order)
+            faults = faults_of_order(c, vectors, order)
             totals[f"{order}_violations"] += faults.early.size
             totals[lost_causes] += faults.lost.size
-            answers.add("violations", _early_table(subject, order, faults.early, faults.overtaken))
-            answers.add("lost_causes", _lost_table(subject, order, faults.lost, faults.shown))
+            answers.add("violations", early_table(subject, order, faults.early, faults.overtaken))
+            answers.add("lost_causes", lost_table(subject, order, faults.lost, faults.shown))
         totals["deliveries_judged"] += faults.deliveries
         agreed = total_order(c, TOTAL_WITNESSES)
         totals["total_violations"] += agreed.violations
@@ -184,7 +186,7 @@ def shown_in_epoch(stamped: Stamped, frontier: Frontier, delivered: Ints, lost: 
     return np.concatenate(rows)
 
 
-def _early_table(subject: Subject, order: str, early: Ints, overtaken: Ints) -> pa.Table:
+def early_table(subject: Subject, order: str, early: Ints, overtaken: Ints) -> pa.Table:
     c = subject.computation
     computation, process = c.names_of(c.slot_dest[early])
     early_seq, overtaken_seq = (pa.array(_delivery_seq(c, slots)) for slots in (early, overtaken))
@@ -203,7 +205,7 @@ def _early_table(subject: Subject, order: str, early: Ints, overtaken: Ints) -> 
     return pa.table(columns, schema=VIOLATIONS)
 
 
-def _lost_table(subject: Subject, order: str, lost: Ints, shown: Ints) -> pa.Table:
+def lost_table(subject: Subject, order: str, lost: Ints, shown: Ints) -> pa.Table:
     c = subject.computation
     computation, process = c.names_of(c.slot_dest[lost])
     seq = pa.array(_delivery_seq(c, shown))
@@ -221,7 +223,7 @@ def _lost_table(subject: Subject, order: str, lost: Ints, shown: Ints) -> pa.Tab
 
 
 def _delivery_seq(c: Computation, slots: Ints) -> Ints:
-    return c.seq[c.slot_delivery[slots]].astype(np.int64)
+    return c.recorded_seq[c.slot_delivery[slots]].astype(np.int64)
 
 
 def _messages(c: Computation, slots: Ints) -> pa.Array:

@@ -7,7 +7,7 @@ Spark, iterate over the questions asked and know none by name.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -15,12 +15,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from ..bit_sets import WORD, count_ordered, graph_of
 from ..computation import Computation, event_ids
 from ..epochs import Arranged, Epoch, Frontier, Stamped, places
 from ..linearization import Ints
-from ..predecessors import computation_predecessors
+from ..predecessors import find_predecessors
+from ..reach import edges_of
 from ..skew import Times, times_of
-from ..stamps import stamp_computation
+from ..stamps import MOST_CELLS, stamp_columns, stamp_computation
 
 Arrays = dict[str, Ints]
 
@@ -52,6 +54,13 @@ class Answers:
         if table.num_rows:
             self.kept[name] = table
 
+    def join(self, more: "Answers") -> None:
+        """Add the rows and totals of others; totals may be below zero."""
+        for name, tables in more.tables.items():
+            for table in tables:
+                self.add(name, table)
+        self.totals.update(more.totals)
+
     def filled(self) -> Iterable[tuple[str, pa.Table]]:
         """The tables that have rows."""
         return [(name, pa.concat_tables(parts)) for name, parts in self.tables.items() if parts]
@@ -73,6 +82,28 @@ class Subject:
     def vectors(self) -> Ints:
         return stamp_computation(self.computation)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether it has no messages, and vectors would be too many to hold: answers come without them."""
+        c = self.computation
+        return c.events * c.width > MOST_CELLS and not c.message_codes.size
+
+    def columns(self) -> Iterator[tuple[range, Ints]]:
+        """The vectors in blocks of columns, which are all there is of a wide computation's."""
+        if self.is_wide:
+            yield from stamp_columns(self.computation)
+        else:
+            yield range(self.computation.width), self.vectors
+
+    @cached_property
+    def ordered_pairs(self) -> int:
+        """Of events: how many are in the past of another."""
+        c = self.computation
+        if self.is_wide and c.width * WORD > c.events:
+            return count_ordered(graph_of(edges_of(c)))
+        # The causal past of an event, itself left out, has as many events as its vector sums to, less one.
+        return sum(int(vectors.sum(dtype=np.int64)) for _, vectors in self.columns()) - c.events
+
     @cached_property
     def relevant(self) -> Ints:
         """Whether each event is relevant; where a computation marks none, all of its events are."""
@@ -85,7 +116,7 @@ class Subject:
     @cached_property
     def reduction(self) -> tuple[Ints, Ints]:
         """The edges (effects, causes) of the transitive reduction of the relevant events."""
-        return computation_predecessors(self.computation, self.vectors, self.relevant)
+        return find_predecessors(self.computation, self.relevant, lambda _: self.vectors)
 
     @cached_property
     def times(self) -> Times | None:

@@ -4,8 +4,8 @@ full          `clock`: one entry for each process of the event's computation, by
 sparse        `entries`: those that differ from the event before on the same process
 predecessors  `entries`: of each relevant event its immediate predecessors, which suffice to rebuild vectors
 
-Of a computation of very many processes that is cut into epochs it is always predecessors: nobody has whole
-vectors there.
+Of a computation of very many processes that is cut into epochs or has no messages, it is always
+predecessors: nobody has whole vectors there.
 
 Processes are numbered by name within their computation; the table `processes` has the numbers. Names in every
 clock would cost more than the vectors (bench/stamps.py).
@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...core.errors import TraceFormatError
 from ..computation import Computation
 from ..epochs import Frontier, Stamped
 from ..linearization import Ints
@@ -34,8 +35,10 @@ STAMPS = pa.schema(
         pa.field("entries", pa.list_(pa.field("element", ENTRY, nullable=False))),
     ]
 )
-"""Entry p of `clock` says how many events of process p are in the past of the event, itself included. One of
-`entries` says the same of process p alone, or names an immediate predecessor. The other column is null."""
+"""Entry p of `clock` is the seq of the last event of process p in the past of the event, itself included, or
+0. So e happened before f iff f is another event and entry p of f's clock is at least e's seq, p being the
+process of e. One of `entries` says the same of process p alone, or names an immediate predecessor. The other
+column is null."""
 PROCESSES = pa.schema(
     [
         pa.field("computation", pa.string(), nullable=False),
@@ -47,7 +50,7 @@ PROCESSES = pa.schema(
 """The processes of each computation, numbered from 0 by name; one that is only addressed has no events."""
 
 MOST_ENTRIES = np.iinfo(np.int32).max
-"""Entries of the clocks in one piece of an Arrow column: its offsets are 32 bits wide."""
+"""Entries of the clocks in one piece of an Arrow column: its offsets are 32 bits wide, as are the entries."""
 
 
 class Stamp(Question):
@@ -59,20 +62,18 @@ class Stamp(Question):
     totals = ("ordered_pairs", "concurrent_pairs")
 
     def whole(self, subject: Subject, answers: Answers) -> None:
-        c, vectors = subject.computation, subject.vectors
-        if subject.timestamps == "predecessors":
+        c = subject.computation
+        if subject.timestamps == "predecessors" or subject.is_wide:
             answers.add("stamps", _predecessor_stamps(subject))
         else:
-            answers.add("stamps", stamps_table(c, vectors, subject.timestamps))
+            answers.add("stamps", stamps_table(c, subject.vectors, subject.timestamps))
         every = np.arange(c.processes)
         answers.add(
             "processes", processes_table(c.names_of(every), every - c.first, np.diff(c.chain_offsets))
         )
         events = np.bincount(c.owner[c.process]).astype(object)  # exact, however many pairs there are
-        # The causal past of an event, itself left out, has as many events as its vector sums to, less one.
-        ordered = int(vectors.sum(dtype=np.int64)) - c.events
-        answers.totals["ordered_pairs"] += ordered
-        answers.totals["concurrent_pairs"] += int((events * (events - 1) // 2).sum()) - ordered
+        answers.totals["ordered_pairs"] += subject.ordered_pairs
+        answers.totals["concurrent_pairs"] += int((events * (events - 1) // 2).sum()) - subject.ordered_pairs
 
     def stamped(self, view: EpochView, stamped: Stamped, frontier: Frontier, answers: Answers) -> None:
         if view.timestamps != "predecessors":
@@ -102,12 +103,26 @@ def processes_table(names: list[pa.Array], number: Ints, events: Ints) -> pa.Tab
 def stamps_table(c: Computation, vectors: Ints, timestamps: str) -> pa.Table:
     """STAMPS of a computation that is looked at whole, by process, then seq."""
     events = c.chain
-    process, ordered = c.process[events], vectors[events]
+    process, ordered = c.process[events], c.recorded_vectors(vectors, events)
     names = c.event_columns(events)
     if timestamps == "sparse":
         return _stamps(names, 0, entries=_changes(process, ordered))
+    if c.recorded_seq is not c.seq:
+        ordered = _narrowed(ordered)
     widths = np.bincount(c.owner)[c.owner[process]]
     return _stamps(names, 0, clock=_clocks(ordered, None if (widths == c.width).all() else widths))
+
+
+def _narrowed(vectors: Ints) -> Ints:
+    """The same in the 32 bits of the column `clock`."""
+    if vectors.max(initial=0) > MOST_ENTRIES:
+        raise TraceFormatError(
+            f'{vectors.max():,} does not fit the 32 bits of a clock\'s entry; ask for timestamps="sparse" or '
+            '"predecessors", or number the events of each process 1, 2, …',
+            field="seq",
+        )
+    narrow: Ints = vectors.astype(np.int32)
+    return narrow
 
 
 def _epoch_stamps(view: EpochView, frontier: Frontier, vectors: Ints) -> pa.Table:
@@ -164,7 +179,9 @@ def _predecessor_stamps(subject: Subject) -> pa.Table:
     counts = np.bincount(effects, minlength=c.events)[events]
     process = c.process[causes]
     return _stamps(
-        subject.names_of(events), 0, entries=_entries(counts, process - c.first[process], c.seq[causes])
+        subject.names_of(events),
+        0,
+        entries=_entries(counts, process - c.first[process], c.recorded_seq[causes]),
     )
 
 

@@ -29,7 +29,7 @@ class VerifyClocks(Question):
     totals = (*CLOCK_TOTALS.values(), "clocks_logged")
 
     def whole(self, subject: Subject, answers: Answers) -> None:
-        logged = verify_clocks(subject.computation, subject.vectors, subject.table)
+        logged = verify_clocks(subject.computation, subject.columns(), subject.table)
         answers.totals["clocks_logged"] += logged.logged
         found = {
             "mismatch": logged.mismatches,

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from pyspark.sql import SparkSession
 
 from ...causality.epochs import Frontier, Stamped, stamp, stamp_epoch
 from ...trace.store import AnyPath
-from ..tasks import on_tasks
+from ..tasks import Runner, on_tasks
 from .consistent_cuts import epoch_of
 from .epoch_layout import FRONTIER, Layout, load, save
 
@@ -28,7 +27,7 @@ Step = tuple[int, int]
 """A process and a seq."""
 
 
-def causal_paths(spark: SparkSession, wanted: Sequence[tuple[Layout, tuple[int, ...]]]) -> list[list[Step]]:
+def causal_paths(spark: Runner, wanted: Sequence[tuple[Layout, tuple[int, ...]]]) -> list[list[Step]]:
     """A causal path for each, from a process and seq to another that happened after, in some layout."""
     each = max(PATHS_PER_TASK, -(-len(wanted) // MOST_TASKS))  # neighbours: they are in the same epochs
     tasks = -(-len(wanted) // each)

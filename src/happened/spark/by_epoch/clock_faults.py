@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from pyspark.sql import SparkSession
 
 from ...causality.logged_clocks import Regressions
 from ...causality.questions import Answers
@@ -19,14 +18,14 @@ from ...causality.questions.question import blocks_of
 from ...causality.questions.verify_clocks import add_clock_faults
 from ...trace.store import AnyPath
 from ..storage import read_arrays, write_arrays
-from ..tasks import on_tasks
+from ..tasks import Runner, on_tasks
 from .epoch_layout import Layout
 from .stamping import write_answers
 
 WIDTH = 1024
 
 
-def regressions(spark: SparkSession, laid: Sequence[tuple[Layout, AnyPath]]) -> Counter[str]:
+def regressions(spark: Runner, laid: Sequence[tuple[Layout, AnyPath]]) -> Counter[str]:
     """The totals of layouts with logged clocks, each with the directory its tables are in."""
     blocks = [
         (layout, number, columns)

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from pyspark.sql import SparkSession
 
 from ...causality.epochs import Arranged, Epoch, Frontier, arrange, event_keys, split_keys
 from ...causality.epochs import stamp as stamp_with
@@ -29,9 +28,10 @@ from ...causality.linearization import Ints
 from ...causality.questions import EpochView
 from ...causality.questions.question import WIDTH
 from ...causality.skew import tightest
+from ...causality.stamps import MANY_PROCESSES
 from ...trace.store import AnyPath, matching
 from ..storage import read_arrays, write_arrays
-from ..tasks import Emitted, Fault, exchange, on_tasks
+from ..tasks import Emitted, Fault, Runner, exchange, on_tasks
 from .consistent_cuts import backward, by_share, by_time, epoch_of, settled
 from .edge_files import EdgeFile
 from .edge_skew import Clocks, estimate, merge_tightest
@@ -46,7 +46,7 @@ CELLS_PER_EPOCH = 20_000_000
 
 EPOCH_EVENTS = 200_000
 
-WIDE = 1024
+WIDE = MANY_PROCESSES
 """With more processes, frontiers would be larger than epochs: blocks of columns are stamped by themselves."""
 
 SUMMARY, FRONTIER = "summary", "frontier"
@@ -208,7 +208,7 @@ class Layout:
 
 
 def lay_out(
-    spark: SparkSession, found: Sequence[Found], *, epoch_events: int | None = None
+    spark: Runner, found: Sequence[Found], *, epoch_events: int | None = None
 ) -> list[Layout | Fault]:
     """Lay out every computation in its directory, in epochs of about so many events each.
 
@@ -237,7 +237,7 @@ class _Plan:
 
 
 def _prepare(
-    spark: SparkSession, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], epoch_events: int | None
+    spark: Runner, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], epoch_events: int | None
 ) -> list[_Plan]:
     """First scan of the edges: how far clocks disagree, and causes that are not there."""
 
@@ -270,7 +270,7 @@ def _prepare(
     return plans
 
 
-def _scan(spark: SparkSession, of: Found) -> Callable[[Callable[[EdgeFile], Any]], list[Any]]:
+def _scan(spark: Runner, of: Found) -> Callable[[Callable[[EdgeFile], Any]], list[Any]]:
     return lambda look: on_tasks(spark, len(of.files), lambda number: look(of.open(of.files[number])))
 
 
@@ -292,7 +292,7 @@ def largest(cuts: Ints) -> int:
 
 
 def _make_consistent(
-    spark: SparkSession, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], plans: list[_Plan]
+    spark: Runner, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], plans: list[_Plan]
 ) -> None:
     """Second scan: what passed between pairs, and whether any edge leads backwards; again until none does."""
     attempts: list[tuple[int, Ints]] = [(i, plan.proposals[0]) for i, plan in enumerate(plans)]
@@ -364,7 +364,7 @@ def _layout(of: Found, plan: _Plan) -> Layout:
 
 
 def _scatter(
-    spark: SparkSession, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], layouts: list[Layout]
+    spark: Runner, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], layouts: list[Layout]
 ) -> dict[int, Fault]:
     """Third scan: give every epoch its share, and summarise it; what is wrong with which computation."""
     base = np.concatenate([[0], np.cumsum([layout.epochs for layout in layouts])]).astype(int)

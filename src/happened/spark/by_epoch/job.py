@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from ...causality.questions import QUARANTINE, Question
 from ...trace.store import AnyPath
@@ -21,7 +20,7 @@ from ..phases import Phases
 from ..sizes import Large
 from ..splits import Split
 from ..storage import read_arrays, write_part
-from ..tasks import Fault, on_tasks
+from ..tasks import Fault, Runner, on_tasks
 from .epoch_layout import Found, Layout, lay_out
 from .matching import unpack_names
 from .named_violations import Laid, Output
@@ -31,7 +30,7 @@ from .walks import walk
 
 
 def analyse_large(
-    spark: SparkSession,
+    spark: Runner,
     large: Sequence[Large],
     found: Sequence[Found | Fault],
     splits: Sequence[Split],
@@ -108,7 +107,7 @@ def _quarantine(folder: AnyPath, of: Large, fault: Fault) -> Counter[str]:
     return Counter(quarantined=of.events)
 
 
-def _quarantine_absent_causes(spark: SparkSession, folder: AnyPath, layouts: Sequence[Layout]) -> None:
+def _quarantine_absent_causes(spark: Runner, folder: AnyPath, layouts: Sequence[Layout]) -> None:
     files = [(layout.store.name, layout.computation, path) for layout in layouts for path in layout.absent]
 
     def write(number: int) -> None:

@@ -10,17 +10,16 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from ...causality.computation import event_ids
 from ...causality.questions.message_fates import MESSAGES
 from ..storage import read_part
-from ..tasks import on_tasks
+from ..tasks import Runner, on_tasks
 from .epoch_layout import Layout
 from .named_violations import Laid
 
 
-def write_messages(spark: SparkSession, laid: Sequence[Laid]) -> None:
+def write_messages(spark: Runner, laid: Sequence[Laid]) -> None:
     jobs = [(of.layout, of.output, path) for of in laid for path in of.layout.fates]
 
     def write(number: int) -> None:

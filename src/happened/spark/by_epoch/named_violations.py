@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from ...causality.computation import Event, event_ids
 from ...causality.epochs import event_keys, split_keys
@@ -27,7 +26,7 @@ from ...causality.questions.order import LOST_CAUSES, MOST_PATHS, VIOLATIONS, to
 from ...trace.store import AnyPath, matching
 from ..splits import Split
 from ..storage import read_arrays, read_part, write_arrays, write_part
-from ..tasks import on_tasks
+from ..tasks import Runner, on_tasks
 from .causal_paths import Step, causal_paths
 from .consistent_cuts import epoch_of
 from .epoch_layout import Layout
@@ -131,7 +130,7 @@ def early(of: Laid, told: list[tuple[int, list[Told]]]) -> Findings:
     return Findings(of, EARLY, some, sorted(chosen))
 
 
-def lost_causes(spark: SparkSession, laid: Sequence[Laid]) -> tuple[list[Findings], int, int]:
+def lost_causes(spark: Runner, laid: Sequence[Laid]) -> tuple[list[Findings], int, int]:
     """The lost causes, each with the first delivery that shows it; how many in causal and in FIFO order."""
     layouts = [of.layout for of in laid if of.layout.totals.get("lost")]
 
@@ -162,7 +161,7 @@ def lost_causes(spark: SparkSession, laid: Sequence[Laid]) -> tuple[list[Finding
 
 
 def name_all(
-    spark: SparkSession, found: Sequence[Findings], cycles: Sequence[tuple[Laid, list[list[Leg]]]]
+    spark: Runner, found: Sequence[Findings], cycles: Sequence[tuple[Laid, list[list[Leg]]]]
 ) -> None:
     """Write findings, and cycles of total order (disagreements of two processes among them), by name."""
     found = [of for of in found if of.files]
@@ -216,7 +215,7 @@ def _told(event: Event) -> dict[str, Any]:
     return {"process": event.process, "seq": event.seq, "kind": event.kind, "message": event.message}
 
 
-def _look(spark: SparkSession, steps: list[tuple[Laid, set[Step]]]) -> dict[AnyPath, dict[Step, Event]]:
+def _look(spark: Runner, steps: list[tuple[Laid, set[Step]]]) -> dict[AnyPath, dict[Step, Event]]:
     """Look in the splits for the events at these steps, which come back, and for the messages that are
     wanted, which go to the layout's store."""
     wanted = []

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...causality.linearization import Ints
-from ...core.errors import TraceFormatError
+from ..tasks import Fault
 
 
 class Chain(NamedTuple):
@@ -66,13 +66,16 @@ def _chain(name: str, first: Ints, length: Ints) -> Chain:
     return Chain(name, int(length.sum()), distinct, int(ends[-1]))
 
 
-def check_chains(chains: Iterable[Chain], computation: str) -> None:
-    for chain in chains:
+def fault_of(chains: Sequence[Chain], computation: str) -> Fault | None:
+    """What is wrong with the numbers of a computation's events, of repeated ones first."""
+    repeated = [chain for chain in chains if chain.events > chain.distinct]
+    for chain in repeated or chains:
         if not chain.events == chain.last == chain.distinct:
-            what = "two events share one seq" if chain.events > chain.distinct else "seq has a gap"
-            raise TraceFormatError(
+            what = "two different rows share one seq" if repeated else "seq has a gap"
+            reason = (
                 f"{what}: process {chain.process!r} of computation {computation!r} has {chain.events} "
                 f"events, {chain.distinct} different seqs, the last {chain.last}; number the events of "
-                "each process 1, 2, … (two processes under one name look like this too)",
-                field="seq",
+                "each process 1, 2, … (two processes under one name look like this too)"
             )
+            return Fault(reason)
+    return None

@@ -11,15 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from ...causality.questions import Answers
 from ...causality.questions.dependencies import DEPENDENCIES, added_up, calls_of, tell_calls
-from ..tasks import on_tasks
+from ..tasks import Runner, on_tasks
 from .named_violations import Laid
 
 
-def tell_dependencies(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+def tell_dependencies(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     jobs = [(of.layout.computation, split) for of in laid for split in of.splits]
 
     def look(number: int) -> list[dict[str, Any]]:

@@ -14,14 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from ...causality.epochs import Frontier, complete, stamp_epoch
 from ...causality.linearization import Ints
 from ...causality.questions import Answers, EpochView, Question
 from ...trace.store import AnyPath
 from ..storage import write_part
-from ..tasks import on_tasks
+from ..tasks import Runner, on_tasks
 from .epoch_layout import FRONTIER, SUMMARY, Layout, load, save
 
 EPOCHS_PER_GROUP = 32
@@ -42,7 +40,7 @@ EpochStep = Callable[[EpochDone, Answers], Any]
 
 
 def stamp(
-    spark: SparkSession,
+    spark: Runner,
     layouts: Sequence[Layout],
     out: AnyPath,
     questions: Sequence[Question],
@@ -88,7 +86,7 @@ def add_up(
     return totals, told
 
 
-def scan(spark: SparkSession, layouts: Sequence[Layout]) -> None:
+def scan(spark: Runner, layouts: Sequence[Layout]) -> None:
     """Leave the exact frontier that enters each epoch.
 
     Completing one summary by another composes them (`complete` is associative). So tasks compose those of a

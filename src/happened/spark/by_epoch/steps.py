@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from ...causality.linearization import Ints
 from ...causality.measures import measure_rows
@@ -19,7 +18,7 @@ from ...causality.questions import Answers, Question
 from ...causality.questions.epochs import EPOCHS, TIMES, skew_table
 from ...causality.questions.stamp import processes_table
 from ...core.errors import CausalityError
-from ..tasks import on_tasks
+from ..tasks import Runner, on_tasks
 from .clock_faults import regressions
 from .message_rows import write_messages
 from .named_violations import Laid, Told, early, first_early, lost_causes, name_all
@@ -33,11 +32,11 @@ from .tracker_faults import verify_trackers
 class Step(NamedTuple):
     """finish   is given every computation, and what `epoch` told of its epochs, in their order; its totals"""
 
-    finish: Callable[[SparkSession, Sequence[Laid], Sequence[list[Any]]], Counter[str]]
+    finish: Callable[[Runner, Sequence[Laid], Sequence[list[Any]]], Counter[str]]
     epoch: EpochStep | None = None
 
 
-def number_processes(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+def number_processes(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     """The numbers that clocks are indexed by; the stamped epochs have written the clocks."""
     for of in laid:
         layout, n = of.layout, len(of.layout.names)
@@ -51,7 +50,7 @@ def look_for_faults_of_order(of: EpochDone, answers: Answers) -> tuple[int, list
     return first_early(of.layout, of.view.number, answers)
 
 
-def name_faults_of_order(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+def name_faults_of_order(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     """Names and paths of early deliveries and lost causes; total order."""
     lost, causal, fifo = lost_causes(spark, laid)
     count, cycles = count_disagreements(spark, [of.layout for of in laid])
@@ -60,7 +59,7 @@ def name_faults_of_order(spark: SparkSession, laid: Sequence[Laid], told: Sequen
     return Counter(lost_causes=causal, fifo_lost_causes=fifo, total_violations=count)
 
 
-def finish_clocks(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+def finish_clocks(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     return regressions(spark, [(of.layout, of.output.folder) for of in laid if of.layout.logged])
 
 
@@ -94,7 +93,7 @@ def tell_times(of: EpochDone, answers: Answers) -> Backwards:
 
 
 def tell_cuts_and_clocks(
-    spark: SparkSession, laid: Sequence[Laid], told: Sequence[list[Backwards]]
+    spark: Runner, laid: Sequence[Laid], told: Sequence[list[Backwards]]
 ) -> Counter[str]:
     return sum((_cuts_and_clocks(*each) for each in zip(laid, told, strict=True)), Counter())
 
@@ -123,7 +122,7 @@ def _cuts_and_clocks(of: Laid, told: list[Backwards]) -> Counter[str]:
     return Counter(times_backwards=int(counts.sum()))
 
 
-def measure_traffic(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+def measure_traffic(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     """Events per process and traffic per pair; the walk has written depth and width."""
     for of in laid:
         counts, names = of.layout.counts, pa.array(of.layout.names, pa.string())
@@ -141,7 +140,7 @@ def measure_traffic(spark: SparkSession, laid: Sequence[Laid], told: Sequence[An
     return Counter()
 
 
-def tell_messages(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+def tell_messages(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     write_messages(spark, laid)
     return Counter()
 

@@ -10,7 +10,6 @@ Cost  deliveries x processes, spread over tasks that each hold the deliveries of
 from collections.abc import Sequence
 
 import numpy as np
-from pyspark.sql import SparkSession
 
 from ...causality.epochs import event_keys
 from ...causality.linearization import Ints
@@ -18,7 +17,7 @@ from ...causality.questions.order import TOTAL_WITNESSES
 from ...causality.total_order import Sequences
 from ...trace.store import AnyPath
 from ..storage import read_arrays, write_arrays
-from ..tasks import on_tasks
+from ..tasks import Runner, on_tasks
 from .causal_paths import Step
 from .epoch_layout import Layout
 from .stamping import EpochDone
@@ -42,7 +41,7 @@ def keep_casts(of: EpochDone) -> None:
 
 
 def count_disagreements(
-    spark: SparkSession, layouts: Sequence[Layout]
+    spark: Runner, layouts: Sequence[Layout]
 ) -> tuple[int, list[tuple[int, list[list[Leg]]]]]:
     """How many violations of total order there are, and some of each layout, by its place: every leg ends
     with the message the next begins with, and the last with the first one's."""

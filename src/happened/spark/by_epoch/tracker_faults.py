@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from ...causality.epochs import event_keys, places, stamp_epoch
 from ...causality.linearization import Ints
@@ -25,7 +24,7 @@ from ...causality.tracker_stamps import compare, is_numbered, numbered_events, r
 from ...trace.schema import SCHEMA
 from ..splits import Split
 from ..storage import read_arrays, read_parts, write_arrays, write_part
-from ..tasks import on_tasks
+from ..tasks import Runner, on_tasks
 from .epoch_layout import FRONTIER, Layout, load
 from .named_violations import Laid
 from .stamping import write_answers
@@ -34,7 +33,7 @@ ROWS = pa.schema([("process", pa.int64()), ("seq", pa.int64()), SCHEMA.field("at
 FOLDER, VECTORS = "numbered", "numbered-vectors"
 
 
-def verify_trackers(spark: SparkSession, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
+def verify_trackers(spark: Runner, laid: Sequence[Laid], told: Sequence[Any]) -> Counter[str]:
     marked = [of for of in laid if not of.layout.all_relevant]
     jobs = [(of.layout, number, split) for of in marked for number, split in enumerate(of.splits)]
     counts: Counter[str] = Counter()

@@ -15,14 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pyspark.sql import SparkSession
-
 from ...causality.questions import Answers, ColumnFold, Fold, Question
 from ...causality.questions.column_stamps import ColumnStamps
 from ...core.errors import CausalityError
 from ...trace.store import AnyPath
 from ..storage import read_arrays, write_arrays
-from ..tasks import on_tasks
+from ..tasks import Runner, on_tasks
 from .epoch_layout import Layout
 from .stamping import EpochDone, EpochStep, add_up, write_answers
 
@@ -37,7 +35,7 @@ class InBlocks(NamedTuple):
 
 
 def walk(
-    spark: SparkSession,
+    spark: Runner,
     layouts: Sequence[Layout],
     out: AnyPath,
     questions: Sequence[Question],

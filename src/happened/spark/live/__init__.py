@@ -2,7 +2,16 @@
 
 trace_tail     what is new in a directory since last time: parts that appeared, lines that were added
 trace_source   the same as a source of Spark, `spark.readStream.format("happened")`
-live_job       every micro-batch is an epoch; the state and the tables of a batch are committed together
+bucket         some of the computations, and what is kept of them between batches; without Spark
+live_operator  buckets as state of Spark Structured Streaming
+state_store    RocksDB
+frames         `hs.stream`: streaming frames in and out
+live_parts     tasks that write tables
+live_job       `happened stream`: a directory of tables, with a manifest for each batch
 
-`causality.live` is what happens to a batch.
+`causality.live_union` is what happens to a batch of small computations, `causality.live` to a large one's.
 """
+
+from ..versions import require
+
+require("happened stream")  # before a module of this package imports what older versions of PySpark lack

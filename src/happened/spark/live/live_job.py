@@ -1,55 +1,45 @@
-"""`happened stream`: stamps, predecessors and early deliveries of a trace while it is being written.
+"""`happened stream`: a directory of tables that grows with every batch of a trace.
 
-In      a streaming DataFrame of events, or of stretches of the files of a trace (trace_source), whose rows do
-        not cross the JVM
-Out     a directory of tables, a part for each micro-batch: stamps, processes, predecessors, violations,
-        lost_causes, quarantine; `state`, what the next batch needs; `commits`, a manifest for each batch
-Cost    one process, the driver's, goes through the events of a batch; state and bounds as in causality.live
+In      stretches of the files of a trace, which tasks read by themselves (trace_source); or packed events
+Out     tables `stamps`, `processes`, `predecessors`, `violations`, `lost_causes`, `quarantine`, of which each
+        task writes a part for each batch; `commits`, a manifest for each batch; progress.json
+State   that of the operator, in Spark's checkpoint. Nothing that grows passes the driver: it writes the
+        manifests, which have names of parts and totals
 
-A batch is committed by its manifest, which is written last. It names the state that the batch left. A batch
-that Spark runs again after a crash is skipped if its manifest is there; if not, it starts from the same state
-and writes the same files over those that were left. So tables and state cannot disagree, nothing is lost and
-nothing repeated. Readers who must not see half a batch take the parts that manifests name (`committed`).
+A batch is committed by its manifest, which is written last. A batch that Spark runs again after a crash is
+skipped if its manifest is there; if not, it has the same rows and writes the same parts over those that were
+left. Readers who must not see half a batch take the parts that manifests name (`committed`).
 """
 
 import json
-import pickle
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ... import __version__
-from ...causality.live import LiveComputation, Rules
-from ...causality.questions import QUARANTINE, Answers
-from ...core.errors import CausalityError, TraceFormatError
+from ...causality.live import Rules
+from ...causality.live_union import EVENTS, QUESTIONS
+from ...core.errors import CausalityError
 from ...trace.atomic import whole_file
-from ...trace.schema import SCHEMA
 from ...trace.store import AnyPath, matching
-from ..classic import context_of
 from ..session import supply
-from ..splits import sort_out
-from ..storage import write_part
-from .trace_source import TraceSource
+from ..tasks import spare_modules
+from ..versions import require
+from .live_operator import PACKED, answered, buckets_of, end_of, packed_rows
+from .live_parts import WRITTEN, write_parts
+from .trace_source import ENDED, TraceSource
 from .trace_tail import Stretch, TraceTail
 
-FORMAT = 2
-"""Of manifests and states."""
+FORMAT = 3
+"""Of manifests, and of what the checkpoint keeps."""
 
-PROCESSES = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("process", pa.string(), nullable=False),
-        pa.field("p", pa.int32(), nullable=False),
-    ]
-)
-"""Processes in the order in which they became known; entry p of a clock is about process p."""
+NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 class Progress(NamedTuple):
@@ -60,8 +50,7 @@ class Progress(NamedTuple):
     seconds: float
     told: int  # events in all
     held: int
-    in_flight: int
-    computations: int
+    computations: int  # that are kept
     violations: int  # of causal order, in all
     state_bytes: int
 
@@ -69,175 +58,99 @@ class Progress(NamedTuple):
         rate = self.events / self.seconds if self.seconds else 0.0
         return (
             f"batch {self.batch}: {self.events:,} events ({rate:,.0f}/s), {self.told:,} told, "
-            f"{self.held:,} held, {self.in_flight:,} in flight, {self.violations:,} early, "
+            f"{self.held:,} held, {self.computations:,} computations live, {self.violations:,} early, "
             f"{self.state_bytes:,} bytes of state"
         )
 
 
-class LiveTables:
-    """The directory that a stream fills; `take` is given one batch after another."""
+class Commits:
+    """The manifests of a directory that a stream fills."""
 
-    def __init__(self, out: AnyPath, rules: Rules, trace: str | None = None) -> None:
-        self._out = out
-        self._rules = rules
-        self._trace = trace
-        self._live: dict[str, LiveComputation | None] = {}  # None: nothing more can be told of it
-        self.totals: Counter[str] = Counter()
-        self.last = -1
-        self.progress: Progress | None = None
+    def __init__(self, out: AnyPath, about: dict[str, Any]) -> None:
+        """`about` is what a run that goes on must have in common with the one before."""
+        self._out, self._about = out, about
+        self.last, self.totals, self.is_finished = -1, Counter[str](), False
         manifest = last_manifest(out)
-        if manifest is not None:
-            if manifest["format"] != FORMAT:
-                raise CausalityError(
-                    f"{out} was written by version {manifest['version']}, whose state this version cannot "
-                    "go on with: name another directory and checkpoint"
-                )
-            if manifest["finished"]:
-                raise CausalityError(
-                    f"{out} has the tables of a trace that was told to its end; name another"
-                )
-            if trace is not None and manifest.get("trace") not in (None, trace):
-                raise CausalityError(
-                    f"{out} was begun with another trace, {manifest['trace']}: name another directory"
-                )
-            self.last = manifest["batch"]
-            state = pickle.loads((out / manifest["state"]).read_bytes())
-            self._live, self.totals = state
-            if any(live.rules != rules for live in self._each()):
-                raise CausalityError(f"{out} was begun with other rules (--retire, …): give the same again")
-
-    def _each(self) -> list[LiveComputation]:
-        return [live for live in self._live.values() if live is not None]
-
-    def take(self, batch: int, events: pa.Table, quarantined: pa.Table, *, last: bool = False) -> None:
-        """Tell what a batch lets be told, and commit it. A batch that was committed is left alone."""
-        if batch <= self.last:
+        if manifest is None:
             return
-        started = time.perf_counter()
-        answers = Answers()
-        answers.add("quarantine", quarantined)
-        answers.totals["quarantined"] += quarantined.num_rows
-        arrived = _by_computation(events)
-        for name in sorted({*self._live, *arrived}):
-            self._advance(name, arrived.get(name, events.slice(0, 0)), batch, last, answers)
-        self.totals += answers.totals
-        self.totals["events"] += sum(part.num_rows for part in answers.tables["stamps"])
-        size = self._commit(batch, answers, last)
-        self._report(batch, events.num_rows, time.perf_counter() - started, size)
+        if manifest["format"] != FORMAT:
+            raise CausalityError(
+                f"{out} was written by version {manifest['version']}, whose state this version cannot "
+                "go on with: name another directory and checkpoint"
+            )
+        self.last, self.is_finished = manifest["batch"], manifest["finished"]
+        self.totals.update(manifest["totals"])
+        if manifest["about"]["trace"] != about["trace"]:
+            raise CausalityError(
+                f"{out} was begun with another trace, {manifest['about']['trace']}: name another directory"
+            )
+        if manifest["about"] != about:
+            raise CausalityError(f"{out} was begun with other rules (--retire, …): give the same again")
 
-    def finish(self) -> None:
-        """Nothing more comes: tell the rest. The directory cannot be gone on with after that."""
-        self.take(self.last + 1, SCHEMA.empty_table(), QUARANTINE.empty_table(), last=True)
-
-    def _advance(self, name: str, arrived: pa.Table, batch: int, last: bool, answers: Answers) -> None:
-        live = self._live.setdefault(name, LiveComputation(name, self._rules))
-        if live is None:
-            answers.totals["quarantined"] += arrived.num_rows
-            return
-        known = len(live.names)
-        try:
-            _join(answers, live.step(arrived, batch))
-            if last or (live.quiet > self._rules.retire and not live.held):
-                _join(answers, live.finish(batch))
-                del self._live[name]
-        except TraceFormatError as error:
-            # What was told of it stands; nothing more can be.
-            reason = f"{error}; events told before are right, later ones are left out"
-            row = {"computation": name, "reason": reason}
-            answers.add("quarantine", pa.Table.from_pylist([row], schema=QUARANTINE))
-            answers.totals["quarantined"] += arrived.num_rows + live.held
-            self._live[name] = None
-        new = [
-            {"computation": name, "process": process, "p": known + k}
-            for k, process in enumerate(live.names[known:])
-        ]
-        answers.add("processes", pa.Table.from_pylist(new, schema=PROCESSES))
-
-    def _commit(self, batch: int, answers: Answers, last: bool) -> int:
-        """Write the tables, the state and then the manifest; returns the size of the state."""
-        part = f"batch-{batch:09d}"
-        written = []
-        for name, table in answers.filled():
-            write_part(self._out / name, part, table)
-            written.append(f"{name}/{part}.parquet")
-        state = pickle.dumps((self._live, self.totals), pickle.HIGHEST_PROTOCOL)
-        place = f"state/{part}.pickle"
-        _write(self._out / place, state)
+    def commit(self, batch: int, parts: list[str], added: Counter[str], seconds: float) -> None:
+        self.totals.update(added)
+        self.last = batch
+        self.is_finished = bool(added["ended"])
+        totals, events = self.totals, added["arrived"]
+        progress = Progress(
+            batch=batch,
+            events=events,
+            seconds=seconds,
+            told=totals["events"],
+            held=totals["held"],
+            computations=totals["live"],
+            violations=totals["causal_violations"],
+            state_bytes=totals["state_bytes"],
+        )
         manifest = {
             "format": FORMAT,
             "version": __version__,
             "batch": batch,
-            "trace": self._trace,
-            "finished": last,
-            "state": place,
-            "parts": written,
-            "totals": dict(self.totals),
+            "about": self._about,
+            "finished": self.is_finished,
+            "parts": sorted(parts),
+            "totals": dict(totals),
+            "progress": progress._asdict(),
         }
         _write(self._out / "commits" / f"{batch:09d}.json", json.dumps(manifest).encode())
-        self.last = batch
-        for old in matching(self._out / "state", "*.pickle"):
-            if old.name < f"batch-{batch - 1:09d}":
-                old.unlink()
-        return len(state)
-
-    def _report(self, batch: int, events: int, seconds: float, size: int) -> None:
-        live = self._each()
-        self.progress = Progress(
-            batch=batch,
-            events=events,
-            seconds=seconds,
-            told=self.totals["events"],
-            held=sum(each.held for each in live),
-            in_flight=sum(each.in_flight for each in live),
-            computations=len(live),
-            violations=self.totals["causal_violations"],
-            state_bytes=size,
-        )
-        _write(self._out / "progress.json", json.dumps(self.progress._asdict()).encode())
+        _write(self._out / "progress.json", json.dumps(progress._asdict()).encode())
 
 
 def follow(
     events: DataFrame,
     out: AnyPath,
     *,
-    rules: Rules | None = None,
+    trace: TraceTail,
     checkpoint: str,
-    tail: TraceTail | None = None,
+    rules: Rules | None = None,
+    questions: Collection[str] = QUESTIONS,
     once: bool = False,
     seconds: float = 1.0,
-    tell: Callable[[str], object] = lambda line: None,
-) -> tuple[StreamingQuery, LiveTables]:
-    """Start a query that fills `out`.
+) -> StreamingQuery:
+    """Start a query that fills `out` with the answers about a trace.
 
-    events       of a trace; or, with `tail`, stretches of its files
-    checkpoint   Spark's own: which batch has which rows
+    events       stretches of the trace's files
+    checkpoint   Spark's own: which batch has which rows, and the state
+    rules        retire is in milliseconds
     once         end after what is there now; else a batch every so many `seconds`
-    tell         is given a line for each batch
     """
-    if context_of(events.sparkSession) is None:
-        raise CausalityError(
-            "on Spark Connect the batches of a stream are taken by a process of the server, and the state of "
-            "this one is here: follow a trace on a classic session, --master local[*] or spark://…"
-        )
-    tables = LiveTables(out, rules or Rules(), None if tail is None else tail.name)
-
-    def take(frame: DataFrame, batch: int) -> None:
-        if batch > tables.last:
-            tables.take(batch, *_read(frame, tail))
-            assert tables.progress is not None
-            tell(tables.progress.line())
-
-    writer = events.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
-    writer = (
-        writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{seconds} seconds")
-    )
-    return writer.start(), tables
-
-
-def has_not_begun(error: Exception) -> bool:
-    """Whether a query failed since the process that plans its batches had not started after 10 seconds, as on
-    a busy machine. Spark has no setting for these. Started again, the query goes on from its checkpoint."""
-    return "Python worker failed to connect back" in str(error)
+    rules = rules or Rules(retire=600_000)
+    spark = events.sparkSession
+    buckets = buckets_of(spark)
+    about = {"trace": trace.name, "rules": list(vars(rules).values()), "buckets": buckets}
+    about["questions"] = sorted(questions)
+    before = last_manifest(out)
+    if before is not None and before["format"] == FORMAT:
+        about["buckets"] = buckets = before["about"]["buckets"]
+    commits = Commits(out, about)
+    if commits.is_finished:
+        raise CausalityError(f"{out} has the tables of a trace that was told to its end; name another")
+    answers = answered(_packed(events, trace, buckets), rules, questions)
+    writer = answers.writeStream.foreachBatch(_Writer(out, about)).option("checkpointLocation", checkpoint)
+    with _with_batches_for_timers(spark, not once):
+        if once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{seconds} seconds").start()
 
 
 def stretches(
@@ -248,66 +161,96 @@ def stretches(
     spark.dataSource.register(TraceSource)
     reader = spark.readStream.format("happened").option("stretches", "true").option("ended", str(ended))
     if most_bytes is not None:
+        require("a limit of a batch")  # the source itself would say it in a process of Spark's
         reader = reader.option("maxBytesPerTrigger", str(most_bytes))
     return reader.load(str(where))
 
 
+def _packed(stretches: DataFrame, trace: TraceTail, buckets: int) -> DataFrame:
+    """The events in stretches of files, packed by the tasks that read them."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                if row["name"] == ENDED:
+                    yield end_of(buckets)
+                else:
+                    events, quarantined = trace.split(Stretch(**row)).read(EVENTS.names)
+                    yield packed_rows(events.select(EVENTS.names), quarantined, buckets)
+        spare_modules()
+
+    return stretches.mapInArrow(read, PACKED)
+
+
+class _Writer:
+    """Takes the batches of a query: tasks write parts, then this writes the manifest."""
+
+    def __init__(self, out: AnyPath, about: dict[str, Any]) -> None:
+        self._out, self._about = out, about
+        self._commits: Commits | None = None
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        if self._commits is None:  # on Spark Connect this is another process than the one that asked
+            self._commits = Commits(self._out, self._about)
+        if batch <= self._commits.last:
+            return
+        started = time.perf_counter()
+        written = frame.mapInArrow(write_parts(self._out, batch), WRITTEN).collect()
+        parts, added = [], Counter[str]()
+        for part, name, count in written:
+            if part is None:
+                added[name] += count
+            else:
+                parts.append(part)
+        if parts or added:  # a batch that only looked whether timers are due leaves nothing
+            self._commits.commit(batch, parts, added, time.perf_counter() - started)
+
+
+@contextmanager
+def _with_batches_for_timers(spark: SparkSession, wanted: bool) -> Iterator[None]:
+    """Whether queries that start meanwhile run batches without rows, so that timers fire. With them, a query
+    on what is there now would not end."""
+    before = spark.conf.get(NO_DATA, None)
+    spark.conf.set(NO_DATA, str(wanted).lower())
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(NO_DATA)
+        else:
+            spark.conf.set(NO_DATA, before)
+
+
+def has_not_begun(error: Exception) -> bool:
+    """Whether a query failed since the process that plans its batches had not started after 10 seconds, as on
+    a busy machine. Spark has no setting for these. Started again, the query goes on from its checkpoint."""
+    return "Python worker failed to connect back" in str(error)
+
+
 def last_manifest(out: AnyPath) -> dict[str, Any] | None:
-    commits = out / "commits"
-    found = sorted(matching(commits, "*.json"), key=lambda path: path.name) if commits.is_dir() else []
+    """The manifest of the batch that was committed last."""
+    found = manifests(out)
     return json.loads(found[-1].read_bytes()) if found else None
+
+
+def manifests(out: AnyPath) -> list[AnyPath]:
+    """Those of all batches, in their order."""
+    commits = out / "commits"
+    found: list[AnyPath] = matching(commits, "*.json") if commits.is_dir() else []
+    return sorted(found, key=lambda path: path.name)
+
+
+def progress_of(manifest: AnyPath) -> Progress:
+    return Progress(**json.loads(manifest.read_bytes())["progress"])
 
 
 def committed(out: AnyPath, table: str) -> list[AnyPath]:
     """The parts of a table that manifests name, in the order of batches."""
     parts = []
-    for path in sorted(matching(out / "commits", "*.json"), key=lambda path: path.name):
-        parts += [
-            out / part for part in json.loads(path.read_bytes())["parts"] if part.startswith(f"{table}/")
-        ]
+    for path in manifests(out):
+        named = json.loads(path.read_bytes())["parts"]
+        parts += [out / part for part in named if part.startswith(f"{table}/")]
     return parts
-
-
-def _read(frame: DataFrame, tail: TraceTail | None) -> tuple[pa.Table, pa.Table]:
-    if tail is None:
-        return sort_out(_as_trace(frame.toArrow()))
-    found = [tail.split(Stretch(*row)).read() for row in sorted(frame.collect())]
-    if not found:
-        return SCHEMA.empty_table(), QUARANTINE.empty_table()
-    events, quarantined = zip(*found, strict=True)
-    return pa.concat_tables(events), pa.concat_tables(quarantined)
-
-
-def _as_trace(table: pa.Table) -> pa.Table:
-    columns = [
-        table[field.name].cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type)
-        for field in SCHEMA
-    ]
-    named = pa.table(columns, names=SCHEMA.names)
-    for name, value in (("computation", ""), ("relevant", False)):
-        at = SCHEMA.get_field_index(name)
-        named = named.set_column(at, name, pc.fill_null(named[name], value))
-    return pa.table(named.columns, schema=SCHEMA)
-
-
-def _by_computation(events: pa.Table) -> dict[str, pa.Table]:
-    names = pc.unique(events["computation"]).to_pylist()
-    if len(names) == 1:
-        return {names[0]: events}
-    codes = pc.index_in(events["computation"], value_set=pa.array(names, pa.string())).to_numpy()
-    order = np.argsort(codes, kind="stable")
-    ends = np.searchsorted(codes[order], np.arange(len(names) + 1))
-    sorted_events = events.take(pa.array(order))
-    return {name: sorted_events.slice(ends[k], ends[k + 1] - ends[k]) for k, name in enumerate(names)}
-
-
-def _join(answers: Answers, more: Answers) -> None:
-    for name, tables in more.tables.items():
-        for table in tables:
-            answers.add(name, table)
-    answers.totals += more.totals
 
 
 def _write(path: AnyPath, data: bytes) -> None:

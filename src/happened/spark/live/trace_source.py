@@ -2,11 +2,14 @@
 
 In     a directory of Parquet parts or JSON lines that appear and grow: the runtime's --trace directories,
        what `happened import` leaves, or one file of JSON lines
-Out    events, with the columns of a trace. A row that is no event, which `happened stream` would quarantine,
-       ends the query, or is left out with malformed=skip (else: fail). With the option stretches=true, the
-       parts of files (name, begin, end) instead, for whoever reads them without Spark's help
-Limit  maxBytesPerTrigger: about so many bytes of files in a batch; without it, all there are
-End    ended=true: nothing is being written any more, so that a last line counts although nothing ends it
+Out    rows with the columns of a trace, and `_unreadable`: why a line is no event, null of the others.
+       `hs.stream` quarantines what is no event. With malformed=fail such a row ends the query, and with
+       malformed=skip it is left out; there is no `_unreadable` then. With the option stretches=true, the
+       parts of files (name, begin, end) instead, for tasks that read them without Spark's help
+Limit  maxBytesPerTrigger: about so many bytes of files in a batch; without it, all there are. PySpark 4.0
+       and 4.1 have no such limits: there a batch has all there is
+End    ended=true: nothing is being written any more, so that a last line counts although nothing ends it.
+       After the last stretch comes one without a name (ENDED)
 
 Offsets are positions of `trace_tail`. Register it once: `spark.dataSource.register(TraceSource)`.
 """
@@ -20,19 +23,20 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from ...core.errors import CausalityError, TraceFormatError
 from ...trace.schema import SCHEMA
+from ..event_rows import ROWS, with_reasons
+from ..read_limits import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from ..versions import require
 from .trace_tail import Stretch, TraceTail
 
 STRETCHES = "name string, begin long, end long"
+ENDED = ""
+"""The name of the stretch that comes after the last one of a trace that has ended."""
+
+MALFORMED = ("quarantine", "fail", "skip")
 
 
 class TraceSource(DataSource):
@@ -41,7 +45,15 @@ class TraceSource(DataSource):
         return "happened"
 
     def schema(self) -> StructType | str:
-        return STRETCHES if _is_true(self.options, "stretches") else from_arrow_schema(SCHEMA)
+        if _is_true(self.options, "stretches"):
+            return STRETCHES
+        return from_arrow_schema(ROWS if self._malformed() == "quarantine" else SCHEMA)
+
+    def _malformed(self) -> str:
+        given = self.options.get("malformed", "quarantine")
+        if given not in MALFORMED:
+            raise CausalityError(f'malformed is "quarantine", "fail" or "skip", not {given!r}')
+        return given
 
     def streamReader(self, schema: StructType) -> "TraceReader":
         where = self.options.get("path")
@@ -50,12 +62,11 @@ class TraceSource(DataSource):
         limit = self.options.get("maxBytesPerTrigger")
         if limit is not None and not (limit.isdecimal() and int(limit) > 0):
             raise CausalityError(f"maxBytesPerTrigger is a number of bytes above 0, not {limit!r}")
-        malformed = self.options.get("malformed", "fail")
-        if malformed not in ("fail", "skip"):
-            raise CausalityError(f'malformed is "fail" or "skip", not {malformed!r}')
+        if limit is not None:
+            require("a limit of a batch")
         stretches, ended = (_is_true(self.options, name) for name in ("stretches", "ended"))
-        skip = malformed == "skip"
-        return TraceReader(where, None if limit is None else int(limit), stretches, ended=ended, skip=skip)
+        most = None if limit is None else int(limit)
+        return TraceReader(where, most, stretches, ended=ended, malformed=self._malformed())
 
 
 def _is_true(options: Mapping[str, str], name: str) -> bool:
@@ -71,14 +82,14 @@ class _Part(InputPartition):
 
 
 class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`skip`: rows that are no events are left out."""
+    """`malformed`: what becomes of rows that are no events."""
 
     def __init__(
-        self, where: str, limit: int | None, stretches: bool, *, ended: bool = False, skip: bool = False
+        self, where: str, limit: int | None, stretches: bool, *, ended: bool = False, malformed: str = "fail"
     ) -> None:
         self._where = where
         self._ended = ended
-        self._skip = skip
+        self._malformed = malformed
         self._limit = limit
         self._stretches = stretches
         self._target: dict[str, int] | None = None
@@ -89,9 +100,20 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._limit is None else ReadMaxBytes(self._limit)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        return self._tail().latest(start, most, self._target)
+    def latestOffset(
+        self, start: dict[str, int] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, int]:
+        most: int | None = getattr(limit, "max_bytes", None)
+        begin = start or {}
+        if ENDED in begin:
+            return begin
+        tail = self._tail()
+        position = tail.latest(begin, most, self._target)
+        if self._ended and self._stretches:
+            all_there_is = tail.latest({}) if self._target is None else self._target
+            if all(position.get(name, 0) >= size for name, size in all_there_is.items()):
+                position[ENDED] = 1
+        return position
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._tail().latest({})
@@ -104,8 +126,12 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._stretches:
             yield tuple(partition.stretch)
             return
-        events, malformed = self._tail().split(partition.stretch).read()
-        if malformed.num_rows and not self._skip:
+        split = self._tail().split(partition.stretch)
+        if self._malformed == "quarantine":
+            yield from with_reasons(*split.read_all()).to_batches()
+            return
+        events, malformed = split.read()
+        if malformed.num_rows and self._malformed == "fail":
             name, begin, end = partition.stretch
             raise TraceFormatError(
                 f"{malformed.num_rows:,} rows between its bytes {begin:,} and {end:,} are no events, as "

@@ -52,6 +52,7 @@ class Format:
     parse: Callable[[Source, Options], Parsed]
     assemble: Callable[[Iterable[Draft], Options], Assembly]
     counts: Callable[[list[Draft]], dict[str, Any]]
+    one_computation: bool = False  # a file never holds several
     line_by_line: bool = False  # parse may be given any lines of a file, in any number of pieces
     header: str | None = None  # a word that tells a first line which every piece must be given
     names_computations: bool = False  # records say which computation they belong to, whatever their file
@@ -156,6 +157,7 @@ FORMATS: dict[str, Format] = {
         dag.parse,
         dag.assemble,
         dag.counts,
+        one_computation=True,
     ),
     "jsonl": Format(
         "events by our own field names, one JSON object per line",

@@ -30,7 +30,7 @@ def parse(source: Source, options: Options) -> Parsed:
             continue
         for record in _records(document):
             number += 1
-            yield _draft(source, line or number, number - 1, record)
+            yield drafted(source, line or number, number - 1, record)
 
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
@@ -98,7 +98,9 @@ def _records(document: Any) -> Iterator[Any]:
         yield document
 
 
-def _draft(source: Source, line: int, index: int, record: Any) -> Draft | Quarantined:
+def drafted(source: Source, line: int, index: int, record: Any) -> Draft | Quarantined:
+    """The draft of a record; `index` is the id of a transaction."""
+
     def rejected(field: str | None, reason: str) -> Quarantined:
         return Quarantined(source.file, line, field, reason, excerpt(json.dumps(record)))
 
@@ -132,7 +134,12 @@ def _facts(record: dict[str, Any]) -> dict[str, str]:
 
 def _time(record: dict[str, Any]) -> int | None:
     """Seconds since 1970 or an ISO date, in nanoseconds."""
-    value = next((record[name] for name in TIMES if name in record), None)
+    for name in TIMES:
+        if name in record:
+            value = record[name]
+            break
+    else:
+        return None
     if isinstance(value, str):
         try:
             return int(datetime.fromisoformat(value).timestamp()) * 1_000_000_000

@@ -36,7 +36,7 @@ def parse_awdit(source: Source, options: Options) -> Parsed:
         mark = text.strip()
         if (mark and set(mark) <= {"-"}) or set(mark) == {"="}:
             if steps:
-                yield _transaction(source, first, session, steps)
+                yield transaction(source, first, session, steps)
             steps = []
             session += mark[0] == "="
             continue
@@ -49,7 +49,7 @@ def parse_awdit(source: Source, options: Options) -> Parsed:
         steps.append((parts[0], parts[1], parts[2]))
 
 
-def _transaction(source: Source, line: int, session: int, steps: list[tuple[str, str, str]]) -> Draft:
+def transaction(source: Source, line: int, session: object, steps: list[tuple[str, str, str]]) -> Draft:
     label = "; ".join(" ".join(step) for step in steps)
     written = [f"{key}={value}" for what, key, value in steps if what == "w"]
     own = set(written)

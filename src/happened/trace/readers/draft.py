@@ -98,6 +98,11 @@ class Draft:
     channel: str | None = None  # of a span: what a queue keeps in order, see span_drafts.py
     absent: bool = False  # set aside: stands for its parents where others name it, and makes no event
 
+    @property
+    def place(self) -> str:
+        """Where the record is; the rows of a table, which have no number, are line 0."""
+        return f"as record {self.line} of {self.file}" if self.line else f"in {self.file}"
+
     def quarantined(self, field: str | None, reason: str, *, imported: bool = True) -> Quarantined:
         text = f"{self.process}: {self.label or self.id or ''}"[:EXCERPT]
         return Quarantined(self.file, self.line, field, reason, text, imported)
@@ -180,10 +185,12 @@ def _is_unicode(each: Draft | Quarantined) -> bool:
     return True
 
 
-def _texts(draft: Draft) -> Iterator[str]:
-    yield from (draft.computation, draft.process, draft.label or "", draft.message or "", draft.id or "")
-    yield from (*(draft.to or ()), *draft.parents, *draft.links, *(draft.clock or ()))
-    yield from (*draft.attributes, *draft.attributes.values())
+def _texts(draft: Draft) -> tuple[str, ...]:
+    return (
+        *(draft.computation, draft.process, draft.label or "", draft.message or "", draft.id or ""),
+        *(*(draft.to or ()), *draft.parents, *draft.links, *(draft.clock or ())),
+        *(*draft.attributes, *draft.attributes.values()),
+    )
 
 
 FIELDS = tuple(each.name for each in fields(Draft))

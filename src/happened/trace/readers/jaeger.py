@@ -20,12 +20,14 @@ def parse(source: Source, options: Options) -> Parsed:
         if isinstance(span, Quarantined):
             yield span
         else:
-            yield from _drafts(source, number, holder.get("processes"), span)
+            yield from drafts(source.file, number, holder.get("processes"), span)
 
 
-def _drafts(source: Source, number: int, processes: Any, span: Any) -> Parsed:
+def drafts(file: str, number: int, processes: Any, span: Any) -> Parsed:
+    """The draft of a span; `processes` are those of its trace, by id."""
+
     def rejected(field: str, reason: str) -> Quarantined:
-        return Quarantined(source.file, number, field, reason, excerpt(json.dumps(span)))
+        return Quarantined(file, number, field, reason, excerpt(json.dumps(span)))
 
     if not isinstance(span, dict) or not {"traceID", "spanID"} <= span.keys():
         yield rejected("spanID", "no span with traceID and spanID, in a trace with spans")
@@ -62,7 +64,7 @@ def _drafts(source: Source, number: int, processes: Any, span: Any) -> Parsed:
         links,
         shared=kind == "server",
         error=tags.get("error", "false").lower() not in ("", "false"),
-    ).draft(source.file, number)
+    ).draft(file, number)
 
 
 def _references(trace: str, span: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:

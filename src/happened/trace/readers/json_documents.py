@@ -80,21 +80,22 @@ def records(source: Source, lists: Iterable[str]) -> Iterator[tuple[int, Any, di
     names = tuple(lists)
     count = 0
     for line, document in document_or_lines(source):
-        for record, holder in _members(document, {}, names):
+        for record, holder in members(document, {}, names):
             count += 1
             yield line or count, record, holder
 
 
-def _members(
+def members(
     value: Any, holder: dict[str, Any], names: tuple[str, ...]
 ) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """(record, the innermost object it is in), as `records` tells them of a document."""
     if isinstance(value, list):
         for member in value:
-            yield from _members(member, holder, names)
+            yield from members(member, holder, names)
     elif isinstance(value, dict) and (
         held := next((n for n in names if isinstance(value.get(n), list)), None)
     ):
-        yield from _members(value[held], value, names)
+        yield from members(value[held], value, names)
     else:
         yield value, holder
 

@@ -152,7 +152,7 @@ def parse(source: Source, options: Options) -> Parsed:
             yield record
             continue
         try:
-            yield (_span if mapping.is_spans else _event)(mapping, source, number, record)
+            yield (_span if mapping.is_spans else event)(mapping, source, number, record)
         except (ValueError, OverflowError, TypeError) as error:
             yield Quarantined(source.file, number, None, str(error), excerpt(json.dumps(record)))
 
@@ -244,7 +244,8 @@ def _needed(mapping: Mapping, record: dict[str, Any], ours: str) -> str:
     return value
 
 
-def _event(mapping: Mapping, source: Source, number: int, record: dict[str, Any]) -> Draft:
+def event(mapping: Mapping, source: Source, number: int, record: dict[str, Any]) -> Draft:
+    """The draft of an event. ValueError says what a record lacks."""
     message, said = mapping.text(record, "message"), mapping.text(record, "kind")
     if message is not None and said is not None and said.lower() not in KIND_OF:
         known = ", ".join(f"{kind} ({', '.join(words[1:])})" for kind, words in WORDS.items())

@@ -46,7 +46,7 @@ def spans_of(document: Any) -> Iterator[tuple[dict[str, str], Any]]:
     if resources is None:
         yield {}, document
     for resource in resources or ():
-        facts = _attributes(resource.get("resource") if isinstance(resource, dict) else None)
+        facts = attributes(resource.get("resource") if isinstance(resource, dict) else None)
         scopes = _list(resource, "scopeSpans", "instrumentationLibrarySpans", "scope_spans")
         if scopes is None:
             yield facts, resource
@@ -61,8 +61,11 @@ def _list(value: Any, *names: str) -> list[Any] | None:
     return next((value[name] for name in names if isinstance(value.get(name), list)), None)
 
 
-def _attributes(holder: Any) -> dict[str, str]:
-    """OTLP's [{"key", "value": {"stringValue": …}}] as strings."""
+def attributes(holder: Any) -> dict[str, str]:
+    """OTLP's [{"key", "value": {"stringValue": …}}], or a map, as strings."""
+    plain = holder.get("attributes") if isinstance(holder, dict) else None
+    if isinstance(plain, dict):
+        return {name: value if isinstance(value, str) else json.dumps(value) for name, value in plain.items()}
     found = {}
     for attribute in _list(holder, "attributes") or ():
         if isinstance(attribute, dict) and isinstance(attribute.get("value"), dict):
@@ -96,7 +99,7 @@ def drafts(file: str, number: int, facts: dict[str, str], span: Any) -> Iterator
         problem = rejected("startTimeUnixNano", "start and end are not nanoseconds since 1970")
         yield from set_aside(problem, trace, id, parents)
         return
-    attributes, kind, status = _attributes(span), known_kind(span.get("kind")), span.get("status")
+    told, kind, status = attributes(span), known_kind(span.get("kind")), span.get("status")
     links = [link for link in _list(span, "links") or () if isinstance(link, dict)]
     yield Span(
         trace,
@@ -106,7 +109,7 @@ def drafts(file: str, number: int, facts: dict[str, str], span: Any) -> Iterator
         kind,
         start,
         end,
-        attributes,
+        told,
         parents,
         tuple(span_id(_id(link.get("traceId")), _id(link.get("spanId"))) for link in links),
         shared=kind == "server",

@@ -28,7 +28,7 @@ def trace_parents(drafts: Sequence[Draft], find: Find) -> Parentage:
     result = Parentage([])
     for draft in drafts:
         found: dict[int, str] = {}
-        for name, ids in (("parents", draft.parents), ("links", draft.links)):
+        for name, ids in (("parents", draft.parents), *((("links", draft.links),) if draft.links else ())):
             for id in ids:
                 parent = find(draft, id)
                 if parent is None:
@@ -38,7 +38,11 @@ def trace_parents(drafts: Sequence[Draft], find: Find) -> Parentage:
                 else:
                     found.setdefault(parent, name)
         result.parents.append(list(found))
-        result.linked.append({parent for parent, name in found.items() if name == "links"})
+        links = {parent for parent, name in found.items() if name == "links"} if draft.links else set()
+        result.linked.append(links)
+    if all(parent < i for i, of in enumerate(result.parents) for parent in of):
+        result.order = [*range(len(drafts))]
+        return result
     _leave_out_circles(drafts, result)
     result.order = _causes_first(result.parents)
     return result

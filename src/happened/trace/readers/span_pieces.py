@@ -36,8 +36,9 @@ def distinct_spans(drafts: Sequence[Draft], result: Assembly) -> list[Draft]:
             result.facts["pieces_merged"] += 1
         elif same or not (span.shared and span.id in clients):
             reason = "is recorded twice" if same else "is the id of two different spans of this service"
-            where = f"first as record {first.line} of {first.file}"
-            result.quarantined.append(span.quarantined("id", f"{reason}, {where}", imported=False))
+            result.quarantined.append(
+                span.quarantined("id", f"{reason}, first {first.place}", imported=False)
+            )
         else:  # a call that was tried again with the same id
             distinct.append(span)
     for span in distinct:

@@ -19,6 +19,7 @@ of its events that have a time; the edges say so.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from .draft import Assembly, Draft, Options, Row, by_computation
 from .parentage import trace_parents
@@ -34,6 +35,7 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
     """Of drafts whose computations are joined already (span_joins.py)."""
     result = Assembly()
     for group in by_computation(drafts).values():
+        group.sort(key=_content)  # so that lanes do not depend on the order of a file, and tables have none
         spans = distinct_spans(group, result)
         parentage = trace_parents(spans, Finder(spans, [draft for draft in group if draft.absent]))
         result.quarantined += parentage.quarantined
@@ -43,6 +45,13 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
         result.facts["contradicted_orders"] += graph.dropped
         result.facts["untimed_spans"] += sum(span.time is None for span in spans)
     return result
+
+
+def _content(span: Draft) -> tuple[Any, ...]:
+    """What a span says, as a key to sort by: only records that say the same are equal."""
+    times = (span.time is None, span.time or 0, span.end is None, span.end or 0, span.took or 0)
+    names = (span.id or "", span.process, span.shared, span.label or "", span.parents, span.links)
+    return *times, *names, sorted(span.attributes.items())
 
 
 def counts(spans: list[Draft], place: str = "service") -> dict[str, int | set[str]]:

@@ -25,13 +25,18 @@ def parse(source: Source, options: Options) -> Parsed:
         if isinstance(document, Quarantined):
             yield document
             continue
-        for span in _version_2(document):
-            yield from _drafts(source, number, span)
+        yield from drafts(source.file, number, document)
 
 
-def _drafts(source: Source, number: int, span: Any) -> Parsed:
+def drafts(file: str, number: int, span: Any) -> Parsed:
+    """The draft of a span of either version; of a v1 span with both sides, two."""
+    for half in _version_2(span):
+        yield from _drafts(file, number, half)
+
+
+def _drafts(file: str, number: int, span: Any) -> Parsed:
     def rejected(field: str, reason: str) -> Quarantined:
-        return Quarantined(source.file, number, field, reason, excerpt(json.dumps(span)))
+        return Quarantined(file, number, field, reason, excerpt(json.dumps(span)))
 
     if not isinstance(span, dict) or not {"traceId", "id"} <= span.keys():
         yield rejected("id", "is no span with traceId and id")
@@ -69,7 +74,7 @@ def _drafts(source: Source, number: int, span: Any) -> Parsed:
         shared=bool(span.get("shared")) or kind == "server",
         error="error" in attributes,
         took=duration * 1000 if start is None and duration is not None else None,
-    ).draft(source.file, number)
+    ).draft(file, number)
 
 
 def _place(endpoint: Any) -> Place | None:

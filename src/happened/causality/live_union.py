@@ -1,0 +1,410 @@
+"""Many small computations as they happen, looked at together by the kernels of the batch job.
+
+In     the rows that were kept of the computations concerned, and rows that arrived, in any order, some twice
+Out    what can be said now and was not said before, as tables and totals; the rows to keep
+State  every row of a computation, with the batch in which it was told, or -1 while it is held
+Cost   events of the computations concerned, times their processes: the kernels of the batch run once over
+       the union of them. `LiveComputation` takes over where a computation has become too large for that
+
+An event is held until every event before it on its process, the send of the message it delivers and its
+recorded causes are here. The events that are not held form a consistent cut, so what the kernels say of them
+is what they say of the whole computation. Only rows about events that were held until now are given out; an
+early delivery is given out when the message it overtook is delivered as well.
+
+A row that is here twice counts once, and is counted. Of two different rows of one event, and of two sends of
+one message, the one that came first stays and the other is quarantined by name; within a batch the smaller
+one stays, so that a batch that runs again decides the same.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..trace.schema import KINDS, SCHEMA
+from .computation import DELIVER, RECEIVE, SEND, UNORDERED, Computation, unite
+from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints, linearize
+from .live import Rules
+from .names import codes_of, encode_names, flatten
+from .order import faults_of_order
+from .predecessors import computation_predecessors, edges_table
+from .questions import QUARANTINE, Answers, Subject
+from .questions.order import early_table, lost_table
+from .questions.stamp import stamps_table
+
+COLUMNS = ("computation", "process", "seq", "kind", "message", "to", "relevant", "causes")
+"""What of an event is looked at."""
+
+EVENTS = pa.schema([SCHEMA.field(name) for name in COLUMNS])
+KEPT = EVENTS.append(pa.field("told", pa.int32())).append(pa.field("early", pa.int8()))
+"""A row that is kept: `told` is the batch in which it was told, -1 while it is held; `early` has a bit for
+each order in which its delivery was told to be early."""
+
+PROCESSES = pa.schema(
+    [
+        pa.field("computation", pa.string(), nullable=False),
+        pa.field("process", pa.string(), nullable=False),
+        pa.field("p", pa.int32(), nullable=False),
+    ]
+)
+"""Processes in the order in which they became known; entry p of a clock is about process p."""
+
+ORDERS = {"fifo": 1, "causal": 2}
+"""The bit of each order in `early`."""
+
+TWICE = (
+    "is here twice with different contents: the row that came first counts, and this one is left out; number "
+    "the events of a process 1, 2, …"
+)
+QUESTIONS = ("stamp", "predecessors", "order")
+FATES = {"duplicated": REPEATED, "misdelivered": MISDELIVERED, "never_sent": NEVER_SENT}
+NOTHING = -1
+HELD = -1
+
+
+class Advanced(NamedTuple):
+    """What a batch did to some computations.
+
+    answers   tables and totals, as of the questions; `duplicates` and `held` among the totals, the latter as
+              the change of how many rows are held
+    kept      rows of KEPT, by computation
+    open      names of the computations of which more can be said when they end: something is held, or a
+              message is undelivered
+    """
+
+    answers: Answers
+    kept: pa.Table
+    open: pa.Array
+
+
+def advance(
+    kept: pa.Table,
+    arrived: pa.Table,
+    number: int,
+    rules: Rules,
+    *,
+    last: bool = False,
+    questions: Collection[str] = QUESTIONS,
+) -> Advanced:
+    """Take the rows that arrived in the batch `number` of some computations, all that is kept of which is
+    given. `last`: nothing more comes of them, so say the rest, without what is missing."""
+    answers = Answers()
+    table = _joined(kept, arrived)
+    answers.totals["held"] -= pc.sum(pc.equal(kept["told"], HELD)).as_py() or 0
+    rows = _Rows(_without_repetitions(table, kept.num_rows, answers), rules)
+    again = rows.sent_again()
+    if again.any():
+        _quarantine(answers, rows.about(again, rows.why_sent_again))
+        rows = _Rows(rows.table.filter(pa.array(~again)), rules)
+    admitted = rows.admitted(last, answers)
+    told = rows.told
+    new = admitted & (told == HELD)
+    if last:
+        why = "was held too long: events before it are missing, or wait for it"
+        _quarantine(answers, rows.about(~admitted, lambda place: why))
+    told = np.where(new, number, told).astype(np.int32)
+    early = rows.table["early"].to_numpy().copy()
+    concerned = np.zeros(rows.computations, bool)
+    concerned[rows.computation[new]] = True
+    waits = np.zeros(rows.computations, bool)
+    waits[rows.computation[~admitted]] = True
+    chosen = np.flatnonzero(admitted & (last | concerned[rows.computation]))
+    if chosen.size:
+        flags = early[chosen]
+        teller = _Teller(answers, number, told[chosen], new[chosen], flags, rules, last, questions)
+        undelivered = teller.tell(rows.for_kernels(chosen))
+        early[chosen] = flags
+        waits |= np.isin(rows.names_array, undelivered)
+    waits |= ~concerned  # nothing was looked at: as before, which may be either
+    answers.totals["held"] += 0 if last else int((~admitted).sum())
+    columns = {"told": pa.array(told, pa.int32()), "early": pa.array(early, pa.int8())}
+    after = rows.table.select(COLUMNS)
+    for name, column in columns.items():
+        after = after.append_column(KEPT.field(name), column)
+    return Advanced(answers, after, pa.array(rows.names_array[waits], pa.string()))
+
+
+def _joined(kept: pa.Table, arrived: pa.Table) -> pa.Table:
+    rows = arrived.num_rows
+    new = [*arrived.select(COLUMNS).columns, pa.repeat(pa.scalar(HELD, pa.int32()), rows)]
+    new.append(pa.repeat(pa.scalar(0, pa.int8()), rows))
+    return pa.concat_tables([kept, pa.table(new, schema=KEPT)]).combine_chunks()
+
+
+def _without_repetitions(table: pa.Table, kept: int, answers: Answers) -> pa.Table:
+    """The rows by computation, process and seq, each event once; the first `kept` rows came before."""
+    (computation,), _ = codes_of(table["computation"])
+    (process,), names = codes_of(table["process"])
+    seq = table["seq"].to_numpy()
+    owner = computation * max(len(names), 1) + process
+    order = np.lexsort((seq, owner))  # stable: what was kept comes first
+    same = (np.diff(owner[order], prepend=-1) == 0) & (np.diff(seq[order], prepend=-1) == 0)
+    if not same.any():
+        return table.take(pa.array(order))
+    first = np.maximum.accumulate(np.where(same, -1, np.arange(order.size)))
+    stays = np.where(same, -1, order)
+    reasons: list[tuple[str, str]] = []
+    for begin in np.unique(first[same]).tolist():
+        end = begin + 1
+        while end < order.size and same[end]:
+            end += 1
+        group = order[begin:end]
+        content = table.select(COLUMNS).take(pa.array(group)).to_pylist()
+        chosen = 0 if group[0] < kept else min(range(len(group)), key=lambda k: repr(content[k]))
+        stays[begin] = group[chosen]
+        different = [row for row in content if repr(row) != repr(content[chosen])]
+        answers.totals["duplicates"] += len(group) - 1 - len(different)
+        reasons += [(row["computation"], f"{row['process']}#{row['seq']} {TWICE}") for row in different]
+    _quarantine(answers, reasons)
+    return table.take(pa.array(stays[stays >= 0]))
+
+
+class _Rows:
+    """Rows of many computations as integers; by computation, process and seq, each event once."""
+
+    def __init__(self, table: pa.Table, rules: Rules) -> None:
+        self.table = table
+        self.receives = rules.receives
+        (self.computation,), self.names = codes_of(table["computation"])
+        self.computations = len(self.names)
+        self.names_array = np.array(self.names, object)
+        (process,), self.process_names = codes_of(table["process"])
+        self._key = self.computation * max(len(self.process_names), 1) + process
+        self.starts = np.flatnonzero(np.diff(self._key, prepend=-1))
+        self.process = np.cumsum(np.diff(self._key, prepend=-1) != 0) - 1
+        self.seq = table["seq"].to_numpy()
+        self.told = table["told"].to_numpy()
+        self.kind = pc.index_in(table["kind"], value_set=pa.array(KINDS)).to_numpy().astype(np.int64)
+        codes, messages = encode_names(pa.chunked_array(table["message"]))
+        self._message = np.where(codes >= 0, self.computation * (len(messages) + 1) + codes, NOTHING)
+
+    def event(self, place: int) -> str:
+        return f"{self.table['process'][place]}#{self.seq[place]}"
+
+    def about(self, chosen: Ints, why: Callable[[int], str]) -> list[tuple[str, str]]:
+        """The computations of these rows, and why they are left out."""
+        return [
+            (self.names[self.computation[place]], f"{self.event(place)} {why(place)}")
+            for place in np.flatnonzero(chosen).tolist()
+        ]
+
+    def _sends(self) -> Ints:
+        """Places of sends by message; of one message, what was told comes first, then by process and seq."""
+        at = np.flatnonzero(np.isin(self.kind, (SEND, UNORDERED)) & (self._message >= 0))
+        return at[np.lexsort((at, self.told[at] == HELD, self._message[at]))]
+
+    def sent_again(self) -> Ints:
+        """Whether each row is a send of a message that another row sends."""
+        at = self._sends()
+        again = np.zeros(self.seq.size, bool)
+        again[at[np.diff(self._message[at], prepend=-1) == 0]] = True
+        return again
+
+    def why_sent_again(self, place: int) -> str:
+        return (
+            f"sends {self.table['message'][place].as_py()!r}, which is sent twice: a message has one send; "
+            "rename the other"
+        )
+
+    def admitted(self, last: bool, answers: Answers) -> Ints:
+        """Which rows have everything that they wait for among those admitted. If it is the `last` time,
+        nobody waits for what is not here."""
+        counts = np.diff(np.append(self.starts, self.seq.size))
+        place_in_chain = np.arange(self.seq.size) - np.repeat(self.starts, counts)
+        blocked = self.seq != place_in_chain + 1
+        source = np.full(self.seq.size, NOTHING, np.int64)
+        delivers = (self.kind == DELIVER) | ((self.kind == RECEIVE) & self.receives)
+        at = np.flatnonzero(delivers & (self._message >= 0))
+        sends = self._sends()
+        found = _lookup(self._message[sends], self._message[at])
+        source[at] = np.where(found >= 0, sends[found] if sends.size else NOTHING, NOTHING)
+        if not last:
+            blocked[at[found < 0]] = True
+        effects, causes = self._causes(blocked, last, answers)
+        # What must not be admitted waits for itself.
+        stuck = np.flatnonzero(blocked)
+        effects, causes = np.concatenate([effects, stuck]), np.concatenate([causes, stuck])
+        order = np.argsort(effects, kind="stable")
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(effects, minlength=self.seq.size))])
+        chains = np.append(self.starts, self.seq.size).astype(np.int64)
+        _, position = linearize(
+            np.array([0, self.starts.size]), chains, self.process, source,
+            offsets.astype(np.int64), causes[order].astype(np.int64),
+        )  # fmt: skip
+        admitted: Ints = position >= 0
+        return admitted
+
+    def _causes(self, blocked: Ints, last: bool, answers: Answers) -> tuple[Ints, Ints]:
+        """The recorded causes that are here, as (effects, causes). What names one that is not is blocked; if
+        it is the `last` time, that cause is quarantined instead and leaves the row."""
+        none = np.empty(0, np.int64)
+        if self.table["causes"].null_count == self.seq.size:
+            return none, none
+        causes, effect = flatten(self.table["causes"])
+        if not len(causes):
+            return none, none
+        process = pc.index_in(
+            pc.struct_field(causes, "process"), value_set=pa.array(self.process_names, pa.string())
+        )
+        code = pc.fill_null(process, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        seq = pc.fill_null(pc.struct_field(causes, "seq"), 0).to_numpy(zero_copy_only=False)
+        chain = _lookup(
+            self._key[self.starts], self.computation[effect] * max(len(self.process_names), 1) + code
+        )
+        at = _lookup(_places(self.process, self.seq), _places(chain, seq))
+        at = np.where((code >= 0) & (chain >= 0), at, NOTHING)
+        absent = at == NOTHING
+        if last:
+            self._drop_causes(effect, causes, absent, answers)
+        else:
+            blocked[effect[absent]] = True
+        return effect[~absent], at[~absent]
+
+    def _drop_causes(self, effect: Ints, causes: pa.Array, absent: Ints, answers: Answers) -> None:
+        if not absent.any():
+            return
+        named = causes.to_pylist()
+        reasons = []
+        for k in np.flatnonzero(absent).tolist():
+            cause = named[k] or {"process": None, "seq": None}
+            told = f"names the cause {cause['process']}#{cause['seq']}, which is not in the trace"
+            reasons.append((self.names[self.computation[effect[k]]], f"{self.event(effect[k])} {told}"))
+        _quarantine(answers, reasons)
+        lists: list[list[dict[str, object]]] = [[] for _ in range(self.seq.size)]
+        for k in np.flatnonzero(~absent).tolist():
+            lists[effect[k]].append(named[k])
+        place = KEPT.get_field_index("causes")
+        column = pa.array(lists, KEPT.field(place).type)
+        self.table = self.table.set_column(place, KEPT.field(place), column)
+
+    def for_kernels(self, chosen: Ints) -> pa.Table:
+        """These rows as the batch job takes them. What stands for a delivery is one, and no other receive is:
+        the batch job takes receives for deliveries where a computation has no other, and nobody can know here
+        whether one is still to come."""
+        table = self.table.select(COLUMNS).take(pa.array(chosen))
+        received = self.kind[chosen] == RECEIVE
+        if not received.any():
+            return table
+        mask = pa.array(received)
+        kind = pc.if_else(mask, "deliver" if self.receives else "internal", table["kind"])
+        table = table.set_column(EVENTS.get_field_index("kind"), EVENTS.field("kind"), kind)
+        if not self.receives:
+            message = pc.if_else(mask, pa.scalar(None, pa.string()), table["message"])
+            table = table.set_column(EVENTS.get_field_index("message"), EVENTS.field("message"), message)
+        return table
+
+
+class _Teller(NamedTuple):
+    """Runs the kernels over a consistent cut and gives out what is new in it.
+
+    number   of the batch
+    told     of each row, the batch in which it is told
+    early    of each row, the orders in which it was told to be early; this is added to
+    """
+
+    answers: Answers
+    number: int
+    told: Ints
+    new: Ints
+    early: Ints
+    rules: Rules
+    last: bool
+    questions: Collection[str]
+
+    def tell(self, table: pa.Table) -> list[str]:
+        """Answer, and return the names of the computations that have undelivered messages."""
+        undelivered: list[str] = []
+        for c in unite(table):
+            subject, new = Subject(c, table), self.new[c.row]
+            self._count(subject, new)
+            if "stamp" in self.questions:
+                self._stamp(subject, new)
+            if "predecessors" in self.questions:
+                relevant = c.relevant if self.rules.relevant_only else np.ones(c.events, bool)
+                effects, causes = computation_predecessors(c, subject.vectors, relevant)
+                here = new[effects]
+                self.answers.totals["reduction_edges"] += int(here.sum())
+                self.answers.add("predecessors", edges_table(c, effects[here], causes[here]))
+            if "order" in self.questions:
+                self._judge(subject)
+            lost = np.concatenate([c.slot_dest[c.slot_delivery < 0], c.aside.dest[c.aside.delivery < 0]])
+            self.answers.totals["lost"] += lost.size if self.last else 0
+            undelivered += [c.computation_names[k] for k in np.unique(c.owner[lost]).tolist()]
+        return undelivered
+
+    def _count(self, subject: Subject, new: Ints) -> None:
+        c, totals, count = subject.computation, self.answers.totals, int(new.sum())
+        events = np.bincount(c.owner[c.process], minlength=len(c.computation_names))
+        before = events - np.bincount(c.owner[c.process], new, minlength=events.size).astype(np.int64)
+        ordered = int(subject.vectors[new].sum(dtype=np.int64)) - count
+        pairs = int((events * (events - 1) // 2 - before * (before - 1) // 2).sum())
+        totals["events"] += count
+        totals["computations"] += int(((before == 0) & (events > 0)).sum())
+        totals["ordered_pairs"] += ordered
+        totals["concurrent_pairs"] += pairs - ordered
+        totals["messages"] += int(new[c.send[c.send >= 0]].sum())
+        totals["deliveries_judged"] += int(new[c.slot_delivery[c.slot_delivery >= 0]].sum())
+        for name, fate in FATES.items():
+            totals[name] += int((new & (c.fate == fate)).sum())
+
+    def _stamp(self, subject: Subject, new: Ints) -> None:
+        """Entries of clocks are in the order in which processes became known, then by name."""
+        c, vectors = subject.computation, subject.vectors
+        known, every = self._known(c), np.arange(c.processes)
+        number = np.empty(c.processes, np.int64)
+        number[np.lexsort((every, known, c.owner))] = every
+        number -= c.first
+        if (number != every - c.first).any():
+            entries = np.tile(np.arange(c.width), (len(c.computation_names), 1))
+            entries[c.owner, number] = every - c.first
+            vectors = np.take_along_axis(vectors, entries[c.owner[c.process]], axis=1)
+        self.answers.add("stamps", stamps_table(c, vectors, "full").filter(pa.array(new[c.chain])))
+        fresh = np.flatnonzero(known == self.number)
+        columns = [*c.names_of(fresh), pa.array(number[fresh].astype(np.int32))]
+        self.answers.add("processes", pa.table(columns, schema=PROCESSES))
+
+    def _known(self, c: Computation) -> Ints:
+        """The batch in which each process was first told of, by an event of it or a message to it."""
+        known = np.full(c.processes, np.iinfo(np.int64).max)
+        told = self.told[c.row].astype(np.int64)
+        np.minimum.at(known, c.process, told)
+        np.minimum.at(known, c.slot_dest, told[c.slot_send])
+        np.minimum.at(known, c.aside.dest, told[c.send[c.aside.message]])
+        return known
+
+    def _judge(self, subject: Subject) -> None:
+        c, totals = subject.computation, self.answers.totals
+        for order, bit in ORDERS.items():
+            faults = faults_of_order(c, subject.vectors, order)
+            rows = c.row[c.slot_delivery[faults.early]]
+            fresh = self.early[rows] & bit == 0
+            self.early[rows] |= bit
+            totals[f"{order}_violations"] += int(fresh.sum())
+            found = early_table(subject, order, faults.early[fresh], faults.overtaken[fresh])
+            self.answers.add("violations", found)
+            if self.last:
+                totals["lost_causes" if order == "causal" else "fifo_lost_causes"] += faults.lost.size
+                self.answers.add("lost_causes", lost_table(subject, order, faults.lost, faults.shown))
+
+
+def _places(process: Ints, seq: Ints) -> Ints:
+    """A number for each event, which grows with process and seq."""
+    found: Ints = process << 32 | np.clip(seq, 0, 2**32 - 1)
+    return found
+
+
+def _lookup(keys: Ints, wanted: Ints) -> Ints:
+    """The place of each among the sorted keys, -1 if it is not there."""
+    if not keys.size:
+        return np.full(wanted.size, NOTHING, np.int64)
+    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    return np.where(keys[at] == wanted, at, NOTHING)
+
+
+def _quarantine(answers: Answers, reasons: Iterable[tuple[str, str]]) -> None:
+    """Add rows of QUARANTINE: computations and reasons."""
+    rows = [{"computation": computation, "reason": reason} for computation, reason in reasons]
+    answers.add("quarantine", pa.Table.from_pylist(rows, schema=QUARANTINE))
+    answers.totals["quarantined"] += len(rows)

@@ -1,0 +1,409 @@
+"""What `happened.ask` answers about a trace, asked of a frame of events.
+
+    requests(events).orderBy("took").show()        one row for each request: how long, and where its time went
+    critical_path(events).show()                   one row for each place: its share, and what it would save
+    print(why(events, "cart#7"))                   ask.Why; past, future and influenced alike
+
+Each looks at the rows of the frame it is given. About one event or request, Spark finds the computations
+that are concerned and this process holds them (large_traces). About all requests, rows are shuffled by
+computation, and tasks answer for theirs.
+
+on_bad   "raise": NotJudged if a computation that the answer is about cannot be judged, or a row is no
+         event. "quarantine": the answer leaves those out, and a warning says how many they are
+"""
+
+import pickle
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from .. import ask
+from ..ask.critical import MOST_PLACES, Between, By, Paths, Spent, check_by, told
+from ..ask.history import History, load
+from ..causality.quarantine import sound
+from ..causality.questions import Answers
+from ..core.errors import CausalityError
+from ..trace.readers.span_joins import leaders_of
+from ..trace.schema import SCHEMA
+from .critical_paths import EVENTS_PER_BUCKET, NEEDED
+from .event_columns import as_events, with_columns
+from .event_rows import UNREADABLE
+from .large_traces import ASKED, MOST_COMPUTATIONS, MOST_GATHERED, Hits, LargeTrace, _hits
+from .not_judged import MOST_REASONS, RAISE, NotJudged, check_on_bad
+from .schemas import spark_schema
+from .session import supply
+from .splits import TELLING, sort_out
+from .tasks import pack_table, unpack_table
+
+Columns = Mapping[str, str | Column]
+HOME = "_home"
+
+BAD = pa.schema([("computation", pa.string()), ("reason", pa.string())])
+REQUESTS = pa.schema(
+    [
+        ("request", pa.string()),
+        ("computation", pa.string()),
+        ("events", pa.int64()),
+        ("place", pa.string()),
+        ("label", pa.string()),
+        ("begin", pa.int64()),
+        ("took", pa.int64()),
+        ("path", pa.list_(pa.struct([("place", pa.string()), ("took", pa.int64())]))),
+    ]
+)
+SHARES = pa.schema(
+    [
+        ("place", pa.string()),
+        ("requests", pa.int64()),
+        ("took", pa.int64()),
+        ("share", pa.float64()),
+        ("saved", pa.int64()),
+    ]
+)
+
+
+def requests(
+    events: DataFrame, by: By = "service", *, columns: Columns | None = None, on_bad: str = RAISE
+) -> DataFrame:
+    """One row for each request: when it began (corrected ns), how long it took, and its critical path.
+
+    place, label   of its first event
+    path           the stretches of its critical path in order, as `happened critical-path --request` has them
+
+    All but request, computation and events are null where no two events have a time.
+    """
+    check_by(by)
+    rows = _events(events, columns)
+    grouped = _by_home(rows)
+    _check(rows, grouped, on_bad)
+    return grouped.mapInArrow(partial(_each_chunk, partial(_requests, by)), spark_schema(REQUESTS))
+
+
+def critical_path(
+    events: DataFrame,
+    by: By = "service",
+    request: str | None = None,
+    *,
+    columns: Columns | None = None,
+    on_bad: str = RAISE,
+) -> DataFrame:
+    """One row for each place, the most time first: on how many critical paths it is, for how long (ns), which
+    share of all time that is, and how much sooner the requests would end without it.
+
+    by        whose time is told: services' (processes' where none are recorded), or processes'
+    request   of one request alone: its name, or an event of it
+    """
+    check_by(by)
+    spark = events.sparkSession
+    if request is not None:
+        history, name = _asked(events, columns, on_bad).about_request(request)
+        answer = ask.critical_path(history, name, by=by)
+        total = sum(answer.took)
+        shares = [(*each[:3], each.took / total if total else None, each.saved) for each in answer.shares]
+        return _frame(spark, shares, SHARES)
+    rows = _events(events, columns)
+    kept = F.map_filter("attributes", lambda name, _: name.isin(*NEEDED))
+    grouped = _by_home(rows.withColumn("attributes", kept).drop("label"))
+    _check(rows, grouped, on_bad)
+    spent = Spent()
+    for of_chunk in _results(grouped, partial(_spent, by)):
+        spent.add(of_chunk)
+    if not spent.took:
+        raise ask.NoTimes("no request has two events with a time; a critical path in time cannot be told")
+    places = spent.ranked[:MOST_PLACES]
+    saved: Counter[Between] = Counter(dict.fromkeys(places, 0))
+    for of_chunk in _results(grouped, partial(_saved, by, places)):
+        saved.update(of_chunk)
+    total = sum(spent.took.values())
+    shares = [
+        (told(place), spent.requests[place], spent.at[place], spent.at[place] / total if total else None,
+         saved.get(place))
+        for place in spent.ranked
+    ]  # fmt: skip
+    return _frame(spark, shares, SHARES)
+
+
+def why(
+    events: DataFrame,
+    event: str,
+    *,
+    depth: int | None = None,
+    columns: Columns | None = None,
+    on_bad: str = RAISE,
+) -> ask.Why:
+    """The causes of an event as a tree, and the chain of causes that it waited for."""
+    return ask.why(_asked(events, columns, on_bad).about(event), event, depth=depth)
+
+
+def past(events: DataFrame, event: str, *, columns: Columns | None = None, on_bad: str = RAISE) -> DataFrame:
+    """All events that happened before one, causes before effects; times are corrected."""
+    found = ask.past(_asked(events, columns, on_bad).about(event), event)
+    return _from_arrow(events.sparkSession, found)
+
+
+def future(
+    events: DataFrame, event: str, *, columns: Columns | None = None, on_bad: str = RAISE
+) -> DataFrame:
+    """All events that one happened before, causes before effects; times are corrected."""
+    found = ask.future(_asked(events, columns, on_bad).about(event), event)
+    return _from_arrow(events.sparkSession, found)
+
+
+def influenced(
+    events: DataFrame,
+    request: str,
+    *,
+    direction: str = "past",
+    columns: Columns | None = None,
+    on_bad: str = RAISE,
+) -> ask.Influences:
+    """The requests that influenced one, each with a chain; with direction="future", those it influenced."""
+    history, name = _asked(events, columns, on_bad).about_request(request)
+    return ask.influenced(history, name, direction=direction)
+
+
+def _events(events: DataFrame, columns: Columns | None) -> DataFrame:
+    """The columns that questions look at; rows that are no events have the reason in UNREADABLE."""
+    supply(events.sparkSession)
+    rows = with_columns(as_events(events, columns), (*ASKED, UNREADABLE))
+    return rows.fillna({"computation": "", "relevant": False})
+
+
+def _asked(events: DataFrame, columns: Columns | None, on_bad: str) -> "AskedFrame":
+    check_on_bad(on_bad)
+    return AskedFrame(_events(events, columns), on_bad)
+
+
+class AskedFrame(LargeTrace):
+    """A frame of events, to ask as a trace in files is asked."""
+
+    def __init__(self, rows: DataFrame, on_bad: str) -> None:
+        self.spark: SparkSession = rows.sparkSession
+        self._unread = _unread(rows)
+        self._rows = rows.where(F.col(UNREADABLE).isNull()).drop(UNREADABLE)
+        self._on_bad = on_bad
+        self._numbers = count()
+
+    @cached_property
+    def pairs(self) -> pa.Table:
+        trace = F.col("attributes")["trace"].alias("trace")
+        return _gathered(self._rows.select("computation", trace).distinct())
+
+    def gathered(self, computations: set[str]) -> History:
+        wanted = self.spark.createDataFrame([(name,) for name in sorted(computations)], "computation string")
+        rows = self._rows.join(F.broadcast(wanted), "computation", "left_semi")
+        events = rows.count()
+        if events > MOST_GATHERED:
+            raise CausalityError(
+                f"the question is about {events:,} events, and {MOST_GATHERED:,} are the most that are held "
+                "at once; filter the frame to fewer computations"
+            )
+        table = _whole(_gathered(rows))
+        kept, bad = _judged(table)
+        unread = _gathered(self._unread.limit(MOST_COMPUTATIONS))
+        bad = pa.concat_tables([bad, unread.select(BAD.names).cast(BAD)])
+        _tell(bad, self._on_bad)
+        if not kept.num_rows:
+            raise _not_judged(bad)
+        return load(kept)
+
+    def _looked_for(
+        self, names: dict[int, str], kinds: Sequence[str], columns: Sequence[str]
+    ) -> dict[int, set[str]]:
+        def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                rows = pa.Table.from_batches([batch])
+                for name, text in names.items():
+                    hits = _hits(rows, text, kinds)
+                    if hits is not None:
+                        yield pa.RecordBatch.from_pylist(
+                            [{"name": name, "kind": hits.kind, "computation": of} for of in hits.computations]
+                        )
+
+        rows = self._rows.select(*dict.fromkeys((*TELLING, *columns)))
+        found = rows.mapInArrow(look, "name long, kind long, computation string").distinct()
+        mine: dict[int, Hits] = {}
+        for row in found.limit((MOST_COMPUTATIONS + 1) * len(names) * len(kinds)).collect():
+            hits = mine.get(row["name"])
+            if hits is None or row["kind"] < hits.kind:
+                mine[row["name"]] = hits = Hits(row["kind"], set())
+            if row["kind"] == hits.kind:
+                hits.computations.add(row["computation"])
+        return {name: mine[name].computations if name in mine else set() for name in names}
+
+
+def _gathered(rows: DataFrame) -> pa.Table:
+    """All rows, in this process."""
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"packed": [pack_table(pa.Table.from_batches([batch]))]})
+
+    packed = [unpack_table(bytes(row["packed"])) for row in rows.mapInArrow(pack, "packed binary").collect()]
+    if packed:
+        return pa.concat_tables(packed)
+    return pa.table({field.name: pa.array([], pa.string()) for field in rows.schema})
+
+
+def _whole(rows: pa.Table) -> pa.Table:
+    """A table of SCHEMA; what it lacks is null."""
+    columns = [
+        rows[field.name].cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in SCHEMA
+    ]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def _judged(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows of sound computations, and what is left out, as BAD."""
+    events, no_events = sort_out(rows)
+    answers = Answers()
+    parts = [part for part, _ in sound(events, answers)]
+    told = [no_events, *answers.tables.get("quarantine", ())]
+    bad = pa.concat_tables([table.select(BAD.names).cast(BAD) for table in told])
+    return pa.concat_tables([events.slice(0, 0), *parts]), bad
+
+
+def _by_home(rows: DataFrame) -> DataFrame:
+    """The events, those of computations that share requests together, one after another in each partition."""
+    rows = rows.where(F.col(UNREADABLE).isNull()).drop(UNREADABLE)
+    named = rows.select("computation", F.col("attributes")["trace"].alias("trace")).distinct()
+    own = named.select("computation", F.col("computation").alias("trace"))
+    shared = (
+        named.where(F.col("trace").isNotNull())
+        .union(own)
+        .groupBy("trace")
+        .agg(F.collect_set("computation").alias("group"))
+        .where(F.size("group") > 1)
+    )
+    leaders = leaders_of([{*row["group"]} for row in shared.select("group").collect()])
+    home = F.col("computation")
+    if leaders:
+        found = rows.sparkSession.createDataFrame([*leaders.items()], "computation string, leader string")
+        rows = rows.join(found, "computation", "left")
+        home = F.coalesce("leader", "computation")
+    return rows.withColumn(HOME, home).repartition(HOME).sortWithinPartitions(HOME)
+
+
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows in tables of about EVENTS_PER_BUCKET, cut where HOME changes."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        if sum(each.num_rows for each in held) >= EVENTS_PER_BUCKET:
+            last = held[-1].column(HOME)[-1]
+            cut = pc.index(pc.equal(batch.column(HOME), last), False).as_py()
+            if cut >= 0:
+                yield pa.Table.from_batches([*held, batch.slice(0, cut)])
+                held, batch = [], batch.slice(cut)
+        if batch.num_rows:
+            held.append(batch)
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _each_chunk(
+    answer: Callable[[History], pa.Table], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for rows in _chunks(batches):
+        kept, _ = _judged(_whole(rows))
+        if kept.num_rows:
+            yield from answer(load(kept)).to_batches()
+
+
+def _bad(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for rows in _chunks(batches):
+        _, bad = _judged(_whole(rows))
+        yield from bad.to_batches()
+
+
+def _check(rows: DataFrame, grouped: DataFrame, on_bad: str) -> None:
+    """Refuse, or tell of, what an answer about all requests would leave out."""
+    check_on_bad(on_bad)
+    unsound = grouped.mapInArrow(_bad, spark_schema(BAD))
+    _tell(_gathered(_unread(rows).union(unsound).limit(MOST_COMPUTATIONS)), on_bad)
+
+
+def _unread(rows: DataFrame) -> DataFrame:
+    """Rows that are no events, as BAD."""
+    reason = F.col(UNREADABLE).alias("reason")
+    return rows.where(F.col(UNREADABLE).isNotNull()).select(F.lit("").alias("computation"), reason)
+
+
+def _tell(bad: pa.Table, on_bad: str) -> None:
+    if bad.num_rows and on_bad == RAISE:
+        raise _not_judged(bad)
+    if bad.num_rows:
+        first = bad.slice(0, 1).to_pylist()[0]
+        warnings.warn(
+            f"{bad.num_rows:,} rows or computations could not be judged, and the answers are about the "
+            f"others; the first: computation {first['computation']!r}: {first['reason']}",
+            stacklevel=4,
+        )
+
+
+def _not_judged(bad: pa.Table) -> NotJudged:
+    reasons = [(row["computation"], row["reason"]) for row in bad.slice(0, MOST_REASONS).to_pylist()]
+    return NotJudged(bad.num_rows, len(pc.unique(bad["computation"])), tuple(reasons), renumbers=False)
+
+
+def _results(grouped: DataFrame, answer: Callable[[History], Any]) -> Iterator[Any]:
+    """What a function returns for each chunk, which must be small."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pickled: Callable[[History], pa.Table] = lambda history: pa.table(  # noqa: E731
+            {"result": pa.array([pickle.dumps(answer(history))], pa.binary())}
+        )
+        yield from _each_chunk(pickled, batches)
+
+    for row in grouped.mapInArrow(run, "result binary").collect():
+        yield pickle.loads(bytes(row["result"]))
+
+
+def _spent(by: By, history: History) -> Spent:
+    return Paths(history, by).spent
+
+
+def _saved(by: By, places: list[Between], history: History) -> dict[Between, int]:
+    return Paths(history, by).saved(places)
+
+
+def _requests(by: By, history: History) -> pa.Table:
+    codes, names = history.requests
+    events = np.bincount(codes[codes >= 0], minlength=len(names)).tolist()
+    first = np.full(len(names), -1)
+    first[codes[::-1][codes[::-1] >= 0]] = np.flatnonzero(codes >= 0)[::-1]
+    timed = {name: (begin, path) for name, begin, path in Paths(history, by).told()}
+    rows = []
+    for number, name in enumerate(names):
+        if first[number] < 0:
+            continue
+        row: dict[str, Any] = {"request": name, "events": events[number]}
+        row["computation"] = history.union.event(int(first[number]))[0]
+        if name in timed:
+            begin, path = timed[name]
+            root = history.occurrence(begin)
+            row |= {"computation": root.computation, "place": root.place if by == "service" else root.process}
+            row |= {"label": root.label, "begin": root.time, "took": sum(took for _, took in path)}
+            row["path"] = [{"place": place, "took": took} for place, took in path]
+        rows.append(row)
+    return pa.Table.from_pylist(rows, schema=REQUESTS)
+
+
+def _frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> DataFrame:
+    return spark.createDataFrame(rows, spark_schema(schema))
+
+
+def _from_arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
+    rows = [tuple(row.values()) for row in table.to_pylist()]
+    return spark.createDataFrame(rows, spark_schema(table.schema))

@@ -1,0 +1,193 @@
+"""From a frame of somebody's records to a frame of events, by the readers of files.
+
+In    a frame, what makes drafts of one of its rows, and a reader's `assemble`
+Out   rows of trace.SCHEMA; a row that cannot be read has nothing but the reason, in event_rows.UNREADABLE
+Cost  one pass to parse, whose drafts Spark keeps as long as the frame; one shuffle of the drafts by
+      computation, when the frame is used. Traces are linked as in an import (linked_traces)
+
+A frame has no order, so nothing here depends on one: drafts of a computation are sorted by what they say.
+"""
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ..trace.readers import Assembly, Draft, Options, Quarantined
+from ..trace.readers.arrow_records import Record, records_of
+from ..trace.readers.draft import PACKED, QUARANTINE, packed_table, storable, unpacked_drafts
+from ..trace.readers.span_joins import MOST_JOINED, TraceJoins
+from ..trace.writer import table_from_rows
+from .event_rows import UNREADABLE
+from .linked_traces import leaders_of_linked
+from .schemas import TRACE, spark_schema
+from .session import supply
+from .splits import UNCHECKED
+from .workspace import Workspace
+
+Parse = Callable[[Record], Iterable[Draft | Quarantined]]
+Assemble = Callable[[Iterable[Draft], Options], Assembly]
+
+LEFT_OUT = "_left_out"
+ROWS_AT_ONCE = 10_000
+
+_told = pa.field(
+    LEFT_OUT, pa.struct([QUARANTINE.field(name) for name in ("field", "reason", "text", "imported")])
+)
+_texts = pa.list_(pa.string())
+PARSED = pa.schema(
+    [
+        *(PACKED.field(name).with_nullable(True) for name in ("computation", "ids", "drafts")),
+        pa.field("named", _texts),
+        pa.field("channels", _texts),
+        _told,
+    ]
+)
+"""Drafts of a computation, the spans of other traces that they name, and the channels they are on; or what
+was left out."""
+ASSEMBLED = UNCHECKED.append(_told)
+
+
+def events_of(
+    records: DataFrame, parse: Parse, assemble: Assemble, *, linked: bool = False, work: Any = None
+) -> DataFrame:
+    """The events of records; `quarantine` of the frame has what was left out, also of events that are there.
+
+    linked   whether computations that name records of one another are one
+    """
+    spark = records.sparkSession
+    supply(spark)
+    parsed = records.mapInArrow(_parser(parse), spark_schema(PARSED)).persist()
+    drafts = parsed.where(F.col("drafts").isNotNull()).select(
+        "computation", "ids", "drafts", "named", "channels"
+    )
+    workspace = None
+    if linked and not drafts.where((F.size("named") > 0) | (F.size("channels") > 0)).isEmpty():
+        workspace = Workspace(spark, work)
+        drafts = _joined(drafts, workspace)
+    rows = (
+        drafts.select("computation", "drafts")
+        .repartition("computation")
+        .sortWithinPartitions("computation")
+        .mapInArrow(_assembler(assemble), spark_schema(ASSEMBLED))
+    )
+    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in TRACE]
+    every = rows.union(parsed.where(F.col(LEFT_OUT).isNotNull()).select(*nothing, LEFT_OUT))
+    told = F.col(LEFT_OUT)
+    events = every.where(told.isNull() | ~told["imported"]).select(
+        *TRACE.names, F.when(told.isNotNull(), _sentence(told)).alias(UNREADABLE)
+    )
+    events.quarantine = every.where(told.isNotNull()).select(f"{LEFT_OUT}.*")  # type: ignore[attr-defined]
+    if workspace is not None:
+        workspace.keep()
+        events._happened_workspace = workspace  # type: ignore[attr-defined]
+    weakref.finalize(events, _let_go, parsed).atexit = False
+    return events
+
+
+def _let_go(parsed: DataFrame) -> None:
+    """What Spark kept is only ever a copy: a frame that was derived from it is computed anew without."""
+    try:
+        parsed.unpersist()
+    except Exception:  # the session has ended, and the copy with it
+        return
+
+
+def _sentence(told: Column) -> Column:
+    about = F.when(told["field"].isNotNull(), F.concat(F.lit("field '"), told["field"], F.lit("': ")))
+    text = F.when(told["text"].isNotNull(), F.concat(F.lit(" | "), told["text"]))
+    nothing = F.lit("")
+    return F.concat(F.lit("?#: "), F.coalesce(about, nothing), told["reason"], F.coalesce(text, nothing))
+
+
+def _joined(drafts: DataFrame, workspace: Workspace) -> DataFrame:
+    """The same drafts; those of linked traces belong to the computation that their leader names."""
+    references = drafts.select(F.col("computation").alias("trace"), F.explode("named").alias("id"))
+    channels = drafts.select(F.explode("channels").alias("channel"), F.col("computation").alias("trace"))
+    leaders, too_wide = leaders_of_linked(drafts, references, channels, workspace.folder)
+    if too_wide:
+        warnings.warn(
+            f"{too_wide:,} channels carry more than {MOST_JOINED:,} traces each: their order is judged "
+            "within each trace, not across traces",
+            stacklevel=4,
+        )
+    if leaders is None:
+        return drafts
+    named = leaders.select(F.col("trace").alias("computation"), "leader")
+    return drafts.join(named, "computation", "left").withColumn(
+        "computation", F.coalesce("leader", "computation")
+    )
+
+
+def _parser(parse: Parse) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            drafts: list[Draft] = []
+            left_out: list[Quarantined] = []
+            for each in storable(chain.from_iterable(map(parse, records_of(batch)))):
+                if isinstance(each, Draft):
+                    drafts.append(each)
+                else:
+                    left_out.append(each)
+            yield from _parsed(drafts).to_batches()
+            yield from _padded(pa.schema([_told]), [_row(left_out)], len(left_out)).to_batches()
+
+    return run
+
+
+def _parsed(drafts: Sequence[Draft]) -> pa.Table:
+    packed = packed_table(drafts)
+    named: dict[str, list[str]] = {}
+    channels: dict[str, list[str]] = {}
+    for draft in drafts:
+        joins = TraceJoins()
+        joins.add(draft)
+        named.setdefault(draft.computation, []).extend(joins.named)
+        channels.setdefault(draft.computation, []).extend(joins.carried)
+    names = packed["computation"].to_pylist()
+    more = [pa.array([[*dict.fromkeys(of[name])] for name in names], _texts) for of in (named, channels)]
+    columns = [packed[name] for name in ("computation", "ids", "drafts")]
+    return _padded(PARSED.remove(len(PARSED) - 1), [*columns, *more], len(names))
+
+
+def _row(left_out: Sequence[Quarantined]) -> pa.Array:
+    kept = [
+        {name: getattr(each, name) for name in ("field", "reason", "text", "imported")} for each in left_out
+    ]
+    return pa.array(kept, _told.type)
+
+
+def _padded(schema: pa.Schema, columns: Sequence[Any], rows: int) -> pa.Table:
+    """A table of PARSED, of which these columns are given and the others null."""
+    given = dict(zip(schema.names, columns, strict=True))
+    full = [given[field.name] if field.name in given else pa.nulls(rows, field.type) for field in PARSED]
+    return pa.table(full, schema=PARSED)
+
+
+def _assembler(assemble: Assemble) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        drafts = chain.from_iterable(map(unpacked_drafts, batches))
+        rows: list[dict[str, Any]] = []
+        left_out: list[Quarantined] = []
+        for _, group in groupby(drafts, key=lambda draft: draft.computation):
+            assembly = assemble(group, Options())
+            rows += assembly.rows
+            left_out += assembly.quarantined
+            if len(rows) + len(left_out) >= ROWS_AT_ONCE:
+                yield from _assembled(rows, left_out)
+                rows, left_out = [], []
+        yield from _assembled(rows, left_out)
+
+    return run
+
+
+def _assembled(rows: list[dict[str, Any]], left_out: Sequence[Quarantined]) -> Iterator[pa.RecordBatch]:
+    events = table_from_rows(rows)
+    yield from pa.table([*events.columns, pa.nulls(len(rows), _told.type)], schema=ASSEMBLED).to_batches()
+    nothing = [pa.nulls(len(left_out), field.type) for field in UNCHECKED]
+    yield from pa.table([*nothing, _row(left_out)], schema=ASSEMBLED).to_batches()

@@ -1,0 +1,319 @@
+"""Computations as they happen, as an operator of Spark Structured Streaming.
+
+In     a streaming DataFrame of events, or of stretches of the files of a trace (trace_source)
+Out    a streaming DataFrame of (table, rows), rows being some rows of that table as Arrow's IPC stream;
+       `rows_of` makes a typed frame of one table. Append mode
+State  in RocksDB, by bucket of computations (bucket.py). Proportional to the rows of the last `retire`
+Time   a computation is finished when nothing of it came for `retire`: of processing time, as Spark notes it
+       with the batch, so that a batch that runs again after a crash does the same; or of event time, when
+       the watermark is `retire` past the latest event that came with its last rows. A row behind the
+       watermark is taken where its computation is kept; otherwise it is late, and quarantined as such
+
+A state key for each computation would cost several round trips between Python and the JVM, and a pandas
+frame, per computation and batch: minutes for 100,000 computations. So rows are packed as Arrow before the
+shuffle, one blob for a bucket and a partition, and a key is a bucket; within it everything is vectorised.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ...causality.live import Rules
+from ...causality.live_union import EVENTS, PROCESSES, QUESTIONS
+from ...causality.names import encode_names, hashes
+from ...causality.predecessors import PREDECESSORS
+from ...causality.questions import QUARANTINE, Answers
+from ...causality.questions.order import LOST_CAUSES, VIOLATIONS
+from ...causality.questions.stamp import STAMPS
+from ...core.errors import CausalityError
+from ...trace.schema import SCHEMA
+from ..event_rows import UNREADABLE
+from ..schemas import spark_schema
+from ..splits import sort_out
+from ..tasks import pack_table, spare_modules, unpack_table
+from .bucket import Bucket
+from .state_store import use_rocksdb
+
+try:
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+except ImportError as error:  # PySpark 3.5
+    raise ImportError(
+        "streams need transformWithState, which PySpark has from 4.0 on: install pyspark>=4.0"
+    ) from error
+
+PACKED = "bucket int, what string, rows binary"
+ANSWERS = "table string, rows binary"
+EVENT_ROWS, UNUSABLE, END = "events", "quarantine", "end"
+"""What a packed row has: events, rows of QUARANTINE, or the word that nothing more comes."""
+
+TIME = SCHEMA.field("time")
+NANOSECONDS = 1_000_000  # to a millisecond
+LATE = "is late: it is behind the watermark, and its computation was finished, or none of it came in time"
+
+TOTALS = pa.schema([("name", pa.string()), ("count", pa.int64())])
+"""What a bucket adds to totals in a batch: those of the questions, `duplicates`, `quarantined`, `arrived`;
+and `held`, `live` and `state_bytes` as changes of rows held, computations kept and bytes of state."""
+
+TABLES = {
+    "stamps": STAMPS,
+    "processes": PROCESSES,
+    "predecessors": PREDECESSORS,
+    "violations": VIOLATIONS,
+    "lost_causes": LOST_CAUSES,
+    "quarantine": QUARANTINE,
+    "totals": TOTALS,
+}
+OF_QUESTION = {
+    "stamp": ("stamps", "processes"),
+    "predecessors": ("predecessors",),
+    "order": ("violations", "lost_causes"),
+}
+ALWAYS = ("quarantine", "totals")
+
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+BUCKETS_PER_PARTITION = 2
+"""Of the shuffle. More share out the work more evenly, and each costs some milliseconds in a batch."""
+
+MOST_BYTES = 64 << 20
+"""Of rows that a task packs at once."""
+
+
+def tables_of(questions: Collection[str]) -> dict[str, pa.Schema]:
+    """The tables that answer these questions."""
+    unknown = [question for question in questions if question not in OF_QUESTION]
+    if unknown:
+        raise CausalityError(
+            f"{unknown[0]!r} is not answered by a stream; ask {', '.join(OF_QUESTION)}, or use analyze()"
+        )
+    names = [name for question in questions for name in OF_QUESTION[question]]
+    return {name: TABLES[name] for name in (*names, *ALWAYS)}
+
+
+def buckets_of(spark: SparkSession) -> int:
+    """Into how many buckets the computations of a new query go. One that goes on needs the same number."""
+    return BUCKETS_PER_PARTITION * int(spark.conf.get("spark.sql.shuffle.partitions", "200") or 200)
+
+
+def answered(
+    packed: DataFrame, rules: Rules, questions: Collection[str] = QUESTIONS, *, event_time: bool = False
+) -> DataFrame:
+    """The operator on packed rows. `rules.retire` is in milliseconds. With `event_time`, the rows have the
+    column `time`, and the frame they were made of has a watermark."""
+    if find_spec("google") is None or find_spec("google.protobuf") is None:
+        raise CausalityError("a streaming operator needs protobuf: pip install 'happened[spark]'")
+    spark = packed.sparkSession
+    if use_rocksdb(spark):
+        spark.conf.set(CHANGELOG, "true")  # else each batch uploads all files that changed
+    processor = Computations(rules, tuple(questions), tuple(tables_of(questions)), event_time)
+    mode = "eventTime" if event_time else "processingTime"
+    return packed.groupBy("bucket").transformWithStateInPandas(processor, ANSWERS, "append", mode)
+
+
+def pack(events: DataFrame, buckets: int, *, event_time: bool = False) -> DataFrame:
+    """The rows of a frame of events, packed by bucket; those that are no events as quarantine."""
+    schema = EVENTS.append(TIME) if event_time else EVENTS
+    columns = [name for name in (*schema.names, UNREADABLE) if name in events.columns]
+
+    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in _gathered(batches):
+            yield packed_rows(*_sorted_out(table, schema), buckets)
+        spare_modules()
+
+    return events.select(*columns).mapInArrow(packed, PACKED)
+
+
+def rows_of(answers: DataFrame, name: str) -> DataFrame:
+    """A table of what the operator gave, streaming or not, with its columns."""
+
+    def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for blob in batch["rows"]:
+                yield from unpack_table(blob.as_buffer()).to_batches()
+
+    schema = spark_schema(TABLES[name])
+    return answers.where(F.col("table") == name).select("rows").mapInArrow(unpacked, schema)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches together, up to MOST_BYTES."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size > MOST_BYTES:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _sorted_out(table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:
+    """Events, and rows of QUARANTINE."""
+    unread = QUARANTINE.empty_table()
+    if UNREADABLE in table.column_names:
+        reason = table[UNREADABLE]
+        bad = pc.is_valid(reason)
+        reasons = reason.filter(bad)
+        unread = pa.table([pa.repeat("", len(reasons)), reasons], schema=QUARANTINE)
+        table = table.filter(pc.invert(bad))
+    columns = [
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+        for field in schema
+    ]
+    for place, value in (
+        (EVENTS.get_field_index("computation"), ""),
+        (EVENTS.get_field_index("relevant"), False),
+    ):
+        columns[place] = pc.fill_null(columns[place], value)
+    events, quarantined = sort_out(pa.table(columns, schema=schema))
+    return events, pa.concat_tables([unread, quarantined])
+
+
+def packed_rows(events: pa.Table, quarantined: pa.Table, buckets: int) -> pa.RecordBatch:
+    """Events by bucket, and rows of QUARANTINE, as rows of PACKED."""
+    codes, names = encode_names(events["computation"])
+    bucket = (hashes(names) % np.uint64(buckets)).astype(np.int32)[codes]
+    order = np.argsort(bucket, kind="stable")
+    events = events.take(pa.array(order))
+    ends = np.searchsorted(bucket[order], np.arange(buckets + 1))
+    rows: list[tuple[int, str, bytes]] = [
+        (k, EVENT_ROWS, pack_table(events.slice(ends[k], ends[k + 1] - ends[k])))
+        for k in np.flatnonzero(np.diff(ends)).tolist()
+    ]
+    if quarantined.num_rows:
+        rows.append((0, UNUSABLE, pack_table(quarantined)))
+    return _batch(rows)
+
+
+def end_of(buckets: int) -> pa.RecordBatch:
+    """For each bucket the word that nothing more comes."""
+    return _batch([(k, END, b"") for k in range(buckets)])
+
+
+def _batch(rows: list[tuple[int, str, bytes]]) -> pa.RecordBatch:
+    numbers, kinds, blobs = ([row[k] for row in rows] for k in range(3))
+    columns = [pa.array(numbers, pa.int32()), pa.array(kinds, pa.string()), pa.array(blobs, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, names=["bucket", "what", "rows"])
+
+
+class Computations(StatefulProcessor):
+    """Runs a Bucket for each key."""
+
+    def __init__(
+        self, rules: Rules, questions: tuple[str, ...], tables: tuple[str, ...], event_time: bool = False
+    ) -> None:
+        self._rules, self._questions, self._tables = rules, questions, tables
+        self._event_time = event_time
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._head = handle.getValueState("head", "timer long, data binary")
+        self._pages = handle.getMapState("pages", "page int", "data binary")
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        given: dict[str, list[pa.Table]] = {EVENT_ROWS: [], UNUSABLE: []}
+        is_last = False
+        for frame in rows:
+            for what, blob in zip(frame["what"], frame["rows"], strict=True):
+                if what == END:
+                    is_last = True
+                else:
+                    given[what].append(unpack_table(blob))
+        now = self._now(timerValues)
+        bucket, timer = self._bucket()
+        answers = Answers()
+        if given[UNUSABLE]:
+            unusable = pa.concat_tables(given[UNUSABLE])
+            answers.add("quarantine", unusable)
+            answers.totals.update(quarantined=unusable.num_rows, arrived=unusable.num_rows)
+        if given[EVENT_ROWS]:
+            events = pa.concat_tables(given[EVENT_ROWS])
+            answers.totals["arrived"] += events.num_rows
+            if self._event_time:
+                events = _without_late(events, bucket, now, answers)
+                latest = pc.max(events[TIME.name]).as_py()
+                now = max(now, (latest or 0) // NANOSECONDS)
+            answers.join(bucket.arrive(events, now))
+        if is_last:
+            answers.join(bucket.end(now))
+            answers.totals["ended"] += 1
+        yield from self._close(bucket, timer, answers)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
+        bucket, _ = self._bucket()
+        answers = bucket.expire(self._now(timerValues))
+        yield from self._close(bucket, 0, answers)
+
+    def close(self) -> None:
+        spare_modules()
+
+    def _now(self, timers: Any) -> int:
+        """In milliseconds: the watermark, or the time of the batch."""
+        now = timers.getCurrentWatermarkInMs() if self._event_time else timers.getCurrentProcessingTimeInMs()
+        return int(now)
+
+    def _bucket(self) -> tuple[Bucket, int]:
+        """The bucket of the key at hand, and when its timer fires; 0 if it has none."""
+        stored = self._head.get()
+        timer, head = (0, None) if stored is None else (stored[0], bytes(stored[1]))
+        return Bucket(_Pages(self._pages), head, self._rules, self._questions), timer
+
+    def _close(self, bucket: Bucket, timer: int, answers: Answers) -> Iterator[pd.DataFrame]:
+        """Set the timer, keep the head, give out the rows."""
+        head, due = bucket.close(answers), bucket.head.due
+        if timer and due != timer:
+            self._handle.deleteTimer(timer)
+        if due is not None and due != timer:
+            self._handle.registerTimer(due)
+        if head is None:
+            self._head.clear()
+        else:
+            self._head.update((due, head))
+        totals = {name: count for name, count in answers.totals.items() if count}
+        columns = [pa.array([*totals], pa.string()), pa.array([*totals.values()], pa.int64())]
+        answers.add("totals", pa.table(columns, schema=TOTALS))
+        told = [(name, pack_table(rows)) for name, rows in answers.filled() if name in self._tables]
+        if told:
+            yield pd.DataFrame(told, columns=["table", "rows"])
+
+
+def _without_late(events: pa.Table, bucket: Bucket, watermark: int, answers: Answers) -> pa.Table:
+    """Quarantine the rows behind the watermark whose computation is not kept."""
+    behind = pc.fill_null(pc.less(events[TIME.name], watermark * NANOSECONDS), False)
+    late = pc.and_(behind, pc.invert(bucket.knows(events["computation"])))
+    if not pc.any(late).as_py():
+        return events
+    rows = events.filter(late)
+    event = pc.binary_join_element_wise(rows["process"], rows["seq"].cast(pa.string()), "#")
+    reason = pc.binary_join_element_wise(event, LATE, " ")
+    answers.add("quarantine", pa.table([rows["computation"], reason], schema=QUARANTINE))
+    answers.totals.update(quarantined=rows.num_rows, late=rows.num_rows)
+    return events.filter(pc.invert(late))
+
+
+class _Pages:
+    """The pages of the bucket at hand, in Spark's state."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def read(self, page: int) -> bytes:
+        return bytes(self._state.getValue((page,))[0])
+
+    def write(self, page: int, data: bytes) -> None:
+        self._state.updateValue((page,), (data,))
+
+    def remove(self, page: int) -> None:
+        self._state.removeKey((page,))

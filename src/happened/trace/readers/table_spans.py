@@ -1,0 +1,362 @@
+"""Rows of tables of spans, as the readers of files take their records.
+
+A Preset tells which columns a kind of table has, and gives the drafts of a row: those that the reader of that
+format makes of the same span. Columns are told by their names, whatever their case and underscores; nested
+fields as well. A row is a span, or holds many: OTLP's resourceSpans, Jaeger's traces, Tempo's `rs`.
+
+Attributes are a map, a struct, a list of keys and values, or JSON text. Span events are not read: nothing
+orders them but a clock.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.errors import TraceFormatError
+from . import jaeger, otlp, zipkin
+from .arrow_records import Nanoseconds, Record
+from .draft import Draft, Parsed, Quarantined, excerpt
+from .json_documents import members
+from .otel_sdk import nanoseconds
+
+FILE = "the frame"
+ROW = 0
+"""Rows of a frame have no number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A kind of table of spans.
+
+    columns   by field of its records, what that is to us (see `happened.spark.spans`), or "" if we have no
+              word for it
+    spelt     by field, other names of its column, as `spelling` has them; its own name is always one
+    shapes    sets of names, as `spelling` has them: a table with all of one is of this kind
+    drafts    what a row becomes
+    """
+
+    columns: Mapping[str, str]
+    spelt: Mapping[str, tuple[str, ...]]
+    shapes: tuple[frozenset[str], ...]
+    drafts: Callable[[Record], Parsed]
+
+    def fields(self, names: Iterable[str]) -> dict[str, str]:
+        """By field, the first of these names that means it."""
+        found: dict[str, str] = {}
+        by_spelling: dict[str, str] = {}
+        for name in names:
+            by_spelling.setdefault(spelling(name), name)
+        for field in self.columns:
+            for spelt in (spelling(field), *self.spelt.get(field, ())):
+                if spelt in by_spelling:
+                    found[field] = by_spelling[spelt]
+                    break
+        return found
+
+    def renamed(self, record: Record) -> Record:
+        """A record by the names of its fields; what is no field is left out."""
+        return {field: record[name] for field, name in self.fields(record).items()}
+
+
+def spelling(name: str) -> str:
+    return name.replace("_", "").replace(".", "").lower()
+
+
+def recognised(names: Iterable[str], mapped: Iterable[str] = ()) -> str:
+    """The preset that columns of these names are of; `mapped` are those of our fields that are given."""
+    known = {spelling(name) for name in names}
+    for preset, kind in PRESETS.items():
+        if any(shape <= known for shape in kind.shapes):
+            return preset
+    if {"trace", "span"} <= {*mapped} | ({"trace"} & known):
+        return OPENTELEMETRY
+    raise TraceFormatError(
+        f"the frame does not look like spans of {', '.join(PRESETS)}; it has {', '.join(names)}. Say "
+        f'preset=, or which column is what: columns={{"trace": "…", "span": "…", "parent": "…", '
+        f'"service": "…", "start": "…", "end": "…"}}'
+    )
+
+
+def drafts_of(preset: str, record: Record) -> Iterator[Draft | Quarantined]:
+    """The drafts of a row; what cannot be read at all is quarantined."""
+    try:
+        yield from PRESETS[preset].drafts(record)
+    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        text = excerpt(json.dumps(record, default=str))
+        yield Quarantined(FILE, ROW, None, f"cannot be read as a span ({error})", text)
+
+
+def _opentelemetry(record: Record) -> Parsed:
+    if any(spelling(name) in ("resourcespans", "batches") for name in record):
+        for facts, span in otlp.spans_of(_parsed(record)):
+            yield from _otlp_span(span, facts)
+    else:
+        yield from _otlp_span(record, {})
+
+
+def _otlp_span(record: Any, facts: Mapping[str, str]) -> Parsed:
+    """The draft of one span, whose resource may be told in the row or around it."""
+    if not isinstance(record, dict):
+        yield from otlp.drafts(FILE, ROW, dict(facts), record)
+        return
+    span = PRESETS[OPENTELEMETRY].renamed(record)
+    resource = _parsed(span.pop("resource", None))
+    resource = resource.get("attributes", resource) if isinstance(resource, dict) else resource
+    mine = dict(facts) | otlp.attributes({"attributes": _attributes(resource)})
+    for field, fact in (("serviceName", "service.name"), ("serviceInstanceId", "service.instance.id")):
+        if span.get(field):
+            mine[fact] = str(span.pop(field))
+    span["attributes"] = _attributes(span.get("attributes"))
+    span["links"] = [
+        PRESETS[OPENTELEMETRY].renamed(link)
+        for link in _parsed(span.get("links")) or ()
+        if isinstance(link, dict)
+    ]
+    status = _parsed(span.get("status"))
+    code = (
+        next((v for n, v in status.items() if n.lower() == "code"), None)
+        if isinstance(status, dict)
+        else status
+    )
+    span["status"] = {"code": f"STATUS_CODE_{code.upper()}" if code in ("Error", "ERROR") else code}
+    for name, other in (("startTimeUnixNano", "startTime"), ("endTimeUnixNano", "endTime")):
+        if name not in span and other in span:
+            span[name] = _since_1970(span[other])
+    if "endTimeUnixNano" not in span and "durationNano" in span and span.get("startTimeUnixNano"):
+        span["endTimeUnixNano"] = int(span["startTimeUnixNano"]) + int(span.pop("durationNano"))
+    yield from otlp.drafts(FILE, ROW, mine, span)
+
+
+def _since_1970(value: Any) -> Any:
+    """A time in nanoseconds, if it is one; numbers tell their unit by their size. Otherwise as it is."""
+    if isinstance(value, Nanoseconds):
+        return int(value)
+    try:
+        return nanoseconds(value)
+    except (ValueError, TypeError, OverflowError):
+        return value
+
+
+def _tempo(record: Record) -> Parsed:
+    """A trace as Tempo's Parquet has it: TraceID, rs: [{Resource, ss: [{Spans}]}]."""
+    row = {spelling(name): value for name, value in record.items()}
+    trace = row.get("traceidtext") or row.get("traceid")
+    for resource in row.get("rs") or ():
+        around = {spelling(name): value for name, value in resource.items()}
+        facts = {
+            name: str(value)
+            for field, name in TEMPO_FACTS.items()
+            if (value := (around.get("resource") or {}).get(field))
+        }
+        facts |= otlp.attributes({"attributes": _attributes((around.get("resource") or {}).get("Attrs"))})
+        for scope in around.get("ss") or ():
+            for span in scope.get("Spans") or scope.get("spans") or ():
+                more = {name: span[field] for field, name in TEMPO_COLUMNS.items() if field in span}
+                attributes = more | _attributes(span.get("Attrs"))
+                yield from _otlp_span({"traceId": trace, **span, "Attrs": attributes}, facts)
+
+
+TEMPO_FACTS = {
+    "ServiceName": "service.name",
+    "Cluster": "cluster",
+    "Namespace": "namespace",
+    "Pod": "pod",
+    "Container": "container",
+    "K8sClusterName": "k8s.cluster.name",
+    "K8sNamespaceName": "k8s.namespace.name",
+    "K8sPodName": "k8s.pod.name",
+    "K8sContainerName": "k8s.container.name",
+}
+TEMPO_COLUMNS = {"HttpMethod": "http.method", "HttpUrl": "http.url", "HttpStatusCode": "http.status_code"}
+TEMPO_VALUES = (
+    "Value",
+    "ValueInt",
+    "ValueDouble",
+    "ValueBool",
+    "ValueUnsupported",
+    "ValueArray",
+    "ValueKVList",
+)
+
+
+def _jaeger(record: Record) -> Parsed:
+    for span, holder in members(record, {}, ("data", "spans")):
+        if not isinstance(span, dict):
+            yield from jaeger.drafts(FILE, ROW, None, span)
+            continue
+        span = PRESETS[JAEGER].renamed(span)
+        process = _parsed(span.get("process"))
+        if span.get("serviceName"):
+            process = (process if isinstance(process, dict) else {}) | {"serviceName": span["serviceName"]}
+        if isinstance(process, dict):
+            span["process"] = PRESETS[JAEGER].renamed(process)
+        references = _parsed(span.get("references"))
+        span["references"] = [
+            PRESETS[JAEGER].renamed(each) for each in references or () if isinstance(each, dict)
+        ]
+        span["tags"] = _parsed(span.get("tags"))
+        for name in ("startTime", "duration"):
+            if name in span:
+                span[name] = _microseconds(span[name])
+        yield from jaeger.drafts(FILE, ROW, holder.get("processes"), span)
+
+
+def _zipkin(record: Record) -> Parsed:
+    for span, _ in members(record, {}, ("traces", "data")):
+        if not isinstance(span, dict):
+            yield from zipkin.drafts(FILE, ROW, span)
+            continue
+        span = PRESETS[ZIPKIN].renamed(span)
+        for name in ("localEndpoint", "remoteEndpoint"):
+            endpoint = _parsed(span.get(name))
+            if isinstance(endpoint, dict):
+                span[name] = PRESETS[ZIPKIN].renamed(endpoint)
+        if span.get("serviceName"):
+            span["localEndpoint"] = (span.get("localEndpoint") or {}) | {
+                "serviceName": span.pop("serviceName")
+            }
+        span["tags"] = _parsed(span.get("tags"))
+        for name in ("timestamp", "duration"):
+            if name in span:
+                span[name] = _microseconds(span[name])
+        yield from zipkin.drafts(FILE, ROW, span)
+
+
+def _microseconds(value: Any) -> Any:
+    if isinstance(value, Nanoseconds):
+        return value // 1000
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+
+
+def _parsed(value: Any) -> Any:
+    """What JSON text tells; anything else as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def _attributes(value: Any) -> Record:
+    """Attributes by name: of a map or struct, JSON text, or a list of keys with values of OTLP or Tempo."""
+    value = _parsed(value)
+    if isinstance(value, dict):
+        return value
+    found: Record = {}
+    for each in value if isinstance(value, list) else ():
+        if not isinstance(each, dict):
+            continue
+        key = each.get("key", each.get("Key"))
+        values = [each[name] for name in ("value", *TEMPO_VALUES) if each.get(name) not in (None, [])]
+        if key is not None and values:
+            found[str(key)] = _one(values[0])
+    return found
+
+
+def _one(value: Any) -> Any:
+    """OTLP's {"stringValue": …}, or Tempo's list of one."""
+    if isinstance(value, dict):
+        return next(iter(value.values()), "")
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+OPENTELEMETRY, JAEGER, ZIPKIN, TEMPO = "opentelemetry", "jaeger", "zipkin", "tempo"
+
+PRESETS: dict[str, Preset] = {
+    TEMPO: Preset(
+        {"TraceID": "trace", "TraceIDText": "", "rs": ""},
+        {},
+        (frozenset({"traceid", "rs"}),),
+        _tempo,
+    ),
+    JAEGER: Preset(
+        {
+            "traceID": "trace",
+            "spanID": "span",
+            "parentSpanID": "parent",
+            "operationName": "label",
+            "startTime": "start",
+            "duration": "duration",
+            "tags": "attributes",
+            "references": "links",
+            "serviceName": "service",
+            "process": "resource",
+            "processID": "",
+            "refType": "",
+            "spans": "",
+            "processes": "",
+            "data": "",
+        },
+        {"serviceName": ("processservicename",), "references": ("refs",)},
+        (
+            frozenset({"traceid", "spans"}),
+            frozenset({"traceid", "spanid", "references"}),
+            frozenset({"traceid", "spanid", "process"}),
+            frozenset({"traceid", "spanid", "processid"}),
+            frozenset({"traceid", "spanid", "operationname", "starttime", "duration"}),
+        ),
+        _jaeger,
+    ),
+    OPENTELEMETRY: Preset(
+        {
+            "traceId": "trace",
+            "spanId": "span",
+            "parentSpanId": "parent",
+            "name": "label",
+            "kind": "kind",
+            "startTimeUnixNano": "start",
+            "endTimeUnixNano": "end",
+            "startTime": "",
+            "endTime": "",
+            "durationNano": "duration",
+            "attributes": "attributes",
+            "links": "links",
+            "resource": "resource",
+            "serviceName": "service",
+            "serviceInstanceId": "instance",
+            "status": "status",
+            "resourceSpans": "",
+        },
+        {
+            "parentSpanId": ("parentid",),
+            "name": ("spanname",),
+            "kind": ("spankind",),
+            "startTime": ("start",),
+            "endTime": ("end",),
+            "durationNano": ("durationnanos", "durationns"),
+            "attributes": ("spanattributes", "attrs"),
+            "resource": ("resourceattributes",),
+            "status": ("statuscode",),
+            "resourceSpans": ("batches",),
+        },
+        (frozenset({"traceid", "spanid"}), frozenset({"resourcespans"}), frozenset({"batches"})),
+        _opentelemetry,
+    ),
+    ZIPKIN: Preset(
+        {
+            "traceId": "trace",
+            "id": "span",
+            "parentId": "parent",
+            "name": "label",
+            "kind": "kind",
+            "timestamp": "start",
+            "duration": "duration",
+            "tags": "attributes",
+            "serviceName": "service",
+            "localEndpoint": "resource",
+            "remoteEndpoint": "",
+            "shared": "",
+            "annotations": "",
+            "binaryAnnotations": "",
+            "ipv4": "",
+            "ipv6": "",
+            "port": "",
+        },
+        {},
+        (frozenset({"traceid", "id"}),),
+        _zipkin,
+    ),
+}
+"""By name, in the order in which they are recognised."""
