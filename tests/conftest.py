@@ -82,7 +82,7 @@ def spark():
 
 @pytest.fixture
 def setting(spark):
-    """Sets an option of the session for one test. `conf.unset` would not bring back what the session began with."""
+    """Sets an option of the session for one test; `conf.unset` would forget what the session began with."""
     before = {}
 
     def to(name, value):

@@ -44,8 +44,12 @@ def _frozen(value):
     return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value
 
 
-def expect(rows):
-    """What must be said of the computation that has these rows."""
+def expect(rows, streamed=False):
+    """What must be said of the computation that has these rows.
+
+    A stream does not know of rows to come: it takes only deliveries for deliveries, and asks for predecessors
+    among all events.
+    """
     expected = Expected()
     events, seen = {}, set()
     for row in rows:
@@ -62,12 +66,13 @@ def expect(rows):
         expected.refused |= seq > 1 and (process, seq - 1) not in events
     sent = [row["message"] for row in events.values() if row["kind"] in SENDS]
     expected.refused |= len(sent) != len({*sent})
-    return expected if expected.refused else _answers(expected, events)
+    return expected if expected.refused else _answers(expected, events, streamed)
 
 
-def _deliveries(events):
+def _deliveries(events, streamed):
     """The deliveries of each message at each process, in the order of seq."""
-    stands_in = "deliver" if any(row["kind"] == "deliver" for row in events.values()) else "receive"
+    delivered = streamed or any(row["kind"] == "deliver" for row in events.values())
+    stands_in = "deliver" if delivered else "receive"
     found = {}
     for name in sorted(events):
         if events[name]["kind"] == stands_in:
@@ -75,9 +80,9 @@ def _deliveries(events):
     return found
 
 
-def _answers(expected, events):
+def _answers(expected, events, streamed):
     sends = {row["message"]: name for name, row in events.items() if row["kind"] in SENDS}
-    arrivals = _deliveries(events)
+    arrivals = _deliveries(events, streamed)
     edges = {((p, seq - 1), (p, seq)) for p, seq in events if seq > 1}
     for (message, _), [first, *_] in arrivals.items():
         if message in sends and events[sends[message]]["kind"] == "send":
@@ -94,7 +99,7 @@ def _answers(expected, events):
         expected.refused = True
         return expected
     expected.before = {(cause, name) for name in events for cause in past[name]}
-    _stamps(expected, events, past)
+    _stamps(expected, events, past, streamed)
     _orders(expected, events, past, sends, arrivals)
     _fates(expected, events, sends, arrivals)
     return expected
@@ -114,13 +119,14 @@ def _closure(events, edges):
     return None if any(name in known for name, known in past.items()) else past
 
 
-def _stamps(expected, events, past):
+def _stamps(expected, events, past, streamed):
     for name in events:
         clock = {}
         for process, _ in past[name] | {name}:
             clock[process] = clock.get(process, 0) + 1
         expected.stamps[name] = frozenset(clock.items())
-    relevant = {name for name, row in events.items() if row["relevant"]} or {*events}
+    marked = set() if streamed else {name for name, row in events.items() if row["relevant"]}
+    relevant = marked or {*events}
     for name in relevant:
         known = past[name] & relevant
         nearest = known - {earlier for cause in known for earlier in past[cause]}

@@ -24,6 +24,7 @@ from causality.traces import rows_of
 from happened.causality.analysis import TABLES, analyse
 from happened.trace import read
 from spark.test_analyze import wild_rows, write
+from spark.test_random_frames import ELSEWHERE
 
 pytestmark = pytest.mark.slow
 
@@ -141,14 +142,32 @@ spark = session(master)
 events = frame_of(spark, pickle.loads(Path(given).read_bytes()))
 some = events.where(F.col("computation").isin("c1", "c2"))
 try:
-    hs.stamp(events)
+    hs.stamp(events, io="direct")
 except CausalityError as error:
     refused = str(error)
-with hs.analyze(events, work=work) as analysis:
-    whole = {name: arrow_of(analysis.table(name), name) for name in analysis.tables}
-told = whole, arrow_of(hs.stamp(some, work=work), "stamps"), refused
+
+
+def tables(**options):
+    with hs.analyze(events, **options) as analysis:
+        return {name: arrow_of(analysis.table(name), name) for name in analysis.tables}
+
+
+whole, direct = tables(), tables(io="direct", work=work)
+told = whole, direct, arrow_of(hs.stamp(some, io="direct", work=work), "stamps"), refused
 Path(left).write_bytes(pickle.dumps(told))
 """
+
+
+def run_frames(script, url, *arguments):
+    """Run a driver that imports from the tests."""
+    driver = subprocess.run(
+        [sys.executable, "-c", script, url, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert driver.returncode == 0, driver.stderr[-4000:]
 
 
 def test_frames_on_two_workers(cluster, tmp_path, seed):
@@ -156,22 +175,19 @@ def test_frames_on_two_workers(cluster, tmp_path, seed):
     rows = wild_rows(seed, 40, computation="c", skew=40)
     (tmp_path / "given").write_bytes(pickle.dumps(rows))
     (tmp_path / "work-of-frames").mkdir()
-    arguments = [url, tmp_path / "given", tmp_path / "work-of-frames", tmp_path / "left"]
-    tests = str(Path(__file__).parents[1])
-    driver = subprocess.run(
-        [sys.executable, "-c", FRAMES, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        env=os.environ | {"PYTHONPATH": tests},
-    )
-    assert driver.returncode == 0, driver.stderr[-4000:]
-    whole, stamps, refused = pickle.loads((tmp_path / "left").read_bytes())
+    run_frames(FRAMES, url, tmp_path / "given", tmp_path / "work-of-frames", tmp_path / "left")
+    whole, direct, stamps, refused = pickle.loads((tmp_path / "left").read_bytes())
     expected = analyse(traces.table(rows))
     for name in TABLES:
-        assert rows_of(whole[name], name) == rows_of(expected.table(name), name), name
+        for told in (whole, direct):
+            assert rows_of(told[name], name) == rows_of(expected.table(name), name), name
     some = [row for row in rows if row["computation"] in ("c1", "c2")]
     of_some = analyse(traces.table(some)).table("stamps")
     assert rows_of(stamps, "stamps") == rows_of(of_some, "stamps")
     assert "give work=" in refused
     assert not any((tmp_path / "work-of-frames").iterdir())  # the interpreter ended
+
+
+def test_random_frames_on_two_workers(cluster, tmp_path, seed):
+    (tmp_path / "work-of-frames").mkdir()
+    run_frames(ELSEWHERE, cluster[0], seed, tmp_path / "work-of-frames")

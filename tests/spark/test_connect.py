@@ -25,6 +25,7 @@ from happened.causality.analysis import TABLES, analyse
 from spark.interpreters import without_the_package
 from spark.span_tables import of_files, otlp_file, random_spans
 from spark.test_analyze import wild_rows, write
+from spark.test_random_frames import ELSEWHERE
 
 pytest.importorskip("grpc")
 pytest.importorskip("grpc_status")
@@ -207,6 +208,11 @@ name = sound.selectExpr("computation || ':' || process || '#' || seq as name").f
 told = (of_frame(events), events.quarantine.count(), paths, requests, name, hs.why(sound, name))
 Path(left).write_bytes(pickle.dumps(told))
 """
+
+
+def test_random_frames_are_judged_or_refused_by_name(server, tmp_path, seed):
+    done = without_java("-c", ELSEWHERE, server, seed, tmp_path)
+    assert done.returncode == 0, done.stderr[-4000:]
 
 
 def test_frames_of_spans_and_questions_about_requests(server, tmp_path, dice):

@@ -9,10 +9,12 @@ from collections import Counter
 from itertools import pairwise
 from random import Random
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
 import happened.spark as hs
+from happened.spark.live.live_job import committed
 from spark.random_frames import computations, expect, sound
 
 SCHEMA = """computation string, process string, seq long, kind string, message string, to array<string>,
@@ -73,10 +75,13 @@ def by_computation(rows):
     return found
 
 
-def faults(found, made):
-    """Where the answers differ from what the oracle expects, by computation."""
+def faults(found, made, streamed=False):
+    """Where the answers differ from what the oracle expects, by computation.
+
+    A stream has told of a computation before it finds that it cannot be judged, and has no fates of messages.
+    """
     tables = {name: by_computation(rows) for name, rows in found.items() if name != "summary"}
-    expected = {name: expect(rows) for name, rows in made.items()}
+    expected = {name: expect(rows, streamed) for name, rows in made.items()}
     wrong = {
         name: [f"unknown computation {name!r}"]
         for rows in tables.values()
@@ -85,11 +90,16 @@ def faults(found, made):
     }
     for name, wanted in expected.items():
         said = {table: rows.get(name, []) for table, rows in tables.items()}
-        complaints = [*_refusals(said, wanted)]
+        complaints = [*_refusals(said, wanted, streamed)]
         if not complaints and not wanted.refused:
             complaints = [*_plain_answers(said, wanted), *_orders(said, wanted)]
         if complaints:
             wrong[name] = complaints
+    return wrong if streamed else wrong | _wrong_totals(found["summary"], expected)
+
+
+def _wrong_totals(summary, expected):
+    wrong = {}
     judged = [wanted for wanted in expected.values() if not wanted.refused]
     totals = {
         "computations": sum(bool(wanted.stamps) for wanted in judged),
@@ -100,20 +110,20 @@ def faults(found, made):
         "reduction_edges": sum(len(wanted.predecessors) for wanted in judged),
     }
     for name, value in totals.items():
-        if name in found["summary"] and found["summary"][name] != value:
-            wrong[f"summary {name}"] = [f"{found['summary'][name]}, expected {value}"]
+        if name in summary and summary[name] != value:
+            wrong[f"summary {name}"] = [f"{summary[name]}, expected {value}"]
     least = sum(wanted.duplicates for wanted in judged)
     most = sum(wanted.duplicates for wanted in expected.values())
-    if not least <= found["summary"]["duplicate_rows"] <= most:
-        wrong["summary duplicate_rows"] = [f"{found['summary']['duplicate_rows']}, expected {least}..{most}"]
+    if not least <= summary["duplicate_rows"] <= most:
+        wrong["summary duplicate_rows"] = [f"{summary['duplicate_rows']}, expected {least}..{most}"]
     return wrong
 
 
-def _refusals(said, wanted):
+def _refusals(said, wanted, streamed):
     reasons = [row["reason"] for row in said["quarantine"]]
     if wanted.refused and not reasons:
         yield "refused without a reason"
-    if wanted.refused and any(rows for table, rows in said.items() if table != "quarantine"):
+    if not streamed and wanted.refused and any(rows for table, rows in said.items() if table != "quarantine"):
         yield "an answer about a computation that cannot be judged"
     if not wanted.refused and len(reasons) != wanted.named:
         yield f"{wanted.named} rows to be quarantined, but {reasons}"
@@ -142,9 +152,9 @@ def _plain_answers(said, wanted):
             row[column]
             for column in ("message", "sender", "sent_seq", "receiver", "received_seq", "copies", "fate")
         )
-        for row in said["messages"]
+        for row in said.get("messages", ())
     ]
-    if Counter(fates) != Counter(wanted.messages):
+    if "messages" in said and Counter(fates) != Counter(wanted.messages):
         yield f"messages {fates}, expected {wanted.messages}"
 
 
@@ -190,13 +200,13 @@ def tables_of(found):
     }
 
 
-def try_modes(spark, seed, count, modes):
+def try_modes(spark, seed, count, modes, **options):
     random = Random(seed)
     made = computations(random, count)
     frame = frame_of(spark, random, made).cache()
     told = {}
     for mode in modes:
-        found = answers(frame, **MODES[mode])
+        found = answers(frame, **MODES[mode], **(options if "direct" in mode else {}))
         wrong = faults(found, made)
         assert not wrong, f"{mode}: {len(wrong)} of {len(made)}, such as {first_of(wrong)}"
         told[mode] = tables_of(found)
@@ -213,6 +223,48 @@ def test_some_random_frames_are_judged_or_refused_by_name(spark, seed):
 @pytest.mark.parametrize("round_", range(7))
 def test_random_frames_are_judged_or_refused_by_name(spark, seed, round_):
     try_modes(spark, seed + round_, 300, [*MODES])
+
+
+ELSEWHERE = """
+# On another session, which needs a process of its own.
+import sys
+from happened.spark.session import session
+from spark.test_random_frames import MODES, try_modes
+
+url, seed, work = sys.argv[1:]
+spark = session(url)
+try_modes(spark, int(seed), 300, [*MODES], work=work)
+"""
+
+
+def streamed_answers(command, spark, random, made, folder):
+    """What `happened stream` answers about these rows, which come in several batches in any order."""
+    frame_of(spark, random, made).drop("source").write.parquet(str(folder / "trace"))
+    least = min(part.stat().st_size for part in (folder / "trace").glob("*.parquet"))
+    words = ["--batch-bytes", str(random.choice([least, 10 * least]))]
+    assert command(["stream", str(folder / "trace"), "--out", str(folder / "out"), *words]) in (0, 1, 2)
+    tables = ("stamps", "processes", "predecessors", "violations", "lost_causes", "quarantine")
+    return {
+        name: [row for part in committed(folder / "out", name) for row in pq.read_table(part).to_pylist()]
+        for name in tables
+    }
+
+
+def try_stream(command, spark, seed, count, folder):
+    random = Random(seed)
+    made = computations(random, count)
+    wrong = faults(streamed_answers(command, spark, random, made, folder), made, streamed=True)
+    assert not wrong, f"{len(wrong)} of {len(made)}, such as {first_of(wrong)}"
+
+
+def test_some_random_frames_are_streamed(command, spark, tmp_path, seed):
+    try_stream(command, spark, seed, 60, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("round_", range(7))
+def test_random_frames_are_streamed(command, spark, tmp_path, seed, round_):
+    try_stream(command, spark, seed + round_, 300, tmp_path)
 
 
 def refusal(ask, frame):
