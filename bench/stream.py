@@ -35,9 +35,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 from happened.causality.live import Rules
-from happened.spark.live.live_job import follow, last_manifest, manifests, stretches
+from happened.spark.live.live_job import follow, last_manifest, manifests
 from happened.spark.live.state_store import PROVIDER, ROCKSDB
-from happened.spark.live.trace_tail import TraceTail
 from happened.spark.pipeline import analyze_path
 from happened.spark.session import session
 from happened.streaming import ByIds, deliver
@@ -160,13 +159,8 @@ def stamping(spark: SparkSession, work: Path, events: int, processes: int) -> di
         seconds["batch"] = time.perf_counter() - began
         began = time.perf_counter()
         out = work / f"live-{number}"
-        query = follow(
-            stretches(spark, work / "trace", size, ended=True),
-            out,
-            trace=TraceTail(str(work / "trace")),
-            checkpoint=str(out / "checkpoint"),
-            once=True,
-        )
+        checkpoint = str(out / "checkpoint")
+        query = follow(spark, work / "trace", out, checkpoint=checkpoint, most_bytes=size, once=True)
         query.awaitTermination()
         seconds["stream"] = time.perf_counter() - began
         last = last_manifest(out)
@@ -235,9 +229,10 @@ def many_by_stream(trace: Path, out: Path) -> dict[str, Any]:
     spark = session("local[2]", brief=True)
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     query = follow(
-        stretches(spark, trace, 1, ended=True),
+        spark,
+        trace,
         out,
-        trace=TraceTail(str(trace)),
+        most_bytes=1,
         checkpoint=str(out / "checkpoint"),
         rules=Rules(retire=3_600_000),
         once=True,

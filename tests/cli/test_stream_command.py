@@ -48,7 +48,6 @@ def test_a_query_whose_python_process_starts_too_late_for_spark_is_started_again
         return Mock(awaitTermination=Mock(side_effect=[ends[len(started) - 1]]))
 
     monkeypatch.setattr(live_job, "follow", follow)
-    monkeypatch.setattr(live_job, "stretches", Mock())
     monkeypatch.setattr(live_job, "last_manifest", Mock(return_value={"totals": {"deliveries_judged": 3}}))
     monkeypatch.setattr(spark_session, "session", Mock())
     assert main(["stream", str(tmp_path), "--out", str(tmp_path / "out")]) == code

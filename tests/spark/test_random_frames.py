@@ -239,7 +239,8 @@ try_modes(spark, int(seed), 300, [*MODES], work=work)
 
 def streamed_answers(command, spark, random, made, folder):
     """What `happened stream` answers about these rows, which come in several batches in any order."""
-    frame_of(spark, random, made).drop("source").write.parquet(str(folder / "trace"))
+    frame = frame_of(spark, random, made).withColumn("seq", F.col("seq").cast("long")).drop("source")
+    frame.write.parquet(str(folder / "trace"))
     least = min(part.stat().st_size for part in (folder / "trace").glob("*.parquet"))
     words = ["--batch-bytes", str(random.choice([least, 10 * least]))]
     assert command(["stream", str(folder / "trace"), "--out", str(folder / "out"), *words]) in (0, 1, 2)

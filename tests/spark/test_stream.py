@@ -21,7 +21,7 @@ from happened.causality.judgement import judge_totals
 from happened.causality.live import Rules
 from happened.core.errors import CausalityError, TraceFormatError
 from happened.spark.live.bucket import Bucket
-from happened.spark.live.live_job import FORMAT, committed, follow, last_manifest, stretches
+from happened.spark.live.live_job import FORMAT, committed, follow, last_manifest
 from happened.spark.live.trace_source import TraceReader, TraceSource
 from happened.spark.live.trace_tail import Stretch, TraceTail
 from happened.spark.versions import has
@@ -93,7 +93,7 @@ def write_lines(folder, rows, parts):
 
 def refused(spark, trace, out, **more):
     with pytest.raises(CausalityError) as error:
-        follow(stretches(spark, trace), out, trace=TraceTail(str(trace)), checkpoint=str(out / "c"), **more)
+        follow(spark, trace, out, checkpoint=str(out / "c"), **more)
     return str(error.value)
 
 
@@ -271,7 +271,7 @@ def test_a_tail_reads_whole_lines_and_keeps_to_its_limit(tmp_path):
 
 def test_a_file_that_vanishes_before_it_is_read_is_named(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b"{}\n")
-    reader = TraceReader(str(tmp_path), None, False)
+    reader = TraceReader(str(tmp_path), None)
     (part,) = reader.partitions({}, reader.latestOffset({}, reader.getDefaultReadLimit()))
     (tmp_path / "a.jsonl").unlink()
     with pytest.raises(TraceFormatError, match=r"a\.jsonl: was there when the batch was planned and is gone"):

@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.follow and arguments.complete:
         raise LocalProtocolError("a trace that is being followed is not complete: leave one of the two out")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    from ..spark.live.live_job import follow, has_not_begun, stretches
+    from ..spark.live.live_job import follow, has_not_begun
     from ..spark.live.trace_tail import TraceTail
     from ..spark.session import session
 
@@ -110,17 +110,16 @@ def run(arguments: argparse.Namespace) -> int:
         retire=arguments.retire * 1000, receives=arguments.receives, relevant_only=arguments.relevant_only
     )
     out: AnyPath = arguments.out
-    trace = TraceTail(str(arguments.trace))
     spark = session(arguments.master, brief=not arguments.follow)
-    events = stretches(spark, arguments.trace, arguments.batch_bytes, ended=not arguments.follow)
     shown = _Shown(out)
     for left in reversed(range(STARTS)):
         query = follow(
-            events,
+            spark,
+            arguments.trace,
             out,
-            trace=trace,
             checkpoint=str(out / "checkpoint"),
             rules=rules,
+            most_bytes=arguments.batch_bytes,
             once=not arguments.follow,
             seconds=arguments.every,
         )
@@ -134,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
     if interrupted and not arguments.follow:  # what is held waits for what was not read
         raise KeyboardInterrupt
     return tell(
-        _summary(shown.totals(), arguments, trace.root),
+        _summary(shown.totals(), arguments, TraceTail(str(arguments.trace)).root),
         arguments,
         f"tables are in {out}; look at the trace with: happened view {arguments.trace} --serve",
     )

@@ -1,7 +1,8 @@
 """Traces as they are being written: the questions of stamps, predecessors and order, batch by batch.
 
 trace_tail     what is new in a directory since last time: parts that appeared, lines that were added
-trace_source   the same as a source of Spark, `spark.readStream.format("happened")`
+packing        events as bytes, by bucket of computations
+trace_source   what is new as a source of Spark, `spark.readStream.format("happened")`
 bucket         some of the computations, and what is kept of them between batches; without Spark
 live_operator  buckets as state of Spark Structured Streaming
 state_store    RocksDB

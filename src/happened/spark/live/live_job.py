@@ -1,6 +1,6 @@
 """`happened stream`: a directory of tables that grows with every batch of a trace.
 
-In      stretches of the files of a trace, which tasks read by themselves (trace_source); or packed events
+In      the events of a trace, read and packed by tasks (trace_source)
 Out     tables `stamps`, `processes`, `predecessors`, `violations`, `lost_causes`, `quarantine`, of which each
         task writes a part for each batch; `commits`, a manifest for each batch; progress.json
 State   that of the operator, in Spark's checkpoint. Nothing that grows passes the driver: it writes the
@@ -18,23 +18,21 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ... import __version__
 from ...causality.live import Rules
-from ...causality.live_union import EVENTS, QUESTIONS
+from ...causality.live_union import QUESTIONS
 from ...core.errors import CausalityError
 from ...trace.atomic import whole_file
 from ...trace.store import AnyPath, matching
 from ..session import supply
-from ..tasks import spare_modules
 from ..versions import require
-from .live_operator import PACKED, answered, buckets_of, end_of, packed_rows
+from .live_operator import answered, buckets_of
 from .live_parts import WRITTEN, write_parts
-from .trace_source import ENDED, TraceSource
-from .trace_tail import Stretch, TraceTail
+from .trace_source import TraceSource
+from .trace_tail import TraceTail
 
 FORMAT = 3
 """Of manifests, and of what the checkpoint keeps."""
@@ -117,27 +115,28 @@ class Commits:
 
 
 def follow(
-    events: DataFrame,
+    spark: SparkSession,
+    trace: AnyPath,
     out: AnyPath,
     *,
-    trace: TraceTail,
     checkpoint: str,
     rules: Rules | None = None,
     questions: Collection[str] = QUESTIONS,
+    most_bytes: int | None = None,
     once: bool = False,
     seconds: float = 1.0,
 ) -> StreamingQuery:
     """Start a query that fills `out` with the answers about a trace.
 
-    events       stretches of the trace's files
     checkpoint   Spark's own: which batch has which rows, and the state
     rules        retire is in milliseconds
-    once         end after what is there now; else a batch every so many `seconds`
+    most_bytes   about so many bytes of files in a batch
+    once         end after what is there now, to the last byte; else a batch every so many `seconds`
     """
     rules = rules or Rules(retire=600_000)
-    spark = events.sparkSession
     buckets = buckets_of(spark)
-    about = {"trace": trace.name, "rules": list(vars(rules).values()), "buckets": buckets}
+    name = TraceTail(str(trace)).name
+    about = {"trace": name, "rules": list(vars(rules).values()), "buckets": buckets}
     about["questions"] = sorted(questions)
     before = last_manifest(out)
     if before is not None and before["format"] == FORMAT:
@@ -145,7 +144,7 @@ def follow(
     commits = Commits(out, about)
     if commits.is_finished:
         raise CausalityError(f"{out} has the tables of a trace that was told to its end; name another")
-    answers = answered(_packed(events, trace, buckets), rules, questions)
+    answers = answered(_packed(spark, trace, buckets, most_bytes, ended=once), rules, questions)
     writer = answers.writeStream.foreachBatch(_Writer(out, about)).option("checkpointLocation", checkpoint)
     with _with_batches_for_timers(spark, not once):
         if once:
@@ -153,33 +152,17 @@ def follow(
         return writer.trigger(processingTime=f"{seconds} seconds").start()
 
 
-def stretches(
-    spark: SparkSession, where: AnyPath, most_bytes: int | None = None, *, ended: bool = False
+def _packed(
+    spark: SparkSession, trace: AnyPath, buckets: int, most_bytes: int | None, *, ended: bool
 ) -> DataFrame:
-    """The stretches of the files of a trace, as they appear; of one that has `ended`, to the last byte."""
+    """The events of a trace as they appear, packed by the tasks that read them."""
     supply(spark)
     spark.dataSource.register(TraceSource)
-    reader = spark.readStream.format("happened").option("stretches", "true").option("ended", str(ended))
+    reader = spark.readStream.format("happened").option("buckets", buckets).option("ended", str(ended))
     if most_bytes is not None:
         require("a limit of a batch")  # the source itself would say it in a process of Spark's
         reader = reader.option("maxBytesPerTrigger", str(most_bytes))
-    return reader.load(str(where))
-
-
-def _packed(stretches: DataFrame, trace: TraceTail, buckets: int) -> DataFrame:
-    """The events in stretches of files, packed by the tasks that read them."""
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                if row["name"] == ENDED:
-                    yield end_of(buckets)
-                else:
-                    events, quarantined = trace.split(Stretch(**row)).read(EVENTS.names)
-                    yield packed_rows(events.select(EVENTS.names), quarantined, buckets)
-        spare_modules()
-
-    return stretches.mapInArrow(read, PACKED)
+    return reader.load(str(trace))
 
 
 class _Writer:

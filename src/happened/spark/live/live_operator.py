@@ -1,6 +1,6 @@
 """Computations as they happen, as an operator of Spark Structured Streaming.
 
-In     a streaming DataFrame of events, or of stretches of the files of a trace (trace_source)
+In     a streaming DataFrame of events, or of rows that trace_source packed
 Out    a streaming DataFrame of (table, rows), rows being some rows of that table as Arrow's IPC stream;
        `rows_of` makes a typed frame of one table. Append mode
 State  in RocksDB, by bucket of computations (bucket.py). Proportional to the rows of the last `retire`
@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +26,6 @@ from pyspark.sql import functions as F
 
 from ...causality.live import Rules
 from ...causality.live_union import EVENTS, PROCESSES, QUESTIONS
-from ...causality.names import encode_names, hashes
 from ...causality.predecessors import PREDECESSORS
 from ...causality.questions import QUARANTINE, Answers
 from ...causality.questions.order import LOST_CAUSES, VIOLATIONS
@@ -39,6 +37,7 @@ from ..schemas import spark_schema
 from ..splits import sort_out
 from ..tasks import pack_table, spare_modules, unpack_table
 from .bucket import Bucket
+from .packing import END, EVENT_ROWS, PACKED, UNUSABLE, packed_rows
 from .state_store import use_rocksdb
 
 try:
@@ -48,11 +47,7 @@ except ImportError as error:  # PySpark 3.5
         "streams need transformWithState, which PySpark has from 4.0 on: install pyspark>=4.0"
     ) from error
 
-PACKED = "bucket int, what string, rows binary"
 ANSWERS = "table string, rows binary"
-EVENT_ROWS, UNUSABLE, END = "events", "quarantine", "end"
-"""What a packed row has: events, rows of QUARANTINE, or the word that nothing more comes."""
-
 TIME = SCHEMA.field("time")
 NANOSECONDS = 1_000_000  # to a millisecond
 LATE = "is late: it is behind the watermark, and its computation was finished, or none of it came in time"
@@ -177,33 +172,6 @@ def _sorted_out(table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pa.Table]
         columns[place] = pc.fill_null(columns[place], value)
     events, quarantined = sort_out(pa.table(columns, schema=schema))
     return events, pa.concat_tables([unread, quarantined])
-
-
-def packed_rows(events: pa.Table, quarantined: pa.Table, buckets: int) -> pa.RecordBatch:
-    """Events by bucket, and rows of QUARANTINE, as rows of PACKED."""
-    codes, names = encode_names(events["computation"])
-    bucket = (hashes(names) % np.uint64(buckets)).astype(np.int32)[codes]
-    order = np.argsort(bucket, kind="stable")
-    events = events.take(pa.array(order))
-    ends = np.searchsorted(bucket[order], np.arange(buckets + 1))
-    rows: list[tuple[int, str, bytes]] = [
-        (k, EVENT_ROWS, pack_table(events.slice(ends[k], ends[k + 1] - ends[k])))
-        for k in np.flatnonzero(np.diff(ends)).tolist()
-    ]
-    if quarantined.num_rows:
-        rows.append((0, UNUSABLE, pack_table(quarantined)))
-    return _batch(rows)
-
-
-def end_of(buckets: int) -> pa.RecordBatch:
-    """For each bucket the word that nothing more comes."""
-    return _batch([(k, END, b"") for k in range(buckets)])
-
-
-def _batch(rows: list[tuple[int, str, bytes]]) -> pa.RecordBatch:
-    numbers, kinds, blobs = ([row[k] for row in rows] for k in range(3))
-    columns = [pa.array(numbers, pa.int32()), pa.array(kinds, pa.string()), pa.array(blobs, pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, names=["bucket", "what", "rows"])
 
 
 class Computations(StatefulProcessor):

@@ -4,12 +4,12 @@ In     a directory of Parquet parts or JSON lines that appear and grow: the runt
        what `happened import` leaves, or one file of JSON lines
 Out    rows with the columns of a trace, and `_unreadable`: why a line is no event, null of the others.
        `hs.stream` quarantines what is no event. With malformed=fail such a row ends the query, and with
-       malformed=skip it is left out; there is no `_unreadable` then. With the option stretches=true, the
-       parts of files (name, begin, end) instead, for tasks that read them without Spark's help
+       malformed=skip it is left out; there is no `_unreadable` then. With the option buckets=N, the events
+       packed by bucket (packing), for `happened stream`
 Limit  maxBytesPerTrigger: about so many bytes of files in a batch; without it, all there are. PySpark 4.0
        and 4.1 have no such limits: there a batch has all there is
 End    ended=true: nothing is being written any more, so that a last line counts although nothing ends it.
-       After the last stretch comes one without a name (ENDED)
+       With buckets=N, the word that nothing more comes is the last row of each bucket
 
 Offsets are positions of `trace_tail`. Register it once: `spark.dataSource.register(TraceSource)`.
 """
@@ -25,16 +25,18 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from ...causality.live_union import COLUMNS
 from ...core.errors import CausalityError, TraceFormatError
 from ...trace.schema import SCHEMA
 from ..event_rows import ROWS, with_reasons
 from ..read_limits import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from ..tasks import spare_modules
 from ..versions import require
+from .packing import PACKED, end_of, packed_rows
 from .trace_tail import Stretch, TraceTail
 
-STRETCHES = "name string, begin long, end long"
 ENDED = ""
-"""The name of the stretch that comes after the last one of a trace that has ended."""
+"""The name of a stretch that comes after the last one of a trace that has ended."""
 
 MALFORMED = ("quarantine", "fail", "skip")
 
@@ -45,8 +47,8 @@ class TraceSource(DataSource):
         return "happened"
 
     def schema(self) -> StructType | str:
-        if _is_true(self.options, "stretches"):
-            return STRETCHES
+        if "buckets" in self.options:
+            return PACKED
         return from_arrow_schema(ROWS if self._malformed() == "quarantine" else SCHEMA)
 
     def _malformed(self) -> str:
@@ -64,9 +66,10 @@ class TraceSource(DataSource):
             raise CausalityError(f"maxBytesPerTrigger is a number of bytes above 0, not {limit!r}")
         if limit is not None:
             require("a limit of a batch")
-        stretches, ended = (_is_true(self.options, name) for name in ("stretches", "ended"))
+        buckets = int(self.options["buckets"]) if "buckets" in self.options else None
         most = None if limit is None else int(limit)
-        return TraceReader(where, most, stretches, ended=ended, malformed=self._malformed())
+        ended = _is_true(self.options, "ended")
+        return TraceReader(where, most, buckets, ended=ended, malformed=self._malformed())
 
 
 def _is_true(options: Mapping[str, str], name: str) -> bool:
@@ -82,16 +85,25 @@ class _Part(InputPartition):
 
 
 class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`malformed`: what becomes of rows that are no events."""
+    """
+    buckets     give events packed for so many buckets; None: as rows
+    malformed   what becomes of rows that are no events
+    """
 
     def __init__(
-        self, where: str, limit: int | None, stretches: bool, *, ended: bool = False, malformed: str = "fail"
+        self,
+        where: str,
+        limit: int | None,
+        buckets: int | None = None,
+        *,
+        ended: bool = False,
+        malformed: str = "fail",
     ) -> None:
         self._where = where
         self._ended = ended
         self._malformed = malformed
         self._limit = limit
-        self._stretches = stretches
+        self._buckets = buckets
         self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:
@@ -109,7 +121,7 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return begin
         tail = self._tail()
         position = tail.latest(begin, most, self._target)
-        if self._ended and self._stretches:
+        if self._ended and self._buckets is not None:
             all_there_is = tail.latest({}) if self._target is None else self._target
             if all(position.get(name, 0) >= size for name, size in all_there_is.items()):
                 position[ENDED] = 1
@@ -123,10 +135,16 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, _Part)
-        if self._stretches:
-            yield tuple(partition.stretch)
+        if partition.stretch.name == ENDED:
+            assert self._buckets is not None
+            yield end_of(self._buckets)
             return
         split = self._tail().split(partition.stretch)
+        if self._buckets is not None:
+            events, quarantined = split.read(COLUMNS)
+            yield packed_rows(events.select(COLUMNS), quarantined, self._buckets)
+            spare_modules()
+            return
         if self._malformed == "quarantine":
             yield from with_reasons(*split.read_all()).to_batches()
             return

@@ -1,0 +1,38 @@
+"""Events as rows of bytes, one for a bucket of computations and a task: what goes through the shuffle."""
+
+import numpy as np
+import pyarrow as pa
+
+from ...causality.names import encode_names, hashes
+from ..tasks import pack_table
+
+PACKED = "bucket int, what string, rows binary"
+EVENT_ROWS, UNUSABLE, END = "events", "quarantine", "end"
+"""What a packed row has: events, rows of QUARANTINE, or the word that nothing more comes."""
+
+
+def packed_rows(events: pa.Table, quarantined: pa.Table, buckets: int) -> pa.RecordBatch:
+    """Events by bucket, and rows of QUARANTINE, as rows of PACKED."""
+    codes, names = encode_names(events["computation"])
+    bucket = (hashes(names) % np.uint64(buckets)).astype(np.int32)[codes]
+    order = np.argsort(bucket, kind="stable")
+    events = events.take(pa.array(order))
+    ends = np.searchsorted(bucket[order], np.arange(buckets + 1))
+    rows: list[tuple[int, str, bytes]] = [
+        (k, EVENT_ROWS, pack_table(events.slice(ends[k], ends[k + 1] - ends[k])))
+        for k in np.flatnonzero(np.diff(ends)).tolist()
+    ]
+    if quarantined.num_rows:
+        rows.append((0, UNUSABLE, pack_table(quarantined)))
+    return _batch(rows)
+
+
+def end_of(buckets: int) -> pa.RecordBatch:
+    """For each bucket the word that nothing more comes."""
+    return _batch([(k, END, b"") for k in range(buckets)])
+
+
+def _batch(rows: list[tuple[int, str, bytes]]) -> pa.RecordBatch:
+    numbers, kinds, blobs = ([row[k] for row in rows] for k in range(3))
+    columns = [pa.array(numbers, pa.int32()), pa.array(kinds, pa.string()), pa.array(blobs, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, names=["bucket", "what", "rows"])
