@@ -309,3 +309,16 @@ def test_an_empty_page_of_rows_is_nothing():
     stream = Stream()
     stream.arrive([])
     assert stream.head is None and not stream.pages and pa.total_allocated_bytes() >= 0
+
+
+def test_names_are_compared_to_their_last_character():
+    """Also one that ends with NUL, which arrays of numpy's own strings cut off."""
+    rows = [
+        event("p", 1, "send", "m", to=["q"]),
+        event("p", 2, "send", "n", to=["q"]),
+        event("q", 1, "deliver", "n"),
+    ]
+    stream = Stream()
+    stream.arrive([row | {"computation": "c\0"} for row in rows])
+    stream.end()
+    assert stream.totals["lost_causes"] == 1

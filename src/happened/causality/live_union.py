@@ -17,6 +17,7 @@ one stays, so that a batch that runs again decides the same.
 """
 
 from collections.abc import Callable, Collection, Iterable
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -116,14 +117,14 @@ def advance(
         teller = _Teller(answers, number, told[chosen], new[chosen], flags, rules, last, questions)
         undelivered = teller.tell(rows.for_kernels(chosen))
         early[chosen] = flags
-        waits |= np.isin(rows.names_array, undelivered)
+        waits |= np.fromiter((name in undelivered for name in rows.names), bool, rows.computations)
     waits |= ~concerned  # nothing was looked at: as before, which may be either
     answers.totals["held"] += 0 if last else int((~admitted).sum())
     columns = {"told": pa.array(told, pa.int32()), "early": pa.array(early, pa.int8())}
     after = rows.table.select(COLUMNS)
     for name, column in columns.items():
         after = after.append_column(KEPT.field(name), column)
-    return Advanced(answers, after, pa.array(rows.names_array[waits], pa.string()))
+    return Advanced(answers, after, pa.array([*compress(rows.names, waits)], pa.string()))
 
 
 def _joined(kept: pa.Table, arrived: pa.Table) -> pa.Table:
@@ -169,7 +170,6 @@ class _Rows:
         self.receives = rules.receives
         (self.computation,), self.names = codes_of(table["computation"])
         self.computations = len(self.names)
-        self.names_array = np.array(self.names, object)
         (process,), self.process_names = codes_of(table["process"])
         self._key = self.computation * max(len(self.process_names), 1) + process
         self.starts = np.flatnonzero(np.diff(self._key, prepend=-1))
@@ -313,9 +313,9 @@ class _Teller(NamedTuple):
     last: bool
     questions: Collection[str]
 
-    def tell(self, table: pa.Table) -> list[str]:
+    def tell(self, table: pa.Table) -> set[str]:
         """Answer, and return the names of the computations that have undelivered messages."""
-        undelivered: list[str] = []
+        undelivered: set[str] = set()
         for c in unite(table):
             subject, new = Subject(c, table), self.new[c.row]
             self._count(subject, new)
@@ -331,7 +331,7 @@ class _Teller(NamedTuple):
                 self._judge(subject)
             lost = np.concatenate([c.slot_dest[c.slot_delivery < 0], c.aside.dest[c.aside.delivery < 0]])
             self.answers.totals["lost"] += lost.size if self.last else 0
-            undelivered += [c.computation_names[k] for k in np.unique(c.owner[lost]).tolist()]
+            undelivered.update(c.computation_names[k] for k in np.unique(c.owner[lost]).tolist())
         return undelivered
 
     def _count(self, subject: Subject, new: Ints) -> None:
