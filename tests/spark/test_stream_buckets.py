@@ -322,3 +322,11 @@ def test_names_are_compared_to_their_last_character():
     stream.arrive([row | {"computation": "c\0"} for row in rows])
     stream.end()
     assert stream.totals["lost_causes"] == 1
+
+
+def test_an_unordered_message_that_is_delivered_before_its_send_is_no_cycle():
+    stream = Stream()
+    stream.arrive([event("p", 1, "deliver", "m"), event("p", 2, "unordered", "m", to=["p"])])
+    assert stream.totals["events"] == 0
+    stream.end()
+    assert (stream.totals["events"], stream.totals["quarantined"]) == (2, 0)

@@ -210,7 +210,8 @@ class _Rows:
 
     def admitted(self, last: bool, answers: Answers) -> Ints:
         """Which rows have everything that they wait for among those admitted. If it is the `last` time,
-        nobody waits for what is not here."""
+        nobody waits for what is not here, nor for an unordered send: it carries no edge, and one who delivers
+        what it sends later itself would wait for ever."""
         counts = np.diff(np.append(self.starts, self.seq.size))
         place_in_chain = np.arange(self.seq.size) - np.repeat(self.starts, counts)
         blocked = self.seq != place_in_chain + 1
@@ -220,7 +221,9 @@ class _Rows:
         sends = self._sends()
         found = _lookup(self._message[sends], self._message[at])
         source[at] = np.where(found >= 0, sends[found] if sends.size else NOTHING, NOTHING)
-        if not last:
+        if last:
+            source[(source >= 0) & (self.kind[source] == UNORDERED)] = NOTHING
+        else:
             blocked[at[found < 0]] = True
         effects, causes = self._causes(blocked, last, answers)
         # What must not be admitted waits for itself.
