@@ -11,12 +11,13 @@ from happened.causality.analysis import EVERYTHING, TABLES, analyse
 from happened.causality.names import hashes
 from happened.causality.stamps import MOST_CELLS
 from happened.causality.written import Whole
-from happened.spark import one_pass
+from happened.spark import one_pass, sizes
 from happened.spark.log_import import run as import_on_spark
 from happened.spark.one_pass import pass_over
 from happened.spark.pipeline import analyze_path
 from happened.spark.sizes import MOST_FILES, survey
 from happened.spark.splits import splits_of
+from happened.spark.tasks import HERE
 from happened.trace import locate
 from happened.trace.atomic import whole_directory
 from spark.test_analyze import wild_rows, write
@@ -142,3 +143,44 @@ def test_many_small_files_are_opened_once_and_say_the_same(spark, tmp_path, seed
     assert summary["quarantined"] == 1 + expected.totals["quarantined"]
     for name in ("stamps", "messages", "violations"):
         assert answers(tmp_path / "out")[name] == traces.rows_of(expected.table(name), name)
+
+
+def test_what_a_task_reads_of_names_does_not_grow_with_the_trace(tmp_path, monkeypatch):
+    """Of computations in several splits: a task that decides gets a bounded share of all, and a split looks
+    up its own."""
+    decided, looked_up = [], []
+    decide, read_arrays = sizes._decide, sizes.read_arrays
+
+    def deciding(rows, *more):
+        decided.append(rows.size)
+        return decide(rows, *more)
+
+    def reading(path):
+        found = read_arrays(path)
+        looked_up.append(found["names"].size)
+        return found
+
+    monkeypatch.setattr(sizes, "_decide", deciding)
+    monkeypatch.setattr(sizes, "read_arrays", reading)
+    most = {}
+    for count in (16, 128):
+        splits, held = [], []
+        for number in range(count):
+            held.append([str((number * 60 + k) % (count * 60)) for k in range(70)])  # 10 are in the next too
+            chains = {f"p{number}": [{"kind": "internal"}]}
+            rows = [row for name in held[-1] for row in traces.number(chains, name)]
+            folder = tmp_path / str(count) / str(number)
+            folder.mkdir(parents=True)
+            pq.write_table(traces.table(rows), folder / "part.parquet")
+            splits += splits_of(locate(folder))
+        decided.clear()
+        store = tmp_path / str(count) / "store"
+        found = survey(HERE, splits, store, tmp_path / "quarantine", 200_000)
+        assert not any(found.scattered) and found.crossing_events == count * 20
+        for number, names in enumerate(held):
+            looked_up.clear()
+            crosses = found.crosses(number, hashes(names)).tolist()
+            assert crosses == [True] * 10 + [False] * 50 + [True] * 10
+            assert sum(looked_up) == 20
+        most[count] = max(decided)
+    assert most[128] < 1.5 * most[16]

@@ -111,3 +111,24 @@ def test_two_different_rows_of_one_event_quarantine_a_computation_cut_into_epoch
     assert row["computation"] == computation
     assert re.search("two different rows share one seq|has been sent 2 times", row["reason"])
     assert summary["quarantined"] == 1 + sum(row["computation"] == computation for row in rows)
+
+
+def records_of(spark):
+    """Records that all stages so far have read from files and written to them."""
+    context = spark.sparkContext
+    context._jsc.sc().listenerBus().waitUntilEmpty()
+    quantiles = context._gateway.new_array(context._jvm.double, 0)
+    stages = context._jsc.sc().statusStore().stageList(None, False, False, quantiles, None)
+    every = [stages.apply(i) for i in range(stages.length())]
+    return sum(stage.inputRecords() for stage in every), sum(stage.outputRecords() for stage in every)
+
+
+def test_sparks_metrics_account_for_what_is_read_and_written(spark, tmp_path, seed):
+    rows = wild_rows(seed, 12, computation="c")
+    write(rows, tmp_path / "trace")
+    before = records_of(spark)
+    with hs.analyze(hs.read_trace(spark, tmp_path / "trace"), questions=["stamp", "order"]) as analysis:
+        analysis.write(f"{tmp_path}/tables")
+    read, written = (after - earlier for after, earlier in zip(records_of(spark), before, strict=True))
+    assert read >= len(rows)
+    assert written == sum(pq.read_table(folder).num_rows for folder in (tmp_path / "tables").iterdir())
