@@ -226,8 +226,7 @@ def many_by_batch(trace: Path, out: Path) -> dict[str, Any]:
 
 
 def many_by_stream(trace: Path, out: Path) -> dict[str, Any]:
-    spark = session("local[2]", brief=True)
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    spark = session("local[2]", brief=True, streams=True)
     query = follow(
         spark,
         trace,

@@ -85,6 +85,7 @@ def test_settings_for_a_small_machine_are_for_this_machine_alone(tmp_path, monke
     small = {"spark.ui.enabled", "spark.driver.memory", "spark.sql.shuffle.partitions"}
     assert small <= _defaults("local[3]", "2g").keys()
     assert _defaults("local[3]", "2g")["spark.sql.shuffle.partitions"] == "6"
+    assert _defaults("local[3]", "2g", streams=True)["spark.sql.shuffle.partitions"] == "3"
     for elsewhere in ("spark://host:7077", "yarn", "k8s://https://host", "local-cluster[2,1,1024]"):
         assert not small & _defaults(elsewhere, "2g").keys()
     assert "spark.driver.extraJavaOptions" in _defaults("yarn", "2g")

@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         retire=arguments.retire * 1000, receives=arguments.receives, relevant_only=arguments.relevant_only
     )
     out: AnyPath = arguments.out
-    spark = session(arguments.master, brief=not arguments.follow)
+    spark = session(arguments.master, brief=not arguments.follow, streams=True)
     shown = _Shown(out)
     for left in reversed(range(STARTS)):
         query = follow(

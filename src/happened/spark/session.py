@@ -51,12 +51,15 @@ FLAGS = {"--master": "spark.master", "--driver-memory": "spark.driver.memory", "
 _supplied: "WeakSet[SparkSession]" = WeakSet()
 
 
-def session(master: str | None = None, *, memory: str = "2g", brief: bool = False) -> SparkSession:
+def session(
+    master: str | None = None, *, memory: str = "2g", brief: bool = False, streams: bool = False
+) -> SparkSession:
     """The session that is running, as it is; else a new one.
 
     master   where a new one runs; None: where the user's configuration says, else on this machine
     memory   of the driver, if it runs on this machine and the user's configuration does not say
     brief    whether a session on this machine is for one job whose work is done in Python (see BRIEF)
+    streams  whether a session on this machine is for a stream: every task of a batch has a store of state
     """
     spark = _running()
     if spark is None:
@@ -64,7 +67,7 @@ def session(master: str | None = None, *, memory: str = "2g", brief: bool = Fals
         if remote is not None and remote.startswith(CONNECT):
             spark = _connected(remote)
         else:
-            spark = _started(master, memory, brief)
+            spark = _started(master, memory, brief, streams)
     supply(spark)
     return spark
 
@@ -123,7 +126,7 @@ def _running() -> SparkSession | None:
     return None if is_stopped(spark) else spark
 
 
-def _started(master: str | None, memory: str, brief: bool) -> SparkSession:
+def _started(master: str | None, memory: str, brief: bool, streams: bool) -> SparkSession:
     builder = SparkSession.builder
     if master is not None:
         builder = builder.master(master)
@@ -133,7 +136,7 @@ def _started(master: str | None, memory: str, brief: bool) -> SparkSession:
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         where = master or given.get("spark.master") or os.environ.get("MASTER", DEFAULT_MASTER)
-        for name, value in _defaults(where, memory, brief).items():
+        for name, value in _defaults(where, memory, brief, streams).items():
             if name not in given:
                 builder = builder.config(name, value)
     try:
@@ -147,7 +150,7 @@ def _started(master: str | None, memory: str, brief: bool) -> SparkSession:
         raise
 
 
-def _defaults(master: str, memory: str, brief: bool = False) -> dict[str, str]:
+def _defaults(master: str, memory: str, brief: bool = False, streams: bool = False) -> dict[str, str]:
     """What a session that we start has unless the user says otherwise."""
     ours = {
         "spark.app.name": "happened",
@@ -167,8 +170,8 @@ def _defaults(master: str, memory: str, brief: bool = False) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.driver.memory": memory,
         "spark.sql.session.timeZone": "UTC",
-        # Two tasks a core: the default of 200 would cost more in starting tasks than most traces take.
-        "spark.sql.shuffle.partitions": str(max(4, 2 * cores)),
+        # The default of 200 would cost more in starting tasks than most traces take.
+        "spark.sql.shuffle.partitions": str(cores if streams else max(4, 2 * cores)),
     }
 
 
