@@ -132,9 +132,10 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
             self._history.meet(process)
         return effects
 
-    def note_departure(self, process: int) -> None:
-        super().note_departure(process)
+    def leave(self, process: int) -> list[Effect]:
+        effects = super().leave(process)
         self._history.leave(process)
+        return effects
 
     def save(self) -> State:
         return super().save() | {"history": self._history.state()}
