@@ -36,7 +36,7 @@ from .live_parts import WRITTEN, write_parts
 from .trace_source import ENDED, TraceSource
 from .trace_tail import Stretch, TraceTail
 
-FORMAT = 3
+FORMAT = 1
 """Of manifests, and of what the checkpoint keeps."""
 
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
