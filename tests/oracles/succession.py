@@ -1,6 +1,7 @@
 """Processes that join a communication graph, new links, and routers that fail: Rodrigues & Veríssimo, §4.4.
 
-Each function takes the machines of all processes by index and changes them at once: their report leaves the
+This is what their report asks for, with the weakest flush that keeps the order: an oracle of what histories
+must tell. A running system flushes everything (net/site_changes.py) and needs none of it. Each function takes the machines of all processes by index and changes them at once: their report leaves the
 agreement on a membership to a membership service, and so does this. `places` are those of the new graph, for
 everybody who stays. A router that fails stays failed; whoever succeeds it is another process.
 
@@ -28,7 +29,6 @@ they sent each other must have arrived: on the new way, later messages do not fo
 process has on its way to one of them, unless the new way meets that of the third earlier than the old one
 did: who knows of it may send past it otherwise. If it was for others as well, its copies for all of them
 must have arrived, also for those who have left: a router that has yet to send one takes the new way too.
-(A running system flushes everything: net/site_changes.py.)
 
 Whoever leaves may have sent what is still on its way. So in the places of those who stay it remains, as one
 more process behind the branch that it was behind (`_move`): what it sent came from there.
@@ -37,15 +37,64 @@ more process behind the branch that it was behind (`_move`): what it sent came f
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import TypeVar
 
-from ...core.destinations import pack, unpack
-from ...core.errors import LocalProtocolError
-from ...core.places import Branch, Place, Watch, check, in_use, reach
-from ..machine import Effect
-from .extended_history import Entry
-from .histories import Histories
-from .topological import Topological
+from happened.core.destinations import pack, unpack
+from happened.core.errors import LocalProtocolError
+from happened.core.places import Branch, Place, Watch, check, in_use, reach
+from happened.ordering.causal.extended_history import Entry
+from happened.ordering.causal.histories import Histories
+from happened.ordering.causal.hop_message import Unforwarded
+from happened.ordering.causal.topological import Topological
+from happened.ordering.machine import Effect, MessageKey
 
 M = TypeVar("M", Histories, Topological)
+
+
+def awaits(machine: M, entries: Iterable[Entry]) -> tuple[MessageKey, ...]:
+    """The messages of another process's history that were sent to this one, which has not delivered them."""
+    return tuple(machine._history.missing(entries))
+
+
+def adopt(machine: M, entries: Iterable[Entry]) -> None:
+    """Let a process take over the history of another, for a new place in the graph, as if that past were its
+    own. Like a timestamp, it can be taken only when what it names and was sent to it has been delivered."""
+    entries = tuple(entries)
+    _check_delivered(machine, entries)
+    history = machine._history
+    for entry in entries:
+        history._add(entry, entry.copied)
+    history._infer({entry.sender for entry in entries})
+    history._sweep()
+
+
+def overdue(machine: Topological) -> list[Entry]:
+    """The hop messages that arrived and wait for others, and those they name: not yet in its history."""
+    return [
+        entry
+        for hop, _ in machine._parking
+        for entry in (*hop.entries, Entry(hop.sender, hop.clock, hop.dests, 1 << hop.sender))
+    ]
+
+
+def unforwarded(witness: Topological, forwarder: int) -> tuple[Unforwarded, ...]:
+    """What this forwarder got and was not seen to forward, in the order it may be forwarded in."""
+    return tuple(witness._unforwarded.get(forwarder, {}).values())
+
+
+def forward(machine: Topological, left: Iterable[Unforwarded]) -> list[Effect]:
+    """Send on what another forwarder has left behind."""
+    effects: list[Effect] = []
+    for carried, due in left:
+        if due and carried.dests >> machine.me & 1:
+            effects.append(machine.delivery(carried))
+        effects += machine._pass_on(carried)
+    return effects
+
+
+def inherit(machine: Topological, predecessor: Topological) -> None:
+    """Let a process take over what another knew whose place it takes, and what that kept as a witness."""
+    adopt(machine, predecessor.history())
+    for forwarder, left in predecessor._unforwarded.items():
+        machine._unforwarded.setdefault(forwarder, {}).update(left)
 
 
 def admit(machines: MutableMapping[int, M], places: Mapping[int, Place], newcomer: M | None = None) -> None:
@@ -67,7 +116,7 @@ def admit(machines: MutableMapping[int, M], places: Mapping[int, Place], newcome
         for machine in machines.values():
             machine.join(newcomer.me)
     for machine in learning:
-        machine.adopt(told)
+        adopt(machine, told)
     machines.update(everybody)
     _move(machines, places, before)
 
@@ -93,7 +142,7 @@ def _histories(machines: Iterable[M]) -> list[Entry]:
 
 def _check_delivered(machine: M, told: Iterable[Entry]) -> None:
     """Refuse that a process learns of messages that it has yet to deliver."""
-    if missing := machine.awaits(told):
+    if missing := awaits(machine, told):
         names = ", ".join(f"M{name}" for name in dict.fromkeys(missing))
         raise LocalProtocolError(f"process {machine.me} must deliver {names} before it gets a new link")
 
@@ -164,18 +213,18 @@ def succeed(
         for machine in machines.values():
             machine.join(successor.me)
     for machine in learning:
-        machine.adopt(told)
+        adopt(machine, told)
     if journal is not None:
-        successor.inherit(journal)
+        inherit(successor, journal)
     elif witness is not None and witness is not successor:
-        successor.adopt(witness.history())
-    left = witness.unforwarded(dead) if witness is not None else ()
+        adopt(successor, witness.history())
+    left = unforwarded(witness, dead) if witness is not None else ()
     before = {machine.me: machine.place.branches for machine in staying}
     if source is not None:  # the successor stands where the router stood
         before[successor.me] = journal.place.branches if journal is not None else watched[dead]
     machines[successor.me] = successor
     _move(machines, places, before, dead, successor.me)
-    return successor.forward(left)
+    return forward(successor, left)
 
 
 def _lessons(
@@ -200,7 +249,7 @@ def _lessons(
     told = _histories([*staying, successor] if source in (None, successor) else [*staying, successor, source])
     if source is None:
         # What the dead router sent and nobody has delivered yet is known only to those who hold it.
-        told += [entry for machine in staying for entry in machine.overdue()]
+        told += [entry for machine in staying for entry in overdue(machine)]
     return learning, told
 
 
@@ -219,7 +268,7 @@ def retire(machines: MutableMapping[int, Topological], dead: int, places: Mappin
     for machine in learning:
         _check_delivered(machine, told)
     for machine in learning:
-        machine.adopt(told)
+        adopt(machine, told)
     machines.pop(dead, None)
     _move(machines, places, {machine.me: machine.place.branches for machine in staying}, dead)
 
