@@ -1,7 +1,9 @@
 """Processes that join a communication graph, new links, and routers that fail: Rodrigues & Veríssimo, §4.4.
 
 This is what their report asks for, with the weakest flush that keeps the order: an oracle of what histories
-must tell. A running system flushes everything (net/site_changes.py) and needs none of it. Each function takes the machines of all processes by index and changes them at once: their report leaves the
+must tell. A running system flushes everything (net/site_changes.py) and needs none of it.
+
+Each function takes the machines of all processes by index and changes them at once: their report leaves the
 agreement on a membership to a membership service, and so does this. `places` are those of the new graph, for
 everybody who stays. A router that fails stays failed; whoever succeeds it is another process.
 
