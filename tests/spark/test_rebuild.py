@@ -94,6 +94,7 @@ def test_dependency_vectors_become_vector_clocks(spark, tmp_path, seed):
                     "computation": event.computation,
                     "process": event.process,
                     "seq": event.seq,
+                    "event": f"{event.process}#{event.seq}",
                     "epoch": 0,
                     "entries": [
                         {"p": numbers[event.computation, name], "seq": seq} for name, seq in clock.items()

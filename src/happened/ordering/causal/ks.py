@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ...core.destinations import unpack
-from ...core.effects import Deliver, Send
+from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT, lanes
 from ...core.orders import Order
 from ...core.tuples import new
@@ -209,19 +209,6 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         else:
             self._unmerged.pop(sender, None)
             self._unmerged[sender] = message
-
-    def _deliver(self, message: KsMessage) -> list[Effect]:
-        # Unlike in other protocols, what a delivery wakes is looked at before any of it is delivered, since
-        # journals that were written so must be replayed so.
-        effects: list[Effect] = []
-        parking, ready = self._parking, [message]
-        for message in ready:  # grows while we go
-            self.learn(message)
-            self.events += 1
-            effects.append(new(Deliver, (message.sender, message.clock, message.payload)))
-            if parking.reached(message.sender, message.clock):
-                ready += self.released()
-        return effects + self._skip_closed() if self._closing else effects
 
     def _merge_delivered(self) -> None:
         if not self._unmerged:
