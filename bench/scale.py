@@ -123,10 +123,7 @@ def most_megabytes() -> float:
 
 
 def time_spark(folder: Path, timestamps: str, master: str) -> dict[str, float]:
-    try:
-        from happened.spark.pipeline import analyze_path
-    except ImportError:  # a checkout of version 0.2.0 or before
-        from happened.spark.analyze import analyze as analyze_path
+    from happened.spark.pipeline import analyze_path
     from happened.spark.session import session
 
     out = Path(tempfile.mkdtemp(dir=folder))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .trace import read as read_trace
     from .tracking import Tracker
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = ["Node", "Tracker", "__version__", "ask", "check", "create", "protocols", "read_trace"]
 

@@ -138,6 +138,7 @@ async def report(node):
                     "delivered": node.delivered,
                     "unacknowledged": stats["unacknowledged"],
                     "outbox": sum(peer["outbox_frames"] for peer in stats["peers"].values()),
+                    "parked": sum(peer["parked_bytes"] for peer in stats["peers"].values()),
                     "held": stats["held"],
                     "medium": stats["medium"],
                     "rss": rss(),

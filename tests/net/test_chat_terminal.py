@@ -267,7 +267,7 @@ def test_another_journal_begins_another_conversation(tmp_path, capsys):
         pytest.param(Said(1, answers="bob:9"), "[1] bob, to a line you do not have: line 1", id="answer"),
         pytest.param(Said(1, alone=True, to="alice"), "[1] bob, to you alone: line 1", id="to us"),
         pytest.param(Said(1, "alice", alone=True, to="bob"), "[1] alice, to bob alone: line 1", id="of us"),
-        pytest.param(Said(1, alone=True), "[1] bob, to you alone: line 1", id="of an earlier version"),
+        pytest.param(Said(1, alone=True), "[1] bob, to you alone: line 1", id="to whom is not told"),
         pytest.param(Said(1, text=7), "[1] bob: (11 bytes that are not of a chat)", id="no chat"),
     ],
 )

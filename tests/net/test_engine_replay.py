@@ -9,7 +9,7 @@ import pytest
 from contract.drive import Dice, destinations, options
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.net.engine import Engine
-from happened.net.inputs import read_entries
+from happened.net.inputs import Input, read_entries
 from happened.ordering import protocols
 
 NAMES = ["a", "b", "c", "d"]
@@ -95,11 +95,11 @@ def test_a_refused_frame_leaves_no_mark(dice: Random):
         (good[:-3], "announced"),
         (b"", "ends early"),
         (other, "copy made for"),
-        (b"\xff[1]", "change of members"),
-        (b'\xff[1, 0, "zoe", ""]', "we disagree"),
-        (b'\xff[2, 99, "", ""]', "we disagree"),
-        (b'\xff[1, 4, "b", ""]', "we disagree"),
-        (b'\xff[1, 4, "", ""]', "no name"),
+        (b"\xff\x01[1]", "change of members"),
+        (b'\xff\x01[1, 0, "zoe", ""]', "we disagree"),
+        (b'\xff\x01[2, 99, "", ""]', "we disagree"),
+        (b'\xff\x01[1, 4, "b", ""]', "we disagree"),
+        (b'\xff\x01[1, 4, "", ""]', "no name"),
     ):
         before = engine.snapshot()
         with pytest.raises(RemoteProtocolError, match=why):
@@ -116,7 +116,7 @@ def test_entries_come_back_as_they_went_and_a_torn_one_is_an_error():
     engine.multicast([1, 3], b"payload")
     engine.meet(2, b"12345678")
     entries = engine.cut().entries
-    assert [kind for kind, _, _ in read_entries(entries)] == [1, 7]
+    assert [kind for kind, _, _ in read_entries(entries)] == [Input.MULTICAST, Input.PEER_MET]
     with pytest.raises(ValueError, match="cut off"):
         list(read_entries(entries[:-1]))
     with pytest.raises(ValueError, match="cut off within its head"):

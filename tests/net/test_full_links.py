@@ -9,7 +9,7 @@ from test_node import addresses, crash, make, nodes, run, take, until
 
 from happened.net import Plaintext
 from happened.net.engine import Engine
-from happened.net.records import FRAME, Records, control, frames_in, hello_to_json, read_control
+from happened.net.records import FRAME, Records, control, frames_in, hello_to_json, read_control, with_check
 from happened.net.tcp import WRITE_AHEAD
 from happened.net.transport import Hello
 
@@ -113,7 +113,7 @@ def test_a_member_that_repeats_itself_and_never_reads_does_not_fill_our_memory()
         attacker = Attacker(*await asyncio.open_connection(sock=raw, limit=1024))
         hand = await attacker.shake_hands(Plaintext(), "bob")
         hello = Hello(b"b" * 8, b"", "ks", ("alice", "bob"))
-        attacker.writer.write(record(hand, control(hello=hello_to_json(hello))))
+        attacker.writer.write(record(hand, control(**with_check(hello=hello_to_json(hello)))))
         attacker.writer.write(record(hand, first))
         repeated = record(hand, FRAME.pack(0, 1)) * 4000
         await until(lambda: alice.host.received("bob") == 1)

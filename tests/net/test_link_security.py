@@ -16,7 +16,7 @@ import pytest
 
 from happened.net import Limits, Node, Plaintext, identity
 from happened.net.handshake import NONCE_SIZE, Handshake, Mode
-from happened.net.records import FRAME, LENGTH, control, frames_out, hello_to_json
+from happened.net.records import FRAME, LENGTH, control, frames_out, hello_to_json, with_check
 from happened.net.transport import Hello
 
 KEY = b"k" * 32
@@ -259,7 +259,7 @@ def test_a_right_certificate_and_messages_of_another(pki, caplog):
 
 def said_hello(pair):
     hello = Hello(b"m" * 8, pair.alice.host.hello("mallory").incarnation, "ks", ("alice", "bob", "mallory"))
-    return control(hello=hello_to_json(hello))
+    return control(**with_check(hello=hello_to_json(hello)))
 
 
 def frame_of(sender):

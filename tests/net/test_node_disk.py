@@ -89,7 +89,7 @@ def test_a_journal_of_a_newer_version_does_not_start(tmp_path):
         with sqlite3.connect(tmp_path / "a.journal") as db:
             db.execute(f"PRAGMA user_version = {FORMAT + 7}")
         db.close()
-        with pytest.raises(JournalError, match="by a newer happened"):
+        with pytest.raises(JournalError, match="by another happened"):
             await make("a", where, tmp_path).start()
 
     run(scenario())

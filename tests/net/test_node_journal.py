@@ -79,7 +79,7 @@ def test_a_newer_format_is_refused_and_left_as_it_was(tmp_path):
         db.execute(f"PRAGMA user_version = {FORMAT + 1}")
     db.close()
     before = path.read_bytes()
-    with pytest.raises(JournalError, match=f"format {FORMAT + 1} by a newer happened.*nothing was changed"):
+    with pytest.raises(JournalError, match=f"format {FORMAT + 1} by another happened.*nothing was changed"):
         Journal(path)
     assert path.read_bytes() == before
 

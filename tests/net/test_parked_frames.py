@@ -7,7 +7,7 @@ import pytest
 
 from happened.net.engine import Engine
 from happened.net.errors import JournalError
-from happened.net.journal import FORMAT, PLAIN_FORMAT, Identity, Journal
+from happened.net.journal import Identity, Journal
 from happened.net.link import Outbox
 from happened.net.links import EVERYTHING, Links
 from happened.net.parked import SEGMENT, Parked, Parking
@@ -222,17 +222,6 @@ def test_parked_frames_that_are_damaged_or_missing_are_refused(tmp_path):
     with pytest.raises(JournalError, match="frames 3 to 4 to process 1 are not what was written"):
         journal.parked(1, 2, 100)
     journal.close()
-
-
-def test_only_a_journal_that_has_parked_something_has_the_new_format(tmp_path):
-    """An older version must not open one: it would not find the frames."""
-    for path, park in ((tmp_path / "a", None), (tmp_path / "b", Parking({}, {1: [(1, b"one")]}))):
-        journal = Journal(path, flush=False)
-        journal.open(IDENTITY)
-        journal.append(0, b"", None, park)
-        version = journal._db.execute("PRAGMA user_version").fetchone()[0]
-        assert version == (PLAIN_FORMAT if park is None else FORMAT)
-        journal.close()
 
 
 def test_sizes_are_kept_for_segments_and_never_too_low(dice: Random):

@@ -1,11 +1,8 @@
-"""Five processes under load, upgraded one after the other: nothing is refused, nothing lost.
-
-Earlier versions are this one with patches made as it runs; the next one is a wheel of its own.
-"""
+"""Five processes under load, upgraded one after the other to a wheel of the next version: nothing is refused,
+nothing lost."""
 
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,33 +10,6 @@ import pytest
 import wheels
 from netcluster import NAMES, Cluster
 from netprocess import destinations
-
-SCRIPT = str(Path(__file__).with_name("other_versions.py"))
-
-
-def command(version):
-    return [sys.executable, SCRIPT, version]
-
-
-def run_as(cluster, name, version):
-    """The next start of this process is of that version; None: this one."""
-    commands = cluster.plan["commands"]
-    if version is None:
-        commands.pop(name, None)
-    else:
-        commands[name] = command(version)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("before, after", [("earlier", None), ("earlier", "later")])
-def test_nodes_are_upgraded_one_after_the_other_under_load(tmp_path, seed, before, after):
-    first = {name: command(before) for name in NAMES} if before else {}
-    with Cluster(tmp_path, seed, messages=1000, pace=0.012, commands=first) as cluster:
-        for name in NAMES:
-            replace(cluster, name, lambda name: run_as(cluster, name, after))
-        cluster.wait(120)
-        check_nothing_refused(cluster)
-    cluster.judge()
 
 
 def replace(cluster, name, upgrade):

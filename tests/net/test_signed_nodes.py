@@ -315,14 +315,14 @@ def test_a_node_without_signatures_is_refused_in_words(tmp_path, pki):
 
 
 def test_who_tells_no_signatures_makes_none():
-    """So do nodes of earlier versions, which do not know the term; among themselves nothing changes."""
-    old = Terms.from_json({"cluster": "x", "lowest": 1, "highest": 2})
-    old.check_setup("b", Terms(cluster="x"))
+    """Nor does a node that does not know the term; among themselves nothing changes."""
+    none = Terms.from_json({"cluster": "x", "lowest": 1, "highest": 2})
+    none.check_setup("b", Terms(cluster="x"))
     assert "signatures" not in Terms(cluster="x").to_json()
     ours = Terms(cluster="x", signatures="ecdsa-p256-1")
     assert Terms.from_json(ours.to_json()) == ours
     with pytest.raises(Exception, match="'b' signs messages by nothing, and this node by ecdsa-p256-1"):
-        ours.check_setup("b", old)
+        ours.check_setup("b", none)
     with pytest.raises(ValueError, match="names and digests"):
         Terms.from_json({"signatures": 7})
 

@@ -17,7 +17,6 @@ from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.core.orders import Order
 from happened.net.batch import Delivery
 from happened.net.engine import Engine
-from happened.net.engine_snapshots import snapshot_head
 from happened.net.state_transfer import (
     MOST_NAMES,
     MOST_SETS,
@@ -326,19 +325,6 @@ def test_who_does_not_count_on_a_state_refuses_it_and_who_owes_none_says_so():
         Engine("a", ("a", "b"), "ks").receive(1, frame)
     with pytest.raises(RemoteProtocolError, match="gives a state that nobody waits for"):
         b.receive(0, encode(StateGiven(1, (3,))))
-
-
-def test_an_older_journal_cannot_tell_when_its_state_is_complete():
-    engine = Engine("a", ("a", "b"), "ks")
-    engine.multicast([1], b"x")
-    engine.release(engine.cut())
-    head, end = snapshot_head(data := engine.snapshot())
-    del head["tally"]
-    text = json.dumps(head).encode()
-    older = Engine("a", ("a", "b"), "ks")
-    older.restore(len(text).to_bytes(4, "big") + text + data[end:])
-    with pytest.raises(LocalProtocolError, match="did not count messages"):
-        older.transfers.check_can_owe()
 
 
 def test_messages_that_are_no_state_are_refused_and_nothing_changes():

@@ -14,7 +14,7 @@ from happened.net.config import load
 from happened.net.config import make_node as node_of
 from happened.net.engine import Engine
 from happened.net.errors import EngineFault, JournalError, PeerRefused
-from happened.net.inputs import read_entries
+from happened.net.inputs import Input, read_entries
 from happened.net.trace_recorder import TraceRecorder
 from happened.ordering import protocols
 from happened.trace import read
@@ -439,7 +439,7 @@ def test_null_events_of_a_node_survive_a_crash(tmp_path):
 def test_a_label_is_in_the_journal():
     engine = Engine("a", NAMES, "ks", tracker="p1")
     engine.relevant("Zoë")
-    assert list(read_entries(engine.cut().entries)) == [(8, 0, "Zoë".encode())]
+    assert list(read_entries(engine.cut().entries)) == [(Input.RELEVANT_EVENT, 0, "Zoë".encode())]
 
 
 def test_a_file_names_the_tracker(tmp_path):

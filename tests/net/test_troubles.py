@@ -9,7 +9,8 @@ from test_node import addresses, make, reasons, run, take, until
 
 from happened.net import Limits, Node, Plaintext
 from happened.net.connections import LOGGED_REASONS
-from happened.net.records import control
+from happened.net.records import control, hello_to_json, with_check
+from happened.net.transport import Hello
 
 
 def test_a_thousand_strangers_do_not_silence_the_log_about_members(caplog):
@@ -51,8 +52,8 @@ def test_a_hello_that_does_not_say_what_the_peer_has_is_refused(caplog):
             hand = Plaintext().handshake("b", None, None)
             while hand.peer is None:
                 writer.write(hand.receive(await reader.read(4096)))
-            hello = {"incarnation": "00", "knows": "", "protocol": "ks", "members": ["a", "b"]}
-            writer.write(record(hand, control(hello=hello)))
+            hello = hello_to_json(Hello(b"b" * 8, b"", "ks", ("a", "b")))
+            writer.write(record(hand, control(**with_check(hello=hello))))
             await reader.read()
             writer.close()
 

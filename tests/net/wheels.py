@@ -21,7 +21,7 @@ from .handshake import Channel as _Channel
 
 
 class _WideChannel(_Channel):
-    """Records with a checksum of sixteen bytes, which no earlier version reads."""
+    """Records with a checksum of sixteen bytes, which this version does not read."""
 
     overhead = 16
 
@@ -59,7 +59,7 @@ def become_next(source):
     package = source / "src" / "happened"
     for file, before, after in (
         ("__init__.py", '__version__ = "', '__version__ = "99.'),
-        ("net/terms.py", "LOWEST, HIGHEST = 1, 2", "LOWEST, HIGHEST = 1, 3"),
+        ("net/terms.py", "LOWEST, HIGHEST = 1, 1", "LOWEST, HIGHEST = 1, 2"),
         ("net/terms.py", "frozenset({CHECKSUM})", f'frozenset({{CHECKSUM, "{NEXT_FEATURE}"}})'),
     ):
         text = (package / file).read_text()

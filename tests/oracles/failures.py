@@ -11,12 +11,14 @@ successor's names, or a later message to the same process. Breadth-first: a viol
 import pickle
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from unittest.mock import patch
 
 from happened.core.destinations import pack
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
-from happened.ordering.causal.succession import succeed
 from happened.sim.truth import Messages, Truth
+from oracles import succession
+from oracles.succession import adopt
 from oracles.walks import Observed, unpacked
 
 
@@ -282,11 +284,17 @@ class FailureSearch:
         else:
             n = max(machine.n for machine in machines.values())
             successor = Observed(n, n + 1)
-        if not plan.adopt:
-            successor.adopt = lambda entries: None
         places = {p: place for p, place in enumerate(plan.after) if p not in gone}
+
+        def learn(machine, entries):
+            if plan.adopt or machine is not successor:
+                adopt(machine, entries)
+
         try:
-            effects = succeed(machines, plan.dead, places, successor, journal=journal, witness=witness)
+            with patch.object(succession, "adopt", learn):
+                effects = succession.succeed(
+                    machines, plan.dead, places, successor, journal=journal, witness=witness
+                )
         except LocalProtocolError:  # only what waits for something shows that the channels are not flushed
             assert not (plan.flush and plan.await_reports)
             return None

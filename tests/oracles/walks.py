@@ -5,9 +5,9 @@
 
 from happened import wire
 from happened.core.effects import Send
-from happened.ordering.causal.succession import admit, retire, succeed
 from happened.ordering.causal.topological import Topological
 from oracles.history import History
+from oracles.succession import admit, retire, succeed
 
 
 class Observed(Topological):

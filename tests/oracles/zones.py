@@ -49,6 +49,7 @@ class Walk:
         self.arrived = {}  # (process, zone) -> hops not known to be delivered
         self.logs = {}  # (zone, hop) -> what the zone required of its sender's log before it
         self.hops = 0
+        self.gone = set()
 
     def multicast(self, p, to):
         clock, effects = self.machines[p].multicast(to, b"x")
@@ -101,6 +102,7 @@ class Walk:
             self.logs[zone, name] = inside.log(hop.sender)
             inside.send(hop.sender, name, hop.to)
         required = inside.edge(self.logs[zone, name], hop.to, local)
+        required = {unit for unit in required if self.zones[zone][unit[2]] not in self.gone}
         assert message.units() == required, f"in zone {zone}, from {p} to {effect.to}"
         self.in_flight.append((effect.to, message))
 

@@ -8,9 +8,9 @@ import pytest
 
 import effort
 from happened.core.errors import LocalProtocolError
-from happened.ordering.causal import succession
 from happened.ordering.causal.histories import Histories
 from happened.topology import Topology, derive
+from oracles import succession
 from oracles.places import Graph, links_in_use, random_graph, ring, routed_places
 from oracles.walks import ChangingWalk, Observed, Overtaken, Walk, wander
 from oracles.worlds import WORLDS, explored, explorer, links, routed_programs

@@ -144,7 +144,7 @@ def test_a_restored_process_passes_early_requests_on_in_the_order_in_which_they_
     """A journal that is replayed from a snapshot must give the frames that were sent before."""
     heard_late, restored = create("sequencer", 2, 4), create("sequencer", 2, 4)
     for sender in (3, 0):
-        heard_late.receive(SequencerRequest(sender, 1, 4, 0b1111, 0, 1, b""))
+        heard_late.receive(SequencerRequest(sender, 1, 4, 0b1111, 0, 1, b"", ()))
     restored.restore(heard_late.snapshot())
     announcement = SequencerAnnouncement(0, 1, 1)
     effects = heard_late.receive(announcement)

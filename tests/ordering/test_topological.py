@@ -9,6 +9,7 @@ from happened.core.places import Branch, Place, Separator, alone
 from happened.ordering.causal.histories import Histories
 from happened.ordering.causal.topological import Topological
 from oracles.places import Graph, path, random_graph, routed_places
+from oracles.succession import unforwarded
 from oracles.walks import Observed, Walk, wander
 from oracles.worlds import WORLDS
 
@@ -56,15 +57,15 @@ def test_a_witness_keeps_what_its_forwarder_has_not_been_seen_to_forward():
     to_d1, to_d2 = machines[N1].receive(up.message)
     assert (to_d1.to, to_d2.to) == (D1, D2)
     machines[D2].receive(to_d2.message)
-    assert [left.carried.payload for left in machines[D2].unforwarded(D1)] == [b"x"]
+    assert [left.carried.payload for left in unforwarded(machines[D2], D1)] == [b"x"]
     report = next(send for send in machines[D1].receive(to_d1.message) if send.to == D2)
     machines[D2].receive(report.message)
-    assert machines[D2].unforwarded(D1) == ()
+    assert unforwarded(machines[D2], D1) == ()
     # What ends at the forwarder itself is not to be forwarded.
     (up,) = machines[P1].multicast([D1], b"y").effects
     copies = machines[N1].receive(up.message)
     machines[D2].receive(copies[1].message)
-    assert machines[D2].unforwarded(D1) == ()
+    assert unforwarded(machines[D2], D1) == ()
 
 
 def test_a_router_leaves_out_what_stays_on_the_other_side():

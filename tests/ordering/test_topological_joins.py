@@ -9,11 +9,11 @@ from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
 from happened.ordering.causal.extended_history import History
 from happened.ordering.causal.histories import Histories
-from happened.ordering.causal.succession import admit
 from happened.ordering.causal.topological import Topological
 from oracles.history import History as Truth
 from oracles.places import Graph, hop_places, path, random_graph, routed_places
 from oracles.printed_histories import with_history
+from oracles.succession import admit, adopt, awaits
 from oracles.walks import Observed, Overtaken, Walk, wander
 
 
@@ -90,10 +90,10 @@ def from_one_member(machines, places, newcomer=None):
     learning = [newcomer] if newcomer is not None else []
     if newcomer is None:
         learning += [m for p, m in machines.items() if places[p].neighbours & ~before[p].neighbours]
-    if any(machine.awaits(told) for machine in learning):
+    if any(awaits(machine, told) for machine in learning):
         raise LocalProtocolError(f"process {learning[0].me} must deliver")
     for machine in learning:
-        machine.adopt(told)
+        adopt(machine, told)
     from_nobody(machines, places, newcomer)
 
 
@@ -187,10 +187,10 @@ def from_the_members(machines, places, newcomer=None):
     if newcomer is None:
         learning += [m for p, m in machines.items() if places[p].neighbours & ~before[p].neighbours]
     for machine in learning:
-        if machine.awaits(told):
+        if awaits(machine, told):
             raise LocalProtocolError(f"process {machine.me} must deliver")
     for machine in learning:
-        machine.adopt(told)
+        adopt(machine, told)
     from_nobody(machines, places, newcomer)
 
 

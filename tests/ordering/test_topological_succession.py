@@ -7,10 +7,10 @@ import pytest
 import effort
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
-from happened.ordering.causal.succession import admit, retire, succeed
 from happened.ordering.causal.topological import Topological
 from happened.ordering.last_to_fail import last_to_fail
 from oracles.places import Graph, path, routed_places, zones_in_a_row
+from oracles.succession import admit, retire, succeed, unforwarded
 from oracles.walks import ChangingWalk
 
 OPTIONS = {
@@ -220,11 +220,11 @@ def test_who_has_left_is_not_sent_to_and_nothing_is_kept_for_it():
     machines = standing(zones_in_a_row(5, ((0, 3), (4,)), ((1, 2),)))
     up = sent(machines[4].multicast([0, 1], b"x").effects)
     machines[2].receive(up[2])
-    assert machines[2].unforwarded(1)
+    assert unforwarded(machines[2], 1)
     retire(machines, 0, among(zones_in_a_row(5, ((3,), (4,)), ((1, 2),)), 1, 2, 3, 4))
     effects = machines[1].receive(up[1])
     assert delivered(effects) == [b"x"] and not sent(effects)
-    assert machines[2].unforwarded(1) == ()
+    assert unforwarded(machines[2], 1) == ()
 
 
 def test_what_a_witness_kept_for_its_router_is_inherited_with_its_journal():

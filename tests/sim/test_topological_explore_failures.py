@@ -6,9 +6,10 @@ import pytest
 
 from happened.core.errors import LocalProtocolError
 from happened.ordering.causal.hop_message import Unforwarded
-from happened.ordering.causal.succession import retire, succeed
+from oracles import succession
 from oracles.failures import FailureSearch, Plan
 from oracles.places import Graph, path, routed_places, star, two_gateways, zones_in_a_row
+from oracles.succession import retire, succeed
 from oracles.walks import Observed, Overtaken, Walk, wander
 
 
@@ -214,7 +215,7 @@ def test_histories_alone_do_not_tell_what_the_dead_router_sent_and_others_still_
     """The last of three answers overtakes the second, which waits for the first."""
     answers = (*ZONE_SENDS, (3, [1]), (3, [1]))
     assert search(zone("collection"), *answers).faults == []
-    monkeypatch.setattr(Observed, "overdue", lambda self: ())
+    monkeypatch.setattr(succession, "overdue", lambda machine: [])
     assert "history incomplete" in search(zone("collection"), *answers).faults[0][0]
     assert "out of order" in search(zone("collection", judge_histories=False), *answers).faults[0][0]
 

@@ -7,15 +7,12 @@ import threading
 import time
 from base64 import b64encode
 
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.types import StructField, TimestampType
 
 from happened.core.errors import CausalityError
 from happened.ordering import create
 from happened.streaming import ByIds, ByProtocol, Watch, deliver, held, to_tables
-from happened.streaming.operator import _carried, _taken
 from happened.wire import encode
 
 COLUMNS = "destination string, id string, after array<string>"
@@ -191,18 +188,6 @@ def test_moments_come_out_as_they_went_in_also_through_the_state_and_where_clock
         for place in ("in", "out")
     )
     assert sorted(row.text for row in came.collect()) == sorted(row.text for row in sent.collect())
-
-
-def test_moments_that_an_earlier_version_has_stored_are_read_or_refused_by_name(spark, new_york):
-    """It stored what pandas makes of them: the session's local time."""
-    frame, at = pd.DataFrame(columns=["id", "at"]), pd.Timestamp("2024-07-01 12:34:56.123456")
-    names, texts = _taken(frame, [("b", at), ("c", pd.NaT), ("d", "7"), ("e", None)], frozenset({"at"}))
-    assert list(names) == ["b", "c", "d", "e"] and list(texts) == [str(at), None, "7", None]
-    table = spark.createDataFrame([(text,) for text in texts], "at string")
-    back = table.select(_carried(StructField("at", TimestampType())).back).selectExpr("unix_micros(at)")
-    assert [row[0] for row in back.collect()] == [1719851696123456, None, 7, None]
-    with pytest.raises(CausalityError, match="column 'at': the checkpoint is of an earlier version"):
-        _taken(frame, [("b", [at])], frozenset({"at"}))
 
 
 def frames(protocol):

@@ -1,6 +1,5 @@
 """Timestamps stored in less say what full vectors say."""
 
-import json
 import random
 
 import pyarrow as pa
@@ -8,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from causality import traces
-from golden import access
 from happened.causality import encode, stamp
 from happened.causality.analysis import STAMPS, analyse, clock_maps
 from happened.core.errors import TraceFormatError
@@ -56,15 +54,6 @@ def read(folder, name):
     return pq.read_table(folder / name)
 
 
-OLD_STAMPS = pa.schema(
-    [
-        *(STAMPS.field(name) for name in ("computation", "process", "seq", "epoch")),
-        pa.field("clock", pa.map_(pa.string(), pa.int64())),
-    ]
-)
-"""As versions 0.1.0 and 0.2.0 wrote them."""
-
-
 @pytest.mark.parametrize(
     "timestamps",
     [pytest.param(each, marks=pytest.mark.slow) for each in ("full", "sparse")] + ["predecessors"],
@@ -88,6 +77,8 @@ def test_compact_timestamps_are_rebuilt(spark, tmp_path, seed, timestamps, whole
 def test_dependency_vectors_become_vector_clocks(spark, tmp_path, seed):
     """A dependency vector names only what its event was told directly."""
     table = orderly(seed, 100)
+    full = analyse(table)
+    numbers = {(row["computation"], row["process"]): row["p"] for row in full.table("processes").to_pylist()}
     direct = []
     for c in encode(table):
         for e in range(c.events):
@@ -103,13 +94,16 @@ def test_dependency_vectors_become_vector_clocks(spark, tmp_path, seed):
                     "computation": event.computation,
                     "process": event.process,
                     "seq": event.seq,
+                    "event": f"{event.process}#{event.seq}",
                     "epoch": 0,
-                    "clock": list(clock.items()),
+                    "entries": [
+                        {"p": numbers[event.computation, name], "seq": seq} for name, seq in clock.items()
+                    ],
                 }
             )
-    write(pa.Table.from_pylist(direct, schema=OLD_STAMPS), tmp_path / "stamps")
+    write(pa.Table.from_pylist(direct, schema=STAMPS), tmp_path / "stamps")
+    write(full.table("processes"), tmp_path / "processes")
     rebuild(spark, tmp_path / "stamps", tmp_path / "out")
-    full = analyse(table)
     found = by_name(read(tmp_path / "out", "stamps"), read(tmp_path / "out", "processes"))
     assert found == by_name(full.table("stamps"), full.table("processes"))
 
@@ -136,17 +130,6 @@ def test_clocks_of_relevant_events_alone_name_the_newest_of_those(spark, tmp_pat
             if newest:
                 expected[other] = newest
         assert clock == expected
-
-
-def test_stamps_of_version_0_1_0_are_read(spark, tmp_path):
-    """Their clocks are maps, and nothing beside them numbers the processes."""
-    lines = (access.HERE / "tables" / "whole" / "stamps.jsonl").read_text().splitlines()
-    recorded = list(map(json.loads, lines))
-    maps = [row | {"clock": list(row["clock"].items())} for row in recorded]
-    write(pa.Table.from_pylist(maps, schema=OLD_STAMPS), tmp_path / "stamps")
-    rebuild(spark, tmp_path / "stamps", tmp_path / "out")
-    found = by_name(read(tmp_path / "out", "stamps"), read(tmp_path / "out", "processes"))
-    assert found == {(row["computation"], row["process"], row["seq"]): row["clock"] for row in recorded}
 
 
 def test_stamps_without_the_numbers_of_their_processes_are_refused(spark, tmp_path, seed):

@@ -111,7 +111,7 @@ def test_what_was_begun_otherwise_is_not_gone_on_with(command, spark, tmp_path, 
     manifest.write_text(json.dumps(begun | {"about": about}))
     assert "other rules" in refused(spark, tmp_path / "in", out, rules=Rules(retire=7))
     assert "begun with another trace" in refused(spark, tmp_path / "other", out, rules=rules)
-    manifest.write_text(json.dumps(begun | {"about": about, "format": FORMAT - 1}))
+    manifest.write_text(json.dumps(begun | {"about": about, "format": FORMAT + 1}))
     assert "cannot go on with" in refused(spark, tmp_path / "in", out, rules=rules)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from happened.core.errors import CausalityError
 from happened.ordering import create
 from happened.ordering.listening import Listener, listening
 from happened.streaming import paged, reached
@@ -360,18 +361,21 @@ def test_a_page_is_in_the_drawer_or_in_the_store_and_never_in_both(steps):
         assert {number: drawer.read(number) for number in model} == model
 
 
-def test_the_state_that_an_earlier_version_has_left_is_read():
-    """It kept no pages in the head, and told their numbers in three fields."""
+def test_a_state_is_read_and_one_of_another_version_refused_by_name():
     store = Pages({1: b"".join(reached.digest(f"m{k}") for k in range(3))})
     waiting = ("m9", "m10"), (7, ("m10", ("m9",), ()), "m10")
     store[2] = pickle.dumps([waiting])
-    head = Head(3, 1, 7, 0, pickle.dumps((2, ([(1, 3)], [], 0), [(("m9", "m10"), 2)])))
+    head = Head(3, 1, 7, 0, pickle.dumps((1, 2, ([(1, 3)], [], 0), [(("m9", "m10"), 2)], {})))
     destination = Destination("ids", store, head, remember=32)
     assert destination.arrive([(Arrival("m1", (), ()), "again")], 8) == []
     out = destination.arrive([(Arrival("m9", ("m2",), ()), "m9")], 9)
     assert short(out) == [("m9", DELIVERED, None), ("m10", DELIVERED, None)] and out[-1].number == 5
-    again = Destination("ids", store, destination.flush(), remember=32)
+    head = destination.flush()
+    again = Destination("ids", store, head, remember=32)
     assert again.arrive([(Arrival(f"m{k}", (), ()), "again") for k in (0, 1, 2, 9, 10)], 10) == []
+    newer = head._replace(directories=pickle.dumps((2, *pickle.loads(head.directories)[1:])))
+    with pytest.raises(CausalityError, match="held in version 2, and this happened reads 1: go on with"):
+        Destination("ids", store, newer, remember=32)
 
 
 STEPS = st.tuples(st.sampled_from(["put", "pop", "take", "flush"]), st.integers(0, 30), st.integers(0, 30))

@@ -11,7 +11,6 @@ from happened import causality, trace
 from happened.core.destinations import pack, unpack
 from happened.core.places import Branch, Place, in_use, outgoing
 from happened.ordering import Relays, create, protocols
-from happened.ordering.causal.succession import admit, succeed
 from happened.sim.network import Network, parse_delay
 from happened.sim.recorder import Recorder
 from happened.sim.simulation import Simulation
@@ -19,6 +18,7 @@ from happened.sim.workload import Workload
 from happened.topology import Topology, TopologyError, derive, from_document, useful, verify
 from happened.topology.separators import is_separator, parts, shared
 from happened.trace import TraceWriter
+from oracles.succession import admit, succeed
 
 
 @st.composite

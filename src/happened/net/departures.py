@@ -16,9 +16,6 @@ about whoever had it before (`unaware` of member_changes.py).
 A process that has left still passes on what it hears, until it has everybody's farewell. It hears nothing of
 those who join once everybody has closed with it: what it says of an index that was given again since then is
 about whoever had that index before.
-
-Versions up to 0.2.0 knew none of these steps. A departure that was told in their words stays where they left
-it, so that their journals have the effects that they had; it is closed with together with the next one.
 """
 
 from collections.abc import Iterable
@@ -30,10 +27,9 @@ FREE = 4
 class Departure:
     """The departure of one process, as one other sees it."""
 
-    __slots__ = ("closed", "expelled", "given_again", "heard", "is_old", "parted", "said", "stage")
+    __slots__ = ("closed", "expelled", "given_again", "heard", "parted", "said", "stage")
 
-    def __init__(self, *, is_old: bool = False) -> None:
-        self.is_old = is_old  # told in the words of versions that knew no steps, and not closed with since
+    def __init__(self) -> None:
         self.expelled = False
         self.closed = False
         self.parted = False  # whether we have said farewell to it
@@ -52,12 +48,12 @@ class Departure:
     def state(self) -> list[Any]:
         flags = [self.expelled, self.closed, self.parted]
         said, given_again = sorted(self.said.items()), sorted(self.given_again)
-        return [*flags, sorted(self.heard), self.stage, said, self.is_old, given_again]
+        return [*flags, sorted(self.heard), self.stage, said, given_again]
 
     @classmethod
     def from_state(cls, state: list[Any]) -> "Departure":
-        *flags, heard, stage, said, is_old, given_again = state
-        departure = cls(is_old=is_old)
+        *flags, heard, stage, said, given_again = state
+        departure = cls()
         departure.expelled, departure.closed, departure.parted = flags
         departure.stage = stage
         departure.heard, departure.said, departure.given_again = set(heard), dict(said), set(given_again)
@@ -68,21 +64,15 @@ class Departures(dict[int, Departure]):
     """By the index of the process that has gone."""
 
     def under_way(self) -> list[int]:
-        return [
-            index
-            for index, departure in sorted(self.items())
-            if departure.stage < FREE and not departure.is_old
-        ]
+        return [index for index, departure in sorted(self.items()) if departure.stage < FREE]
 
     def to_close(self, awaited: set[int], present: Iterable[int]) -> list[int]:
         """Whom to close with now."""
         waiting = [index for index in sorted(self) if not self[index].closed and index not in awaited]
-        old = [index for index in waiting if self[index].is_old]
         expelled = [index for index in waiting if self[index].expelled]
         everybody = set(present)
         complete = not awaited and all(everybody <= self[index].heard for index in expelled)
-        ready = [index for index in waiting if index not in old and (complete or index not in expelled)]
-        return old + ready if ready else []
+        return [index for index in waiting if complete or index not in expelled]
 
     def give_again(self, index: int) -> None:
         """Forget whoever had this index: as a process that has gone, and as one that told us of others."""

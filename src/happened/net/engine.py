@@ -34,7 +34,6 @@ from ..tracking import Stamp
 from ..wire import decode, encode_multicast, load, resent, site_news, token_frames
 from ..wire import membership as changes
 from ..wire import unordered_message as unordered_wire
-from ..wire.membership import MemberLeft
 from ..wire.unordered_message import UnorderedMessage
 from . import engine_snapshots, state_steps
 from .batch import Batch, Delivery, Recorder
@@ -212,7 +211,6 @@ class Engine:
         return int(clock)
 
     def _multicast(self, to: Sequence[int], payload: bytes) -> int:
-        """The same whoever has the token, as versions up to 0.2.0 did that knew of none."""
         self._check_may_send()
         if self.tracking is None:
             clock, effects = self.machine.multicast(to, payload)
@@ -694,13 +692,6 @@ class Engine:
                 self.join(name.decode(), address.decode())
             case Input.MEMBER_DEPARTED | Input.MEMBER_EXPELLED:
                 self.leave(self.roster.name(number))
-            case Input.MEMBER_JOINED:
-                name, _, address = data.partition(b"\0")
-                self.members.join(len(self.roster), name.decode(), address.decode(), as_before=True)
-            case Input.MEMBER_LEFT if number == self.me:
-                self.members.say_farewell(MemberLeft(number))
-            case Input.MEMBER_LEFT:
-                self.members.leave_as_before(number)
             case Input.PEER_MET:
                 self.meet(number, data)
             case Input.QUALIFIED:

@@ -55,13 +55,14 @@ def snapshot_parts(engine: Durable) -> list[bytes]:
         "events": engine.events,
         "sent": engine.sent,
         "delivered": engine.delivered,
+        "unsent": list(engine.unsent),
         "machine": len(machine),
         "links": links,
+        "lives": engine.links.lives.state(),
         "unacknowledged": [
             [*each[:3], len(each.payload), *([each.history] if each.history else [])]
             for each in engine.unacknowledged.values()
         ],
-        **engine.members.changed_state(),
     }
     if engine.sites is not None:
         head["site"] = engine.sites.state()
@@ -69,13 +70,9 @@ def snapshot_parts(engine: Durable) -> list[bytes]:
         blobs += frames
     if engine.serialization is not None:
         head["token"] = engine.serialization.token.state()
-    if engine.unsent:
-        head["unsent"] = list(engine.unsent)
     if engine.tracking is not None:
         blobs.append(engine.tracking.snapshot())
         head["tracker"] = len(blobs[-1])
-    if lives := engine.links.lives.state():
-        head["lives"] = lives
     told, payloads = engine.transfers.state()
     head |= told
     blobs += payloads
@@ -106,10 +103,10 @@ def restore(engine: Durable, data: bytes) -> None:
         if engine.sites.change is not None and engine.sites.change.succession is not None:
             engine.routes.expect_heir(engine.sites.change.succession)
     engine.machine.restore(take(head["machine"]))
-    if engine.serialization is not None and "token" in head:
+    if engine.serialization is not None:
         engine.serialization.token.restore(head["token"])
     engine.links.restore(head["links"], take)
-    engine.links.lives.restore(head.get("lives", {}))
+    engine.links.lives.restore(head["lives"])
     _restore_deliveries(
         engine,
         (
@@ -122,11 +119,9 @@ def restore(engine: Durable, data: bytes) -> None:
         engine.sites.witnessing.hold_back_again(engine.links.outboxes, engine.absent())
     if engine.tracking is not None:
         engine.tracking = engine.tracking.restored(take(head["tracker"]), len(engine.members.roster))
-    if not head["sent"] and not head["delivered"]:
-        head.setdefault("tally", [[], []])
     engine.transfers.restore(head, take)
     engine.count_held()
-    engine.restore_unsent(head.get("unsent", ()))
+    engine.restore_unsent(head["unsent"])
 
 
 def _restore_deliveries(engine: Durable, deliveries: Iterable[Delivery]) -> None:

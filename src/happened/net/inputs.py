@@ -23,11 +23,6 @@ number and the data mean:
     STATE_AWAITED    index              nothing: this process begins with the state that another one gives
     LIFE_BEGUN       0                  the name of the life that begins: the node was started (lives.py)
     LIFE_HEARD       link's process     the life that numbered its last frame; nothing: nobody knows
-
-Versions up to 0.2.0 knew no steps of a departure. What they wrote has the effects that it had then:
-
-    MEMBER_JOINED    0                  name, NUL, address
-    MEMBER_LEFT      index              nothing: this process leaves, or another one is declared gone
 """
 
 import struct
@@ -44,24 +39,22 @@ class Input(IntEnum):
     FRAME_RECEIVED = 2
     DELIVERY_ACKED = 3
     FRAMES_FREED = 4
-    MEMBER_JOINED = 5
-    MEMBER_LEFT = 6
-    PEER_MET = 7
-    RELEVANT_EVENT = 8
-    MEMBER_ADMITTED = 9
-    MEMBER_DEPARTED = 10
-    MEMBER_EXPELLED = 11
-    SITE_PROPOSED = 12
-    UNORDERED = 20
-    TOKEN_WANTED = 21
-    TOKEN_RELEASED = 22
-    EXPIRED = 23
-    QUALIFIED = 24
-    STATE_OWED = 25
-    STATE_GIVEN = 26
-    STATE_AWAITED = 27
-    LIFE_BEGUN = 28
-    LIFE_HEARD = 29
+    PEER_MET = 5
+    RELEVANT_EVENT = 6
+    MEMBER_ADMITTED = 7
+    MEMBER_DEPARTED = 8
+    MEMBER_EXPELLED = 9
+    SITE_PROPOSED = 10
+    UNORDERED = 11
+    QUALIFIED = 12
+    EXPIRED = 13
+    TOKEN_WANTED = 14
+    TOKEN_RELEASED = 15
+    STATE_OWED = 16
+    STATE_GIVEN = 17
+    STATE_AWAITED = 18
+    LIFE_BEGUN = 19
+    LIFE_HEARD = 20
 
 
 def read_entries(entries: bytes) -> Iterator[tuple[int, int, bytes]]:

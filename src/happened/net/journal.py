@@ -3,7 +3,7 @@
     meta        key, value                               whose journal this is, and its format
     batches     number, time, entries, checksum          inputs, a row per commit, numbered without gaps
     snapshots   after, state, checksum                   the state after that batch
-    parked      frames that wait for peers that are away (spool.py); only where there were some
+    parked      frames that wait for peers that are away (spool.py)
 
 Promises   a batch is there whole or not at all; what `append` has returned from survives kill -9 and, with
            `flush`, a power failure. What cannot be read as it was written is refused, never skipped:
@@ -13,8 +13,8 @@ Leaves out damage to the last few megabytes, which SQLite keeps in its write-ahe
            it takes a damaged end of that log for one that was never written. Peers find out: they have
            frames that a shortened journal does not know, and refuse the node (membership.py).
 Bounds     `append` with a snapshot, then `forget`, keeps the file to what came after the snapshot, and gives
-           free pages back. (A journal made by a version up to 0.2.0 does not shrink: it uses them again.)
-           Parked frames are in no snapshot: they stay where they are until their peer has them.
+           free pages back. Parked frames are in no snapshot: they stay where they are until their peer has
+           them.
 
 It is used from one thread at a time. commits.py runs `append` and `forget` in a thread of their own, so that
 the event loop goes on during a flush.
@@ -32,21 +32,19 @@ from typing import Any, NamedTuple
 from .errors import JournalError
 from .ownership import Ownership
 from .parked import Parking
-from .spool import PARKING, Spool, SpoolDamaged
+from .spool import PARKED, Spool, SpoolDamaged
 
-FORMAT = PARKING
-"""The newest one that this version can read."""
-PLAIN_FORMAT = 1
-"""Of a journal that has never parked anything."""
+FORMAT = 1
 MAX_SNAPSHOT = 900_000_000
 """Bytes; SQLite takes a thousand million in one row."""
 
-SCHEMA = """
+SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE batches (
     number INTEGER PRIMARY KEY, time INTEGER NOT NULL, entries BLOB NOT NULL, checksum INTEGER NOT NULL
 );
 CREATE TABLE snapshots (after INTEGER PRIMARY KEY, state BLOB NOT NULL, checksum INTEGER NOT NULL);
+{PARKED}
 """
 
 
@@ -57,7 +55,7 @@ class Identity(NamedTuple):
     protocol: str
     options: str  # JSON
     members: tuple[str, ...]  # at the beginning
-    tracker: str = ""  # of causality, with its bound; journals that lack this field have none
+    tracker: str = ""  # of causality, with its bound; empty: none
 
 
 class Journal:
@@ -95,10 +93,10 @@ class Journal:
         run("BEGIN EXCLUSIVE")
         run("COMMIT")
         version = run("PRAGMA user_version").fetchone()[0]
-        if version > FORMAT:
+        if version not in (0, FORMAT):
             raise JournalError(
-                f"{self.path}: written in format {version} by a newer happened; this one knows {FORMAT}. "
-                "Use the newer version; nothing was changed"
+                f"{self.path}: written in format {version} by another happened; this one knows {FORMAT}. "
+                "Use that version; nothing was changed"
             )
         run("PRAGMA journal_mode = WAL")
         run(f"PRAGMA synchronous = {'FULL' if flush else 'NORMAL'}")
@@ -107,7 +105,7 @@ class Journal:
         if version == 0:
             if run("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 raise JournalError(f"{self.path}: is a database of something else; give another path")
-            self._db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {PLAIN_FORMAT}; COMMIT;")
+            self._db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
         # Pages of a journal are read once, in order: checking them costs what loading costs.
         problems = [row[0] for row in run("PRAGMA quick_check(3)")]
         if problems != ["ok"]:
@@ -128,7 +126,6 @@ class Journal:
                 self._db.execute("BEGIN")
                 self._db.executemany("INSERT INTO meta VALUES (?, ?)", found.items())
                 self._db.execute("COMMIT")
-            found.setdefault("tracker", json.dumps(""))
             for key, value in wanted.items():
                 if found[key] != value:
                     raise JournalError(

@@ -114,20 +114,18 @@ class Lives:
     # Surviving.
 
     def state(self) -> dict[str, Any]:
-        """What to write of them at a cut; empty if there were none."""
+        """What to write of them at a cut."""
         heard = {link: self.last_heard(link).hex() for link in self._heard}
-        if not self._present and not heard:
-            return {}
         ours = {link: [[name.hex(), last] for name, last in lives] for link, lives in self._ours.items()}
         return {"present": self._present.hex(), "ours": ours, "heard": heard}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._present = bytes.fromhex(state.get("present", ""))
+        self._present = bytes.fromhex(state["present"])
         self._ours = {
             int(link): [(bytes.fromhex(name), last) for name, last in lives]
-            for link, lives in state.get("ours", {}).items()
+            for link, lives in state["ours"].items()
         }
-        self._heard = {int(k): [(0, bytes.fromhex(life))] for k, life in state.get("heard", {}).items()}
+        self._heard = {int(k): [(0, bytes.fromhex(life))] for k, life in state["heard"].items()}
 
 
 def life_of(number: int, lives: Sequence[Life]) -> bytes:

@@ -24,7 +24,6 @@ from ..wire.membership import (
     MemberDeparted,
     MemberExpelled,
     MemberJoined,
-    MemberLeft,
     MemberRanked,
     StateAsked,
     StateGiven,
@@ -92,16 +91,11 @@ class MemberChanges:
 
     def takes_messages(self, to: int) -> bool:
         """Whether what a machine sends to a process is put on its link, also after it has gone."""
-        return to not in self.gone or to in self.awaited or self.departures[to].is_old
+        return to not in self.gone or to in self.awaited
 
     def _listeners(self) -> list[int]:
         """Whom a change must reach before what presumes it: those present, and those we still answer."""
-        return [link for link in self._concerned.links.outboxes if self._is_answered(link)]
-
-    def _is_answered(self, link: int) -> bool:
-        if link not in self.gone:
-            return True
-        return link in self.awaited and not self.departures[link].is_old
+        return [link for link in self._concerned.links.outboxes if self.takes_messages(link)]
 
     def _tell(self, links: Iterable[int], news: Any, besides: int | None = None) -> None:
         frame = wire.encode(news)
@@ -140,7 +134,10 @@ class MemberChanges:
         self._concerned.perform(self._concerned.machine.leave(index))  # refuses if members are fixed
         if self._concerned.serialization is not None:
             self._concerned.serialization.leave(index)
-        self.say_farewell(MemberDeparted(index))
+        self._tell(self.present_links(), MemberDeparted(index))
+        outboxes = self._concerned.links.outboxes
+        self._last_words = {link: outboxes[link].last for link in self.present_links()}
+        self.has_left = True
 
     def expel(self, index: int) -> None:
         """Go on without another process, and tell everybody."""
@@ -165,13 +162,6 @@ class MemberChanges:
 
     def _is_behind(self, link: int, departed: Iterable[int]) -> bool:
         return any(self.departures[p].said.get(link, 0) < 1 for p in departed)
-
-    def say_farewell(self, news: MemberDeparted | MemberLeft) -> None:
-        """Leave; the machine itself goes on."""
-        self._tell(self.present_links(), news)
-        outboxes = self._concerned.links.outboxes
-        self._last_words = {link: outboxes[link].last for link in self.present_links()}
-        self.has_left = True
 
     def has_parted(self, link: int) -> bool:
         """Whether a process knows that we have left, and has all that we sent it before. What we have passed
@@ -198,8 +188,6 @@ class MemberChanges:
         match change:
             case MemberJoined(index, name, address):
                 self._hear_joined(link, index, name, address)
-            case MemberLeft(index):
-                self._hear_left_as_before(link, index)
             case MemberDeparted(index):
                 self._hear_departed(link, index)
             case MemberExpelled(index):
@@ -277,35 +265,11 @@ class MemberChanges:
         self.awaited.discard(index)
         self.departures[index].expelled = False
 
-    def _hear_left_as_before(self, link: int, index: int) -> None:
-        """A departure in the words of versions up to 0.2.0, who also said farewell to it at once."""
-        self._check_known(link, index)
-        if index == self.me:
-            self._hear_farewell(link)
-            return
-        if index not in self.gone:
-            self.leave_as_before(index)
-            if index != link:  # what it sent before it left may still be on its way to us
-                self.awaited.add(index)
-        if index == link:
-            self.awaited.discard(index)
-
     # What follows.
 
-    def leave_as_before(self, index: int) -> None:
-        """Note a departure as versions up to 0.2.0 did."""
-        self._concerned.machine.note_departure(index)
-        self.roster.leave(self.roster.name(index))
-        self.gone.add(index)
-        self.departures[index] = Departure(is_old=True)
-        if self._concerned.serialization is not None:
-            self._concerned.serialization.leave(index)
-        self._tell((*self.present_links(), index), MemberLeft(index))
-
-    def join(self, index: int, name: str, address: str, *, as_before: bool = False) -> None:
-        """Take a process in, tell everybody, and tell it who is there; `as_before`: in the words of versions
-        up to 0.2.0."""
-        admits = self.registrar == self.me and not as_before
+    def join(self, index: int, name: str, address: str) -> None:
+        """Take a process in, tell everybody, and tell it who is there."""
+        admits = self.registrar == self.me
         news = MemberJoined(index, name, address)
         wire.encode(news)  # refuses what is too long
         effects = self._concerned.machine.join(index)  # refuses if members are fixed; nothing has changed
@@ -345,17 +309,13 @@ class MemberChanges:
         if self.has_left:  # it was admitted meanwhile, and waits for our farewell like the others
             self._tell((newcomer,), MemberDeparted(self.me))
 
-    def _news_of(
-        self, gone: int, *, admits: bool
-    ) -> MemberAbsent | MemberLeft | MemberDeparted | MemberExpelled:
+    def _news_of(self, gone: int, *, admits: bool) -> MemberAbsent | MemberDeparted | MemberExpelled:
         """What a newcomer is told of a process that has gone. That process has sent it nothing if we admit
         the newcomer, and also if its farewell came before we heard of the newcomer: had it known the newcomer
         when it left, it would have told us on the same link, before its farewell."""
         departure = self.departures[gone]
         if admits or (departure.closed and not departure.expelled):
             return MemberAbsent(gone)
-        if departure.is_old:
-            return MemberLeft(gone)
         return MemberExpelled(gone) if departure.expelled else MemberDeparted(gone)
 
     def _rank_last(self, index: int) -> None:
@@ -372,9 +332,6 @@ class MemberChanges:
             self.gone.add(index)
             self._concerned.transfers.left(index)
             self.departures[index] = departure = Departure()
-        elif departure.is_old:
-            effects = machine.go_on_without(index)
-            departure.is_old = False
         if is_expelled:
             effects += machine.expel(index)
         self._tell(self._listeners(), news, besides=index)
@@ -408,10 +365,7 @@ class MemberChanges:
         """Do what has become possible with those who have gone."""
         present, machine = self.present_links(), self._concerned.machine
         for index in self.departures.to_close(self.awaited, present):
-            departure = self.departures[index]
-            if departure.is_old:
-                self._concerned.perform(machine.go_on_without(index))
-            departure.closed, departure.is_old = True, False
+            self.departures[index].closed = True
             self._concerned.perform(machine.close(index))
         for index in self.departures.under_way():
             departure = self.departures[index]
@@ -436,7 +390,7 @@ class MemberChanges:
         machine = self._concerned.machine
         return machine.pending_count > 0 and any(held.message.sender == index for held in machine.pending())
 
-    # Surviving: the words of a snapshot's header, some of which stand there only if they say something.
+    # Surviving: words of a snapshot's header.
 
     def state(self) -> dict[str, Any]:
         return {
@@ -446,39 +400,27 @@ class MemberChanges:
             "left": self.has_left,
             "addresses": self.addresses,
             "incarnations": {link: each.hex() for link, each in self.incarnations.items()},
+            "awaited": sorted(self.awaited),
+            "departures": {index: each.state() for index, each in sorted(self.departures.items())},
+            "seniority": self.seniority,
+            "former": sorted(self.roster.former),
+            "last_words": sorted(self._last_words.items()),
+            "unaware": {index: sorted(links) for index, links in sorted(self.unaware.items()) if links},
         }
-
-    def changed_state(self) -> dict[str, Any]:
-        head: dict[str, Any] = {}
-        if self.awaited:
-            head["awaited"] = sorted(self.awaited)
-        if self.gone:
-            head["departures"] = {index: each.state() for index, each in sorted(self.departures.items())}
-        if self.seniority != list(range(len(self.roster))):
-            head["seniority"] = self.seniority
-        if self.roster.former:
-            head["former"] = sorted(self.roster.former)
-        if self._last_words:
-            head["last_words"] = sorted(self._last_words.items())
-        if unaware := {index: sorted(links) for index, links in sorted(self.unaware.items()) if links}:
-            head["unaware"] = unaware
-        return head
 
     def restore(self, head: dict[str, Any]) -> None:
         self.roster = Roster(head["members"])
         self.gone, self.farewells = set(head["gone"]), set(head["farewells"])
-        self.awaited = set(head.get("awaited", ()))
-        self._last_words = dict(head.get("last_words", ()))
-        self.has_left = head.get("left", False)
-        self.unaware = {int(index): set(links) for index, links in head.get("unaware", {}).items()}
-        self.roster.remember(head.get("former", ()))
-        self.seniority = head.get("seniority", list(range(len(self.roster))))
-        told = head.get("departures", {})  # which versions up to 0.2.0 did not write
+        self.awaited = set(head["awaited"])
+        self._last_words = dict(head["last_words"])
+        self.has_left = head["left"]
+        self.unaware = {int(index): set(links) for index, links in head["unaware"].items()}
+        self.roster.remember(head["former"])
+        self.seniority = head["seniority"]
         self.departures = Departures()
         for index in head["gone"]:
             self.roster.leave(self.roster.name(index))
-            state = told.get(str(index))
-            self.departures[index] = Departure(is_old=True) if state is None else Departure.from_state(state)
+            self.departures[index] = Departure.from_state(head["departures"][str(index)])
         self.under_way = self.departures.under_way()
         self.addresses = head["addresses"]
         self.incarnations = {int(k): bytes.fromhex(each) for k, each in head["incarnations"].items()}

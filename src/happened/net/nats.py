@@ -65,8 +65,6 @@ PING_SECONDS = 10.0
 PATIENCE = 4
 """Questions of one kind in a row that the broker does not answer on a connection that seems to be good: then
 it is made anew, since the subscription to the answers may have been altered on its way."""
-DUPLICATES_SECONDS = 120.0
-"""Older versions sent ids with messages, and the settings of a stream must be those that it was made with."""
 COMPARE_SECONDS = 10.0
 """Between looks at a peer's receipt, while there is something that it does not tell of."""
 GAP_SECONDS = 10.0
@@ -212,7 +210,6 @@ class NatsTransport:
             # A full stream refuses publications, which stay in the outboxes; it never drops what it has.
             discard=api.DiscardPolicy.NEW,
             num_replicas=self._replicas,
-            duplicate_window=DUPLICATES_SECONDS,
         )
 
     async def _make_stream(self, jetstream: Any, config: api.StreamConfig) -> None:

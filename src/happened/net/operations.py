@@ -38,8 +38,6 @@ class Operations:
             self._told.add(name)  # a crash came before whoever asked was told
             await running.flush()
             return tuple(self._members.names)
-        if self._states.gives:
-            self._engine.transfers.check_can_owe()
         with running.input():
             before = self._members.names
             members = self._members.join(name, address)

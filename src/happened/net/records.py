@@ -16,7 +16,7 @@ from typing import Any
 
 from ..core.errors import RemoteProtocolError
 from .lives import Life
-from .terms import CHECKSUM, Terms
+from .terms import Terms
 from .transport import Hello
 
 LENGTH = struct.Struct(">I")
@@ -128,10 +128,10 @@ def _checksum(said: dict[str, Any]) -> int:
 
 
 def checked_hello(said: dict[str, Any]) -> Hello:
-    """The hello in a control frame, whose checksum must be right if the speaker makes any."""
+    """The hello in a control frame, whose checksum must be right."""
     hello = hello_from_json(said["hello"])
     rest = {key: value for key, value in said.items() if key != "check"}
-    if ("check" in said or CHECKSUM in hello.terms.features) and said.get("check") != _checksum(rest):
+    if said.get("check") != _checksum(rest):
         raise RemoteProtocolError("a hello was damaged on its way: its checksum is wrong")
     return hello
 
@@ -140,9 +140,6 @@ def hello_to_json(hello: Hello) -> dict[str, Any]:
     said = hello._asdict() | {key: getattr(hello, key).hex() for key in ("incarnation", "knows", "heard")}
     said["terms"] = hello.terms.to_json()
     said["lives"] = [[name.hex(), last] for name, last in hello.lives]
-    for later in ("tracker", "topology", "confirmed", "terms", "lives", "heard", "has"):
-        if not said[later]:
-            del said[later]  # as it was said before there were any
     return said
 
 
@@ -152,21 +149,19 @@ def hello_from_json(said: Any) -> Hello:
         if len(members) > MAX_HELLO_MEMBERS or not all(isinstance(name, str) for name in members):
             raise ValueError("members are names")
         incarnation, knows = bytes.fromhex(said["incarnation"]), bytes.fromhex(said["knows"])
-        heard, lives = bytes.fromhex(said.get("heard", "")), _lives_from_json(said.get("lives", []))
+        heard, lives = bytes.fromhex(said["heard"]), _lives_from_json(said["lives"])
         if not incarnation or not isinstance(said["protocol"], str):
             raise ValueError("no incarnation or protocol")
         if max(map(len, (incarnation, knows, heard))) > MAX_TOKEN:
             raise ValueError("the name of an incarnation or life is too long")
-        tracker, topology = said.get("tracker", ""), said.get("topology", "")
+        tracker, topology = said["tracker"], said["topology"]
         if not isinstance(tracker, str):
             raise ValueError("a tracker is a name")
         if not isinstance(topology, str) or len(topology) > 128:
             raise ValueError("the topology is told by its digest")
-        confirmed = number_in(said, "confirmed") if "confirmed" in said else 0
-        terms = Terms.from_json(said.get("terms", {}))
+        confirmed, has = number_in(said, "confirmed"), number_in(said, "has")
         who = incarnation, knows, said["protocol"], members, tracker, topology
-        has = number_in(said, "has") if "has" in said else 0
-        return Hello(*who, confirmed, terms, lives, heard, has)
+        return Hello(*who, confirmed, Terms.from_json(said["terms"]), lives, heard, has)
     except (KeyError, TypeError, ValueError) as error:
         raise RemoteProtocolError(f"not a hello: {error!r}") from error
 

@@ -4,8 +4,7 @@ A link is authenticated, so a message is its sender's own or comes over the send
 is checked here is what one member could otherwise make all the others believe. docs/runtime.md lists what a
 lying member can still do.
 
-These are checks of what arrives, not of what was journaled: an input that an earlier version has accepted is
-replayed as it was.
+These are checks of what arrives, not of what was journaled: an input that was accepted is replayed as it was.
 """
 
 from ..core.errors import RemoteProtocolError

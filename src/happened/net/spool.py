@@ -5,8 +5,6 @@
 Promises   a batch's frames are there if the batch is, and are changed with it or not at all. Which of them
            are needed, the engine knows: those that its snapshot leaves out, and those that a replay makes
            again.
-Format     a journal that has had this table has format PARKING, which versions without parking refuse: they
-           would lose what is in it.
 
 Like the journal, it is used from one thread at a time.
 """
@@ -18,16 +16,16 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from .parked import Parking
 
-PARKING = 2
 ROW_BYTES = 256 << 10
 LENGTH = struct.Struct(">I")
 
-SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS parked (link INTEGER NOT NULL, first INTEGER NOT NULL, "
-    "last INTEGER NOT NULL, frames BLOB NOT NULL, checksum INTEGER NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS parked_by_number ON parked (link, last)",
-    f"PRAGMA user_version = {PARKING}",
-)
+PARKED = """
+CREATE TABLE parked (
+    link INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, frames BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+);
+CREATE INDEX parked_by_number ON parked (link, last);
+"""
 
 
 class SpoolDamaged(Exception):
@@ -39,23 +37,10 @@ class Spool:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._is_there = False
-
-    def _exists(self) -> bool:
-        """Whether there is a table yet; a transaction that made it may have failed."""
-        if not self._is_there:
-            query = "SELECT count(*) FROM sqlite_master WHERE name = 'parked'"
-            has_table = bool(self._db.execute(query).fetchone()[0])
-            self._is_there = has_table and not self._db.in_transaction
-            return has_table
-        return True
 
     def store(self, parking: Parking) -> None:
         """Do what a batch asks for, within the transaction that is under way."""
         run = self._db.execute
-        if not self._exists():
-            for statement in SCHEMA:
-                run(statement)
         for link, through in parking.freed.items():
             run("DELETE FROM parked WHERE link = ? AND last <= ?", (link, through))
         for link, frames in parking.frames.items():
@@ -65,8 +50,6 @@ class Spool:
 
     def keep(self, ranges: Mapping[int, tuple[int, int]]) -> None:
         """Delete all but, per link, the frames after one number and up to another."""
-        if not self._exists():
-            return
         run = self._db.execute
         links = [link for (link,) in run("SELECT DISTINCT link FROM parked")]
         for link in links:
@@ -76,8 +59,6 @@ class Spool:
     def read(self, link: int, after: int, most_bytes: int) -> list[bytes]:
         """The frames of a link after this number: at least one, and no more once `most_bytes` are reached.
         SpoolDamaged: they are not there, or not what was written."""
-        if not self._exists():
-            raise SpoolDamaged(f"frame {after + 1} to process {link} is missing")
         query = "SELECT first, last, frames, checksum FROM parked WHERE link = ? AND last > ? ORDER BY last"
         taken: list[bytes] = []
         for first, last, blob, checksum in self._db.execute(query, (link, after)):

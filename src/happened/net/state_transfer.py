@@ -27,14 +27,12 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..core.destinations import unpack
-from ..core.errors import LocalProtocolError, RemoteProtocolError
+from ..core.errors import RemoteProtocolError
 from ..wire import membership as wire
 from ..wire.membership import MAX_NUMBER, StateAsked, StateGiven, StateTally
 from .batch import Delivery
 from .departures import Departures
 
-UNKNOWN = MAX_NUMBER
-"""The tally of a process whose journal was begun by a version that kept none."""
 MOST_NAMES = 4096
 """Messages that are named one by one before those which are acknowledged are put together."""
 MOST_PARTS = 3000
@@ -53,7 +51,6 @@ class Tally:
         self._sent: Counter[int] = Counter()
         self._sent_to: dict[int, int] = {}  # those that `_sent` lacks
         self.delivered: Counter[int] = Counter()
-        self.is_complete = True  # since the beginning of the journal
 
     def count_sent(self, dests: int) -> None:
         self._sent_to[dests] = self._sent_to.get(dests, 0) + 1
@@ -171,13 +168,6 @@ class Transfers:
 
     # Where the newcomer is admitted.
 
-    def check_can_owe(self) -> None:
-        if not self.tally.is_complete:
-            raise LocalProtocolError(
-                "this journal was begun by a version that did not count messages, so it cannot tell when its "
-                "state is complete: join without a state, or let a process with a newer journal admit others"
-            )
-
     def owe(self, newcomer: int, present: Iterable[int]) -> None:
         """Give the process of this index, which has just joined, the application's state."""
         frame = wire.encode(StateAsked(newcomer))
@@ -192,7 +182,7 @@ class Transfers:
         missing = {
             process
             for process in owed.asked | owed.due.keys()
-            if process not in departures and self.tally.delivered[process] < owed.due.get(process, UNKNOWN)
+            if process not in departures and self.tally.delivered[process] < owed.due.get(process, MAX_NUMBER)
         }
         return sorted(missing | {process for process, each in departures.items() if each.stage < 1})
 
@@ -229,8 +219,7 @@ class Transfers:
                     "node with Node(state=…)"
                 )
         else:
-            sent = self.tally.sent[link] if self.tally.is_complete else UNKNOWN
-            self._put(link, wire.encode(StateTally(newcomer, sent)))
+            self._put(link, wire.encode(StateTally(newcomer, self.tally.sent[link])))
 
     def hear_tally(self, link: int, newcomer: int, sent: int) -> None:
         owed = self.owed.get(newcomer)
@@ -279,9 +268,8 @@ class Transfers:
 
     def state(self) -> tuple[dict[str, Any], list[bytes]]:
         """Words of a snapshot's header, and the payloads that are kept back."""
-        head: dict[str, Any] = {}
-        if self.tally.is_complete:
-            head["tally"] = [sorted(self.tally.sent.items()), sorted(self.tally.delivered.items())]
+        tally = [sorted(self.tally.sent.items()), sorted(self.tally.delivered.items())]
+        head: dict[str, Any] = {"tally": tally}
         if self.owed:
             head["owed"] = {
                 index: [
@@ -304,8 +292,7 @@ class Transfers:
         return head, [each.payload for each in withheld]
 
     def restore(self, head: Mapping[str, Any], take: Callable[[int], bytes]) -> None:
-        self.tally.is_complete = "tally" in head  # which older versions did not write
-        self.tally.restore(*head.get("tally", ([], [])))
+        self.tally.restore(*head["tally"])
         self.owed = {}
         for index, (asked, due, names, contained) in head.get("owed", {}).items():
             self.owed[int(index)] = owed = Owed(asked, dict(due))

@@ -1,8 +1,8 @@
 """On what terms two nodes work together: the part of a hello that comes from configuration and version.
 
 Each end tells its terms before frames flow, and refuses a peer whose terms it cannot work with. A term that
-is not told is not compared: nodes up to 0.2.0 tell none, and a cluster is only compared where both have one,
-so that it can be introduced node by node. Signatures are on all nodes or none: who tells none makes none.
+is not told is not compared, and a cluster is only compared where both have one, so that it can be introduced
+node by node. Signatures are on all nodes or none: who tells none makes none.
 
 Versions   a node speaks all versions of the link from `lowest` to `highest`; two ends need one in common.
 Features   a node uses an optional part of the link's format only towards a peer that has told its name. So
@@ -19,8 +19,7 @@ from ..core.errors import LocalProtocolError
 from ..ordering import Machine
 from .errors import PeerRefused
 
-LOWEST, HIGHEST = 1, 2
-"""1: up to 0.2.0, whose hellos tell no terms. 2: hellos tell terms."""
+LOWEST, HIGHEST = 1, 1
 CHECKSUM = "checksum"
 """After the hellos, records of plaintext links carry a checksum."""
 FEATURES = frozenset({CHECKSUM})
@@ -38,7 +37,7 @@ class Terms(NamedTuple):
     lowest: int = 1  # versions of the link
     highest: int = 1
     features: frozenset[str] = frozenset()
-    signatures: str = ""  # how messages are signed; empty: they are not, which is all that old nodes do
+    signatures: str = ""  # how messages are signed; empty: they are not
 
     def check_system(self, peer: str, theirs: "Terms") -> None:
         """Raise PeerRefused if a peer is of another system, or of a version too far from ours."""

@@ -214,11 +214,10 @@ class HoldingProcess(Process, Generic[M]):
 
     def _saved(self) -> State:
         held = tuple((*self.written(message), since) for message, since in self._parking)
-        closing = {"closing": self._closing, "closed_at": self._closed_at} if self._closing else {}
-        return super()._saved() | {"held": held} | closing
+        return super()._saved() | {"held": held, "closing": (self._closing, self._closed_at)}
 
     def _loaded(self, state: State) -> None:
         held = [(self.read(fields), since) for *fields, since in state["held"]]
         super()._loaded(state)
-        self._closing, self._closed_at = state.get("closing", 0), state.get("closed_at", 0)
+        self._closing, self._closed_at = state["closing"]
         self._parking.refill(held, self.lacks)

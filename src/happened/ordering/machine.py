@@ -149,20 +149,11 @@ class Machine(Protocol):
     def leave(self, process: int) -> list[Effect]:
         """A process leaves: nothing more may be addressed to it, whatever waits for its
         answer goes on without, its role passes on. What it has sent may still come. If it is this process,
-        which has nothing `queued`, it hands its role over; what it is sent may still come.
-
-        These are two steps, `note_departure` and `go_on_without`. Drivers take both at once, except where
-        they replay what a version up to 0.2.0 did, which knew only the first."""
+        which has nothing `queued`, it hands its role over; what it is sent may still come."""
 
     def expel(self, process: int) -> list[Effect]:
         """A process was expelled, which may have been leaving: as `leave`, if we have not heard that it
         leaves, and it will not do any more what it would do before it has left."""
-
-    def note_departure(self, process: int) -> None:
-        """Nothing more may be addressed to a process."""
-
-    def go_on_without(self, process: int) -> list[Effect]:
-        """Nobody waits for the answers of a process that may not be addressed, and its role passes on."""
 
     def close(self, process: int) -> list[Effect]:
         """Nothing more comes from a process that has left: nobody waits for what has not come. Of what it

@@ -34,7 +34,6 @@ class Process:
         self.me = me
         self.n = n
         self.gone = 0  # bit set: those who have left, and whose index nobody else has been given
-        self.excused = 0  # bit set: of those, the ones whom nothing waits for
         self.forgotten = 0  # bit set: of those, the ones whose index may be given again
         self.clock = 0
         self.events = 0  # local events so far, numbered as machine.py says
@@ -117,7 +116,6 @@ class Process:
             )
         if 0 <= process < self.n and self.forgotten >> process & 1:
             self.gone &= ~(1 << process)
-            self.excused &= ~(1 << process)
             self.forgotten &= ~(1 << process)
         elif process == self.n:
             self.n += 1
@@ -126,13 +124,6 @@ class Process:
         return []
 
     def leave(self, process: int) -> list[Effect]:
-        self.note_departure(process)
-        return self.go_on_without(process)
-
-    def expel(self, process: int) -> list[Effect]:
-        return [] if 0 <= process < self.n and self.gone >> process & 1 else self.leave(process)
-
-    def note_departure(self, process: int) -> None:
         if not self.facts.departures:
             raise LocalProtocolError(
                 f"{self.facts.name} has a fixed group, which process {process} cannot leave: "
@@ -141,11 +132,10 @@ class Process:
         if not 0 <= process < self.n or self.gone >> process & 1:
             raise LocalProtocolError(f"process {process} is not present and cannot leave")
         self.gone |= 1 << process
-
-    def go_on_without(self, process: int) -> list[Effect]:
-        self._check_departed(process)
-        self.excused |= 1 << process
         return []
+
+    def expel(self, process: int) -> list[Effect]:
+        return [] if 0 <= process < self.n and self.gone >> process & 1 else self.leave(process)
 
     def close(self, process: int) -> list[Effect]:
         self._check_departed(process)
@@ -259,17 +249,12 @@ class Process:
     def load(self, state: State) -> None:
         """Take over what `save` gave: everything is read before anything changes."""
 
-    def upgraded(self, state: State) -> State:
-        """A state in the form of today, whichever version of this protocol wrote it."""
-        return state
-
     def snapshot(self) -> bytes:
         return seal(self.facts.name, process=self._identity(), **self._saved())
 
     def restore(self, data: bytes) -> None:
         before = dict(vars(self))  # what `load` changes it replaces, so these values stay as they are
-        with opened(self.facts.name, data) as written:
-            state = self.upgraded(written)
+        with opened(self.facts.name, data) as state:
             try:
                 self._become(state["process"])
                 self._loaded(state)
@@ -279,11 +264,10 @@ class Process:
                 raise
 
     def _saved(self) -> State:
-        told = {"excused": self.excused, "forgotten": self.forgotten}
-        return self.save() | {key: processes for key, processes in told.items() if processes}
+        return self.save() | {"forgotten": self.forgotten}
 
     def _loaded(self, state: State) -> None:
-        self.excused, self.forgotten = state.get("excused", 0), state.get("forgotten", 0)
+        self.forgotten = state["forgotten"]
         self.load(state)
 
     def _identity(self) -> tuple[int, int, int, int, int]:

@@ -10,8 +10,7 @@ The paper follows the names until nothing changes any more. But an event that a 
 computation's vectors follow from its causes without iteration. Events that have no clock of their own (those
 that were not relevant) stand in the chain of their process and know of nothing else.
 
-Clocks name processes by number, and the table `processes` beside `stamps` has the names. Tables of versions
-before 0.3.0 have clocks that are maps from names, and need no such table.
+Clocks name processes by number, and the table `processes` beside `stamps` has the names.
 """
 
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import MapType
 
 from ..causality.questions import asked
 from ..causality.stamps import MOST_CELLS
@@ -63,12 +61,9 @@ def rebuild(
             file=str(stamps),
         )
     stored = read_rows(spark, table)
-    if isinstance(stored.schema["clock"].dataType, MapType):
-        named, processes = stored.select(*EVENT, "clock"), _those_that_act(stored)
-    else:
-        processes = _processes(spark, table)
-        _refuse_windows(stored, processes, stamps)
-        named = with_names(stored, processes)
+    processes = _processes(spark, table)
+    _refuse_windows(stored, processes, stamps)
+    named = with_names(stored, processes)
     _refuse_wide(processes, whole_events)
     with whole_directory(out) as folder:
         work = folder / WORK

@@ -18,10 +18,14 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ..core.errors import CausalityError
 from ..core.tuples import new
 from .held_index import Held
 from .paged import Drawer, Key, Numbers, PagedMap, PageStore
 from .reached import Arrival, Range, Reached, ReachedClocks, ReachedIds
+
+VERSION = 1
+"""Of the state."""
 
 DELIVERED = "delivered"
 VIOLATED = "violated"
@@ -93,9 +97,13 @@ def _causes_first(entries: list[Entry], here: Held, latest: int) -> dict[Any, in
 
 class Destination:
     def __init__(self, kind: str, store: PageStore, head: Head = EMPTY, *, remember: int) -> None:
-        # Earlier versions kept no pages in the head.
-        stored = pickle.loads(head.directories) if head.directories else (0, None, [])
-        last, reached, parked, pages = stored if len(stored) == 4 else (*stored, {})
+        version, *stored = pickle.loads(head.directories) if head.directories else (VERSION, 0, None, [], {})
+        if version != VERSION:
+            raise CausalityError(
+                f"the checkpoint has what is held in version {version}, and this happened reads {VERSION}: "
+                "go on with the happened that wrote it, or begin with a new checkpoint"
+            )
+        last, reached, parked, pages = stored
         self.delivered, self.held, self.oldest, self.timer = head[:4]
         self.duplicates = 0  # of this batch
         self._numbers = Numbers(last)
@@ -202,7 +210,7 @@ class Destination:
         """Write what changed; `row` gives the rows of held messages as they are to be stored."""
         parked = self._parked.flush(lambda entry: (entry.since, tuple(entry.arrival), row(entry.row)))
         reached = self._reached.flush()
-        state = (self._numbers.last, reached, parked, self._drawer.flush())
+        state = (VERSION, self._numbers.last, reached, parked, self._drawer.flush())
         directories = pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
         return Head(self.delivered, self.held, self.oldest, self.timer, directories)
 

@@ -25,7 +25,6 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -110,7 +109,6 @@ def deliver(
         remember,
         report_held,
         arrived,
-        frozenset(field.name for field in stream.schema.fields if _has_moments(field.dataType)),
     )
     delivered = rows.groupBy(destination).transformWithStateInPandas(
         processor, schema, "append", "none" if patience is None else "processingTime"
@@ -133,8 +131,7 @@ def _carried(field: StructField) -> _Carried:
     if isinstance(kind, LongType | DoubleType | FloatType | TimestampNTZType):
         return _Carried(column.cast("string").alias(name), column.cast(kind).alias(name))
     if isinstance(kind, TimestampType):
-        # In checkpoints of earlier versions it is the session's local time.
-        back = F.coalesce(F.timestamp_micros(column.try_cast("bigint")), column.try_cast("timestamp"))
+        back = F.timestamp_micros(column.cast("bigint"))
         return _Carried(F.unix_micros(column).cast("string").alias(name), back.alias(name))
     if isinstance(kind, ArrayType | StructType | MapType) and (
         _NUMBERS.search(kind.simpleString()) or _has_moments(kind)
@@ -146,7 +143,6 @@ def _carried(field: StructField) -> _Carried:
                 f"column {name!r} is {kind.simpleString()}: numbers and moments in it travel as JSON, which "
                 "cannot have a map whose keys are no strings: cast the keys, or give its map_entries"
             )
-        # How moments are read is not said: Spark's own way reads also what earlier versions have stored.
         there, back = F.to_json(column, _MOMENTS), F.from_json(column, kind.json(), {"timeZone": "UTC"})
         return _Carried(there.alias(name), back.alias(name))
     return _Carried(column, column)
@@ -211,7 +207,6 @@ class Deliveries(StatefulProcessor):
         remember: int,
         report_held: bool,
         arrived: str | None,
-        moments: frozenset[str] = frozenset(),
     ) -> None:
         self._rule = rule
         self._names = names  # of the columns that come out, the destination first
@@ -220,7 +215,6 @@ class Deliveries(StatefulProcessor):
         self._remember = remember
         self._report_held = report_held
         self._arrived = arrived
-        self._moments = moments  # columns with moments, which earlier versions did not store as text
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -326,7 +320,7 @@ class Deliveries(StatefulProcessor):
         reasons = [None if outcome.cause is None else self._reason(outcome) for outcome in out]
         delivery, status, reason = self._names[-3:]
         # Made in one go: a column that is added to a table costs as much as to take all of its rows.
-        table = dict(zip(self._names[:-3], _taken(frame, rows, self._moments), strict=True))
+        table = dict(zip(self._names[:-3], _taken(frame, rows), strict=True))
         table[delivery] = pd.array(numbers, dtype="Int64")
         table[status], table[reason] = np.array(statuses, object), np.array(reasons, object)
         yield pd.DataFrame(table, copy=False)
@@ -335,7 +329,7 @@ class Deliveries(StatefulProcessor):
         return str(outcome.cause) if outcome.status == CORRUPT else self._rule.named(outcome.cause)
 
 
-def _taken(frame: pd.DataFrame, rows: Sequence[Any], moments: frozenset[str]) -> list[Any]:
+def _taken(frame: pd.DataFrame, rows: Sequence[Any]) -> list[Any]:
     """The columns of these rows: each is a place in the frame, or a row that was stored."""
     places = np.array([row for row in rows if type(row) is int], np.intp)
     if len(places) == len(rows):
@@ -343,26 +337,12 @@ def _taken(frame: pd.DataFrame, rows: Sequence[Any], moments: frozenset[str]) ->
     is_here = np.array([type(row) is int for row in rows], bool)
     stored = zip(*(row for row in rows if type(row) is not int), strict=True)
     taken = []
-    for (name, column), others in zip(frame.items(), stored, strict=True):
-        if name in moments:
-            others = tuple(_moment(name, value) for value in others)
+    for (_, column), others in zip(frame.items(), stored, strict=True):
         values = np.empty(len(rows), object)
         values[is_here] = column.to_numpy(object)[places]
         values[~is_here] = np.fromiter(others, object, len(others))  # which may be lists of one length
         taken.append(values)
     return taken
-
-
-def _moment(name: Any, value: Any) -> str | None:
-    """A stored moment, or what has some in it, as text; earlier versions stored what pandas made of it."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, datetime):
-        return None if value is pd.NaT else str(value)
-    raise CausalityError(
-        f"column {name!r}: the checkpoint is of an earlier version, which stored moments in arrays, structs "
-        "and maps otherwise: let that version go on until nothing is held, or begin with a new checkpoint"
-    )
 
 
 def _values(column: "pd.Series[Any]") -> Any:

@@ -10,7 +10,7 @@ In that graph a process without witnesses parts its blocks from one another: a w
 avoids it would close a cycle. With witnesses it does so together with them, since they have links with all
 its neighbours. Only a witness of two forwarders can connect what the tree parts.
 
-Who changes the routes changes these cuts: see `ordering.causal.succession` for what must be learnt then.
+Who changes the routes changes these cuts: all that was sent must have arrived then (net/site_changes.py).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

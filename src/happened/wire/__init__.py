@@ -176,7 +176,9 @@ def _decode_any(data: bytes, max_processes: int | None, max_frame: int) -> tuple
     reader = Reader(data)
     version, protocol = reader.byte(), reader.byte()
     if version != VERSION:
-        raise RemoteProtocolError(f"frame of version {version}; this is happened's wire version {VERSION}")
+        raise RemoteProtocolError(
+            f"a frame of version {version}, and this happened reads version {VERSION}; upgrade this node"
+        )
     codec = _codec(protocol)
     length = reader.number(max_frame + 1)
     if length > reader.left:

@@ -1,11 +1,13 @@
 """Changes of members on the wire: who has joined under which index, and who has left.
 
-    0xff  version  body          the first byte is no version of a message's frame (wire/__init__.py)
+    0xff 0x01  JSON        form 1 of the frames that change who takes part and where
 
-Form 1 has no version byte of its own: its body is the JSON list [kind, index, name, address], and the "["
-that begins it stands where later forms have their version. All but a JOINED and a STATE_GIVEN have an empty
-address; the name of a STAGE and of a STATE_TALLY is a number, the address of a STATE_GIVEN is numbers with
-commas between them; that of the others is empty.
+Form 2 is that of site_news.py, and form 3 that of resent.py. The first byte is no version of a message's
+frame (wire/__init__.py).
+
+The JSON is a list [kind, index, name, address]. All but a JOINED and a STATE_GIVEN have an empty address; the
+name of a STAGE and of a STATE_TALLY is a number, the address of a STATE_GIVEN is numbers with commas between
+them; that of the others is empty.
 
 Bounds     a frame has at most MAX_CHANGE bytes, an index is below MAX_INDEX. Decoding hostile bytes raises
            RemoteProtocolError and nothing else.
@@ -27,22 +29,22 @@ MAX_CHANGE = 1 << 16
 MAX_INDEX = 65_536
 """One more than the largest index: as many processes as any message can tell apart."""
 
-_FORM_1 = ord("[")
+FORM = 1
+HEAD = bytes((MARK, FORM))
 
 
 class Kind(IntEnum):
     """The numbers are part of the format: never reused, never changed."""
 
     JOINED = 1
-    LEFT = 2
+    DEPARTED = 2
     EXPELLED = 3
     ABSENT = 4
     STAGE = 5
     RANKED = 6
-    DEPARTED = 7
-    STATE_ASKED = 8
-    STATE_TALLY = 9
-    STATE_GIVEN = 10
+    STATE_ASKED = 7
+    STATE_TALLY = 8
+    STATE_GIVEN = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +54,6 @@ class MemberJoined:
     index: int
     name: str
     address: str
-
-
-@dataclass(frozen=True, slots=True)
-class MemberLeft:
-    """The process of this index has left or was expelled; to that process itself, it is a farewell.
-
-    Versions up to 0.2.0 said so, who knew no steps of a departure. It is read, and passed on as it came."""
-
-    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +119,10 @@ class StateGiven:
 LAST_STAGE = 3
 MAX_NUMBER = (1 << 63) - 1
 
-_Plain = MemberLeft | MemberDeparted | MemberExpelled | MemberAbsent | MemberRanked | StateAsked
+_Plain = MemberDeparted | MemberExpelled | MemberAbsent | MemberRanked | StateAsked
 Change = MemberJoined | DepartureStage | StateTally | StateGiven | _Plain
 _PLAIN: dict[Kind, type[_Plain]] = {
     Kind.RANKED: MemberRanked,
-    Kind.LEFT: MemberLeft,
     Kind.DEPARTED: MemberDeparted,
     Kind.EXPELLED: MemberExpelled,
     Kind.ABSENT: MemberAbsent,
@@ -151,7 +143,7 @@ def encode(change: Change) -> bytes:
         case _:
             kind = next(kind for kind, made in _PLAIN.items() if type(change) is made)
             said = [kind, change.index, "", ""]
-    frame = bytes((MARK,)) + json.dumps(said).encode()
+    frame = HEAD + json.dumps(said).encode()
     if len(frame) > MAX_CHANGE:
         raise LocalProtocolError(
             f"a change of members takes {len(frame)} bytes and {MAX_CHANGE} are allowed; "
@@ -165,13 +157,12 @@ def decode(frame: bytes) -> Change:
         raise RemoteProtocolError(f"not a change of members: {len(frame)} bytes, and at most {MAX_CHANGE}")
     if len(frame) < 2 or frame[0] != MARK:
         raise RemoteProtocolError("not a change of members: it is cut off, or begins with another byte")
-    if frame[1] != _FORM_1:
+    if frame[1] != FORM:
         raise RemoteProtocolError(
-            f"a change of members in version {frame[1]}, and this happened reads form 1 only; "
-            "upgrade this node"
+            f"a change of members in form {frame[1]}, and this happened reads form {FORM}; upgrade this node"
         )
     try:
-        kind, index, name, address = json.loads(frame[1:].decode())
+        kind, index, name, address = json.loads(frame[len(HEAD) :].decode())
     except (ValueError, TypeError, RecursionError) as error:
         raise RemoteProtocolError(f"not a change of members: {error}") from error
     if type(kind) is not int or type(index) is not int or type(name) is not str or type(address) is not str:

@@ -63,7 +63,9 @@ def decode(data: bytes) -> Packet:
     reader = Reader(data)
     version = reader.byte()
     if version != VERSION:
-        raise RemoteProtocolError(f"packet of version {version}; this happened knows version {VERSION}")
+        raise RemoteProtocolError(
+            f"a packet of version {version}, and this happened reads version {VERSION}; upgrade this node"
+        )
     try:
         sender = reader.take(reader.number()).decode()
     except UnicodeDecodeError as error:

@@ -1,20 +1,16 @@
 """`sequencer` messages as bytes.
 
-address  previous  epoch  payload                a request; `previous` is how far back that one's clock is
-address  sender  clock  payload                  an order, and what comes just before it; without a place
-sender 0  epoch  coordinator                     an announcement without a place
+address  previous  epoch  reached  payload       a request; `previous` is how far back that one's clock is
+address  sender  clock  place  epoch  payload    an order, and what comes just before it
 sender 0  epoch  coordinator  place              an announcement
-sender 0  epoch  taken  tails  early             a hand-over: three lists, each with its length before it
-address  sender  clock  place  epoch  payload    an order with its place
-sender 0  epoch  taken  tails  early  place  unsettled  requests      a hand-over with places
+sender 0  epoch  taken  tails  early  place  unsettled  requests      a hand-over
 sender 0  place  epoch                           how far a process is
 sender 0  place  requested                       how far everybody is
-sender 0  recent  requests                       what a process that leaves has requested
 sender 0  ended  requested  last  place  delivered  recent  held  requests      a report
-address  previous  epoch  reached  payload       a request after a delivery that had a place
+sender 0  recent  requests                       what a process that leaves has requested
 
-A place is its numbers, each doubled, and one more if another follows; no place is 0. Versions up to 0.2.0
-gave no places: what has none is written as they did.
+Lists have their length before them. A place is its numbers, each doubled, and one more if another follows; no
+place is 0.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,11 +43,7 @@ MESSAGES = (
     SequencerReport,
     SequencerTestament,
 )
-REQUEST, ORDER, ANNOUNCEMENT, HANDOVER = range(4)
-PLACED_ORDER, PLACED_HANDOVER, SEEN, SETTLED, REPORT, TESTAMENT, PLACED_ANNOUNCEMENT = range(4, 11)
-PLACED_REQUEST = 11
-REQUESTS, ORDERS = (REQUEST, PLACED_REQUEST), (ORDER, PLACED_ORDER)
-CONTROL = (ANNOUNCEMENT, HANDOVER, PLACED_HANDOVER, SEEN, SETTLED, REPORT, TESTAMENT, PLACED_ANNOUNCEMENT)
+REQUEST, ORDER, ANNOUNCEMENT, HANDOVER, SEEN, SETTLED, REPORT, TESTAMENT = range(8)
 
 
 def encode(messages: Iterable[Any]) -> list[Encoded]:
@@ -60,17 +52,11 @@ def encode(messages: Iterable[Any]) -> list[Encoded]:
 
 def _encode(message: Any) -> Encoded:
     if isinstance(message, SequencerRequest):
-        back = message.clock - message.previous
-        numbers = write_numbers(back, message.epoch)
-        if not message.reached:
-            return Encoded(write_address(REQUEST, message), numbers)
-        return Encoded(write_address(PLACED_REQUEST, message), numbers + _encode_place(message.reached))
+        numbers = write_numbers(message.clock - message.previous, message.epoch)
+        return Encoded(write_address(REQUEST, message), numbers + _encode_place(message.reached))
     if isinstance(message, SequencerOrder):
-        numbers = write_numbers(*message.after)
-        if not message.place and not message.epoch:
-            return Encoded(write_address(ORDER, message), numbers)
-        numbers += _encode_place(message.place) + write_numbers(message.epoch)
-        return Encoded(write_address(PLACED_ORDER, message), numbers)
+        place = _encode_place(message.place) + write_numbers(message.epoch)
+        return Encoded(write_address(ORDER, message), write_numbers(*message.after) + place)
     kind, body = _encode_control(message)
     return Encoded(write_name(kind, message.sender, message.clock), body)
 
@@ -79,9 +65,7 @@ def _encode_control(message: Any) -> tuple[int, bytes]:
     match message:
         case SequencerAnnouncement():
             numbers = write_numbers(message.epoch, message.coordinator)
-            if not message.place:
-                return ANNOUNCEMENT, numbers
-            return PLACED_ANNOUNCEMENT, numbers + _encode_place(message.place)
+            return ANNOUNCEMENT, numbers + _encode_place(message.place)
         case SequencerSeen():
             return SEEN, _encode_place(message.place) + write_numbers(message.epoch)
         case SequencerSettled():
@@ -91,8 +75,7 @@ def _encode_control(message: Any) -> tuple[int, bytes]:
         case SequencerReport():
             return REPORT, _encode_report(message)
         case _:
-            is_placed = message.place or message.unsettled
-            return PLACED_HANDOVER if is_placed else HANDOVER, _encode_handover(message)
+            return HANDOVER, _encode_handover(message)
 
 
 def _encode_place(place: Place) -> bytes:
@@ -108,8 +91,6 @@ def _encode_handover(message: SequencerHandover) -> bytes:
     for destination, (sender, clock) in message.tails:
         out += write_numbers(destination, sender, clock)
     out += _encode_nested(message.early)
-    if not message.place and not message.unsettled:
-        return bytes(out)
     out += write_numbers(message.place, len(message.unsettled))
     for place, _, missing in message.unsettled:
         out += _encode_place(place) + write_numbers(missing)
@@ -142,11 +123,11 @@ def _encode_nested(messages: Iterable[Any]) -> bytes:
 
 def decode(reader: Reader, max_processes: int) -> Any:
     kind = reader.byte()
-    if kind in (REQUEST, PLACED_REQUEST):
-        return _read_request(reader, max_processes, placed=kind == PLACED_REQUEST)
-    if kind in (ORDER, PLACED_ORDER):
-        return _read_order(reader, max_processes, placed=kind == PLACED_ORDER)
-    if kind not in CONTROL:
+    if kind == REQUEST:
+        return _read_request(reader, max_processes)
+    if kind == ORDER:
+        return _read_order(reader, max_processes)
+    if kind > TESTAMENT:
         raise unknown(kind)
     sender, clock = read_name(reader, max_processes)
     if clock:
@@ -161,7 +142,7 @@ def decode(reader: Reader, max_processes: int) -> Any:
 def _read_control(reader: Reader, max_processes: int, kind: int, sender: int) -> Any:
     if kind == TESTAMENT:
         recent = _read_places(reader, max_processes)
-        return SequencerTestament(sender, recent, tuple(_read_nested(reader, max_processes, REQUESTS)))
+        return SequencerTestament(sender, recent, tuple(_read_nested(reader, max_processes, REQUEST)))
     if kind == SEEN:
         return SequencerSeen(sender, _read_place(reader), reader.number(CLOCK_LIMIT))
     if kind == SETTLED:
@@ -169,11 +150,9 @@ def _read_control(reader: Reader, max_processes: int, kind: int, sender: int) ->
     if kind == REPORT:
         return _read_report(reader, max_processes, sender)
     epoch = reader.number(CLOCK_LIMIT)
-    if kind in (HANDOVER, PLACED_HANDOVER):
-        return _read_handover(reader, max_processes, sender, epoch, placed=kind == PLACED_HANDOVER)
-    coordinator = reader.number(max_processes)
-    place = _read_place(reader) if kind == PLACED_ANNOUNCEMENT else ()
-    return SequencerAnnouncement(sender, epoch, coordinator, place)
+    if kind == HANDOVER:
+        return _read_handover(reader, max_processes, sender, epoch)
+    return SequencerAnnouncement(sender, epoch, reader.number(max_processes), _read_place(reader))
 
 
 def _read_place(reader: Reader) -> Place:
@@ -185,10 +164,12 @@ def _read_place(reader: Reader) -> Place:
     return tuple(place) if place != [0] else ()
 
 
-def _read_order(reader: Reader, max_processes: int, *, placed: bool) -> SequencerOrder:
+def _read_order(reader: Reader, max_processes: int) -> SequencerOrder:
     address = read_address(reader, max_processes)
     after = _read_key(reader, max_processes)
-    place, epoch = (_read_place(reader), reader.number(CLOCK_LIMIT)) if placed else ((), 0)
+    place, epoch = _read_place(reader), reader.number(CLOCK_LIMIT)
+    if not place:
+        raise RemoteProtocolError(f"M({address.sender}, {address.clock}) is ordered and has no place")
     return SequencerOrder(*address, after, reader.take(reader.left), place, epoch)
 
 
@@ -196,26 +177,22 @@ def _read_key(reader: Reader, max_processes: int) -> tuple[int, int]:
     return reader.number(max_processes), reader.number(CLOCK_LIMIT)
 
 
-def _read_request(reader: Reader, max_processes: int, *, placed: bool) -> SequencerRequest:
+def _read_request(reader: Reader, max_processes: int) -> SequencerRequest:
     address = read_address(reader, max_processes)
     previous, epoch = address.clock - reader.number(CLOCK_LIMIT), reader.number(CLOCK_LIMIT)
     if not 0 <= previous < address.clock:
         raise RemoteProtocolError(f"M({address.sender}, {address.clock}) comes after clock {previous}")
-    reached = _read_place(reader) if placed else ()
+    reached = _read_place(reader)
     return SequencerRequest(*address, previous, epoch, reader.take(reader.left), reached)
 
 
-def _read_handover(
-    reader: Reader, max_processes: int, sender: int, epoch: int, *, placed: bool
-) -> SequencerHandover:
+def _read_handover(reader: Reader, max_processes: int, sender: int, epoch: int) -> SequencerHandover:
     taken = tuple(_read_key(reader, max_processes) for _ in _length(reader))
     tails = tuple((reader.number(max_processes), _read_key(reader, max_processes)) for _ in _length(reader))
-    early = tuple(_read_nested(reader, max_processes, REQUESTS))
-    if not placed:
-        return SequencerHandover(sender, epoch, taken, tails, early)
+    early = tuple(_read_nested(reader, max_processes, REQUEST))
     place = reader.number(CLOCK_LIMIT)
     places = [(_read_place(reader), reader.bits(max_processes)) for _ in _length(reader)]
-    requests = list(_read_nested(reader, max_processes, REQUESTS))
+    requests = list(_read_nested(reader, max_processes, REQUEST))
     if len(requests) != len(places):
         raise RemoteProtocolError(f"a hand-over has {len(requests)} requests for {len(places)} places")
     unsettled = tuple(
@@ -229,8 +206,8 @@ def _read_report(reader: Reader, max_processes: int, sender: int) -> SequencerRe
     last, place = _read_key(reader, max_processes), _read_place(reader)
     delivered = tuple(_read_key(reader, max_processes) for _ in _length(reader))
     recent = _read_places(reader, max_processes)
-    held = tuple(_read_nested(reader, max_processes, ORDERS))
-    requests = tuple(_read_nested(reader, max_processes, REQUESTS))
+    held = tuple(_read_nested(reader, max_processes, ORDER))
+    requests = tuple(_read_nested(reader, max_processes, REQUEST))
     return SequencerReport(sender, ended, requested, last, place, delivered, recent, held, requests)
 
 
@@ -243,13 +220,12 @@ def _length(reader: Reader) -> range:
     return range(reader.number(reader.left + 1))
 
 
-def _read_nested(reader: Reader, max_processes: int, kinds: tuple[int, int]) -> Iterator[Any]:
-    read = _read_request if kinds is REQUESTS else _read_order
+def _read_nested(reader: Reader, max_processes: int, kind: int) -> Iterator[Any]:
+    read = _read_request if kind == REQUEST else _read_order
     for _ in _length(reader):
         inner = Reader(reader.take(reader.number(reader.left + 1)))
-        kind = inner.byte()
-        if kind not in kinds:
+        if inner.byte() != kind:
             raise RemoteProtocolError(
                 "a message of the coordinators has something in it that is out of place"
             )
-        yield read(inner, max_processes, placed=kind == kinds[1])
+        yield read(inner, max_processes)

@@ -7,8 +7,6 @@ sender 0  timestamp                       before which a process has delivered e
 sender 0  ended  known                    a report: a list of sender, clock, dests, timestamp, with its
                                           length before it; a final timestamp has the flag 1
 sender 0  finals                          phase 3 of messages of others: a list of sender, clock, timestamp
-
-Versions up to 0.2.0 knew the first three.
 """
 
 from collections.abc import Iterable

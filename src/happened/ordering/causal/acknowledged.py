@@ -130,8 +130,8 @@ class AcknowledgedUnicast(Process):
         self._delivered[message.sender] = message.clock
         return self.delivery(message)
 
-    def go_on_without(self, process: int) -> list[Effect]:
-        effects = super().go_on_without(process)
+    def leave(self, process: int) -> list[Effect]:
+        effects = super().leave(process)
         if process == self.me or not self._output:
             return effects
         # Whoever gets the next one knows of the departure, and sends nothing after it to who has left.

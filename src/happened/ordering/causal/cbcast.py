@@ -203,8 +203,8 @@ class CarryingMulticast(Process):
         self._stable.append(0)
         return effects
 
-    def go_on_without(self, process: int) -> list[Effect]:
-        effects = super().go_on_without(process)
+    def leave(self, process: int) -> list[Effect]:
+        effects = super().leave(process)
         left = {clock: missing & ~(1 << process) for clock, missing in self._unacknowledged.items()}
         self._unacknowledged = {clock: missing for clock, missing in left.items() if missing}
         self._stabilise()

@@ -140,18 +140,6 @@ class History:
                 entries[sender] = kept
         self._entries = entries
 
-    def adopt(self, entries: Iterable[Entry]) -> None:
-        """Take another process's causal and carbon-copy histories over, as if its past were ours too.
-
-        The same messages stay undelivered here: what was sent to the other process was not sent to us.
-        """
-        senders = set()
-        for entry in entries:
-            self._add(entry, entry.copied)
-            senders.add(entry.sender)
-        self._infer(senders)
-        self._sweep()
-
     def leave(self, process: int) -> None:
         self._gone |= 1 << process
         self._sweep()

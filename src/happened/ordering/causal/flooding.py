@@ -99,10 +99,10 @@ class FloodingBroadcast(Process):
             effects.append(self.delivery(message))
         return effects
 
-    def note_departure(self, process: int) -> None:
+    def leave(self, process: int) -> list[Effect]:
         # Whoever is left gets every message by another way, since everybody puts it on all other links.
         _check_connected(self._overlay, self.n, self.gone | 1 << max(process, 0))
-        super().note_departure(process)
+        return super().leave(process)
 
     def save(self) -> State:
         return {"neighbours": self._neighbours, "delivered": sorted(self._delivered.items())}

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from ...core.destinations import unpack
-from ...core.errors import LocalProtocolError
 from ...core.places import Place
 from ...core.telling import Told
 from .. import notation
@@ -71,21 +70,6 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
     def log_size(self) -> tuple[int, int]:
         return size_of(self.history())
 
-    def awaits(self, entries: Iterable[Entry]) -> tuple[MessageKey, ...]:
-        """The messages of another process's history that were sent to us and have not been delivered yet."""
-        return tuple(self._history.missing(entries))
-
-    def adopt(self, entries: Iterable[Entry]) -> None:
-        """Take over the history of another process, for a new place in the graph.
-
-        Like a timestamp, it can be taken only when what it names and was sent to us has been delivered.
-        """
-        entries = tuple(entries)
-        if missing := self.awaits(entries):
-            names = ", ".join(f"M{name}" for name in missing)
-            raise LocalProtocolError(f"process {self.me} must deliver {names} before it adopts this history")
-        self._history.adopt(entries)
-
     def expire(self) -> None:
         """To be called when a time Δ in which every message is delivered has passed since the last call."""
         self._history.expire()
@@ -132,9 +116,10 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
             self._history.meet(process)
         return effects
 
-    def note_departure(self, process: int) -> None:
-        super().note_departure(process)
+    def leave(self, process: int) -> list[Effect]:
+        effects = super().leave(process)
         self._history.leave(process)
+        return effects
 
     def save(self) -> State:
         return super().save() | {"history": self._history.state()}

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ...core.destinations import unpack
-from ...core.effects import Deliver, Send
+from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT, lanes
 from ...core.orders import Order
 from ...core.tuples import new
@@ -149,7 +149,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
             type(message) is KsMessage
             and message.receiver == me
             and message.log.n == n
-            and not self.excused
+            and not self.gone
             and 0 <= message.sender < n
             and 0 < message.clock < CLOCK_LIMIT
             and message.dests >> me & 1
@@ -160,18 +160,18 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         message = super().checked(message)
         if message.receiver is None:
             message = message.localised(me)
-        return self._cleared(message) if self.excused else message
+        return self._cleared(message) if self.gone else message
 
     def _cleared(self, message: KsMessage) -> KsMessage:
         """A message as somebody sees it who knows who has left."""
         wait_for = message.wait_for
         for process in unpack(self.forgotten):
             wait_for = self._lanes.put(wait_for, process, 0)
-        log = dependency_log.without(message.log, self.excused, self.forgotten)
+        log = dependency_log.without(message.log, self.gone, self.forgotten)
         return message._replace(log=log, wait_for=wait_for)
 
-    def go_on_without(self, process: int) -> list[Effect]:
-        effects = super().go_on_without(process)
+    def leave(self, process: int) -> list[Effect]:
+        effects = super().leave(process)
         self._clear()
         return effects
 
@@ -182,7 +182,7 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
     def _clear(self) -> None:
         """Drop what nobody needs of those who have left: units to them, and their entries once forgotten."""
         self._merge_delivered()
-        self._log = dependency_log.without(self._log, self.excused, self.forgotten)
+        self._log = dependency_log.without(self._log, self.gone, self.forgotten)
         self._parking.replace(self._cleared)
 
     def told(self, message: KsMessage) -> int:
@@ -209,19 +209,6 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         else:
             self._unmerged.pop(sender, None)
             self._unmerged[sender] = message
-
-    def _deliver(self, message: KsMessage) -> list[Effect]:
-        # Unlike in other protocols, what a delivery wakes is looked at before any of it is delivered, since
-        # journals that were written so must be replayed so.
-        effects: list[Effect] = []
-        parking, ready = self._parking, [message]
-        for message in ready:  # grows while we go
-            self.learn(message)
-            self.events += 1
-            effects.append(new(Deliver, (message.sender, message.clock, message.payload)))
-            if parking.reached(message.sender, message.clock):
-                ready += self.released()
-        return effects + self._skip_closed() if self._closing else effects
 
     def _merge_delivered(self) -> None:
         if not self._unmerged:
@@ -274,26 +261,6 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
     def read(self, fields: Iterable[Any]) -> KsMessage:
         message = KsMessage(*fields)
         return message._replace(log=_read(message.log))
-
-    def upgraded(self, state: State) -> State:
-        """Version 0.1.0 wrote sets in hexadecimal, vectors as lists and payloads as text."""
-        if "process" in state:
-            return state
-        n = state["n"]
-
-        def log(written: Any) -> Any:
-            return written[0], tuple((s, t, int(dests, 16)) for s, t, dests in written[1])
-
-        def message(s: int, t: int, dests: str, entries: Any, receiver: Any, waits: Any, payload: str) -> Any:
-            wait_for = sum(clock << lanes(entries[0]).width * sender for sender, clock in waits)
-            return s, t, int(dests, 16), log(entries), receiver, wait_for, bytes.fromhex(payload)
-
-        return {
-            "process": (state["me"], n, int(state["gone"], 16), state["clock"], state["events"]),
-            "delivered": lanes(n).pack(state["delivered"]),
-            "log": log(state["log"]),
-            "held": tuple((*message(*fields), since) for fields, since in state["held"]),
-        }
 
 
 def _written(log: DependencyLog) -> Any:

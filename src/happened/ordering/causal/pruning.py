@@ -139,15 +139,15 @@ class Pruning(HoldingProcess[PruningMessage]):
         self._dlv[process] = max(clock, self._dlv[process])
         return (process,)
 
-    def go_on_without(self, process: int) -> list[Effect]:
-        effects = super().go_on_without(process)
+    def leave(self, process: int) -> list[Effect]:
+        effects = super().leave(process)
         self._drop_gone()
         return effects
 
     def _drop_gone(self) -> None:
         """Nobody needs to know what was sent to those who have left."""
         for row in self._ci.values():
-            row.update({clock: dests & ~self.excused for clock, dests in row.items()})
+            row.update({clock: dests & ~self.gone for clock, dests in row.items()})
             _drop_empty(row)
 
     def join(self, process: int) -> list[Effect]:
@@ -204,7 +204,7 @@ class Pruning(HoldingProcess[PruningMessage]):
             self._count(theirs.get(s, {}), row, named_by_us)
             _drop_empty(row)  # R9
         self._ci = merged
-        if self.excused:
+        if self.gone:
             self._drop_gone()
 
     def _count(self, before: dict[int, int], after: dict[int, int], named_by_other: int) -> None:

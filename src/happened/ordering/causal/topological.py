@@ -2,7 +2,7 @@
 
 Assumes    reliable links between neighbours, FIFO or not, that may duplicate; that the multicast of one step
            reaches all its neighbours or none; places that are those of one hypertree (see core/places), the
-           same for everybody, with cuts of the links in use. Places change atomically (`succession`).
+           same for everybody, with cuts of the links in use. Places change atomically (`resume_at`).
 Promises   causal order between application messages, from anybody to any set, whatever the graph; a router's
            timestamps leave out what was sent on the other sides of its separators.
 Leaves out application messages that reached a router which fails with neither witness nor journal.
@@ -193,27 +193,6 @@ class Topological(HistoryProcess[Any]):
         ]
         return super().knowledge() + kept
 
-    def overdue(self) -> tuple[Entry, ...]:
-        """The hop messages that arrived and wait for others, and those they name: not yet in our history."""
-        return tuple(
-            entry
-            for hop, _ in self._parking
-            for entry in (*hop.entries, Entry(hop.sender, hop.clock, hop.dests, 1 << hop.sender))
-        )
-
-    def unforwarded(self, forwarder: int) -> tuple[Unforwarded, ...]:
-        """What this forwarder got and was not seen to forward, in the order it may be forwarded in."""
-        return tuple(self._unforwarded.get(forwarder, {}).values())
-
-    def forward(self, left: Iterable[Unforwarded]) -> list[Effect]:
-        """Send on what another forwarder has left behind."""
-        effects: list[Effect] = []
-        for carried, due in left:
-            if due and carried.dests >> self.me & 1:
-                effects.append(self.delivery(carried))
-            effects += self._pass_on(carried)
-        return effects
-
     def stand_in(self, forwarder: int) -> list[Effect]:
         """Send on what this forwarder was given and has not sent on, over its own branches and in its stead.
 
@@ -227,12 +206,6 @@ class Topological(HistoryProcess[Any]):
                 effects.append(self.delivery(carried))
             effects += self._send_on(carried, [branch for branch in following if branch.towards != self.me])
         return effects
-
-    def inherit(self, predecessor: "Topological") -> None:
-        """Take over what a process knew whose place we are to take, and what it kept as a witness."""
-        self.adopt(predecessor.history())
-        for forwarder, left in predecessor._unforwarded.items():
-            self._unforwarded.setdefault(forwarder, {}).update(left)
 
     def move(self, place: Place) -> None:
         """Stand at this place of the communication graph from now on."""

@@ -248,25 +248,25 @@ class ZonedKs(PlacedProcess):
 
     def _gone_from(self, zone: _Zone) -> int:
         """The members of a zone, in its numbers, who have left."""
-        if not self.excused:
+        if not self.gone:
             return 0
-        return pack(i for i, member in enumerate(zone.members) if self.excused >> member & 1)
+        return pack(i for i, member in enumerate(zone.members) if self.gone >> member & 1)
 
-    def note_departure(self, process: int) -> None:
+    def leave(self, process: int) -> list[Effect]:
         """A gateway's leaving would cut its zones off."""
         forwards = any(
             branch.towards == process and branch.behind != 1 << process for branch in self.place.branches
         )
         if forwards or (process == self.me and len(self._zones) > 1):
             raise LocalProtocolError(f"process {process} is a gateway and cannot leave")
-        super().note_departure(process)
+        return self._leave(process)
 
     def do_without(self, process: int) -> list[Effect]:
-        super().note_departure(process)  # even if it is a gateway: its zones are cut off from each other
-        return [*self.go_on_without(process), *self.close(process)]
+        # Even if it is a gateway: its zones are cut off from each other.
+        return [*self._leave(process), *self.close(process)]
 
-    def go_on_without(self, process: int) -> list[Effect]:
-        effects = super().go_on_without(process)
+    def _leave(self, process: int) -> list[Effect]:
+        effects = super().leave(process)
         for zone, member in self._zones_with(process):
             zone.carrier.leave(member)
         return effects

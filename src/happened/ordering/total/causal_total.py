@@ -59,13 +59,13 @@ class CausalTotalOrder(ThreePhase):
     def receive(self, message: Any) -> list[Effect]:
         return [*super().receive(message), *self._begin_next()]
 
-    def go_on_without(self, process: int) -> list[Effect]:
-        return [*super().go_on_without(process), *self._begin_next()]
+    def leave(self, process: int) -> list[Effect]:
+        return [*super().leave(process), *self._begin_next()]
 
     def _begin_next(self) -> Iterator[Effect]:
         while self._outbox and self.settled:
             clock, dests, payload = self._outbox.popleft()
-            if dests & ~self.excused or dests >> self.me & 1:  # otherwise it was for those who have left
+            if dests & ~self.gone or dests >> self.me & 1:  # otherwise it was for those who have left
                 yield from self.begin(clock, dests, payload)
 
     def save(self) -> State:

@@ -142,8 +142,8 @@ class SequencerTotalOrder(Process):
             effects.append(Send(process, SequencerAnnouncement(self.me, self._epoch, self._coordinator)))
         return effects
 
-    def go_on_without(self, process: int) -> list[Effect]:
-        effects = super().go_on_without(process)
+    def leave(self, process: int) -> list[Effect]:
+        effects = super().leave(process)
         if process == self.me:
             self._held = {}
             return effects + self._bequeath() + self._pass_on_role()
@@ -157,7 +157,7 @@ class SequencerTotalOrder(Process):
         effects = super().close(process)
         self._ended |= 1 << process
         epoch = self._ended.bit_count() * ROUND
-        if self._epoch >= epoch or self.excused >> self.me & 1:
+        if self._epoch >= epoch or self.gone >> self.me & 1:
             return effects  # as a newcomer, we have heard who coordinates after that round
         self._epoch = epoch
         return effects + self._report()
@@ -244,7 +244,7 @@ class SequencerTotalOrder(Process):
 
     def _complete_round(self) -> list[Effect]:
         """If everybody present has told us what it knows, put that in order and go on as the coordinator."""
-        if self.excused & ~self._ended:
+        if self.gone & ~self._ended:
             return []  # of whom more may come, and if we leave, from us: then there is another round
         reports = {process: r for process, r in self._reports.items() if r.ended == self._ended}
         if self.me not in reports or any(process not in reports for process in unpack(self.present)):
@@ -299,11 +299,11 @@ class SequencerTotalOrder(Process):
         office.taken, office.tails = dict(message.taken), dict(message.tails)
         for each in message.unsettled:
             office.keep(each)
-        for process in unpack(self.excused):
+        for process in unpack(self.gone):
             office.has_seen(process, EVERYWHERE)
         effects = [effect for request in message.early for effect in self._handle(request, since)]
         effects += self._redirect() + self._resumed(since) + self._settle_much(office)
-        return effects + (self._pass_on_role() if self.excused >> self.me & 1 else [])
+        return effects + (self._pass_on_role() if self.gone >> self.me & 1 else [])
 
     def _resumed(self, since: int) -> list[Effect]:
         """What was kept until there is a coordinator goes to it."""
@@ -341,7 +341,7 @@ class SequencerTotalOrder(Process):
         if request.epoch > self._epoch:
             self._ahead[request.sender, request.clock] = request
         elif self._office is None:
-            if self._is_orphan or self.excused >> self._coordinator & 1:
+            if self._is_orphan or self.gone >> self._coordinator & 1:
                 self._ahead[request.sender, request.clock] = request  # somebody succeeds, and we shall hear
             else:
                 yield Send(self._coordinator, request._replace(epoch=self._epoch))
@@ -360,7 +360,7 @@ class SequencerTotalOrder(Process):
 
     def _order(self, office: Office, request: SequencerRequest, since: int) -> Iterator[Effect]:
         office.taken[request.sender] = request.clock
-        due = request.dests & ~(self.excused & ~(1 << self.me))
+        due = request.dests & ~(self.gone & ~(1 << self.me))
         yield from self._put_in_order(office, Unsettled(office.next_place(), request, due), since)
 
     def _put_in_order(self, office: Office, ordered: Unsettled, since: int) -> Iterator[Effect]:
@@ -380,7 +380,7 @@ class SequencerTotalOrder(Process):
     def _ordered(self, order: SequencerOrder, since: int) -> Iterator[Effect]:
         if order.epoch // ROUND < self._ended.bit_count():
             return  # it is ordered anew in the round that we have reported for
-        if self.excused >> self.me & 1:
+        if self.gone >> self.me & 1:
             return  # others have our testament: they could not know what place this has
         if order.clock <= self._delivered.get(order.sender, 0) or order.after in self._held:
             return  # a duplicate made by the network
@@ -389,9 +389,8 @@ class SequencerTotalOrder(Process):
             order, _ = self._held.pop(self._last)
             self._last = (order.sender, order.clock)
             self._delivered[order.sender] = order.clock
-            if order.place:  # which versions up to 0.2.0 did not give
-                self._recent[self._last] = self._place = order.place
-                self._unsaid += weight(order)
+            self._recent[self._last] = self._place = order.place
+            self._unsaid += weight(order)
             yield self.delivery(order)
         if self._unsaid >= SEEN_EVERY or self._is_asked:
             yield from self._say()
@@ -422,7 +421,7 @@ class SequencerTotalOrder(Process):
         if self._office is not None:
             self._office.has_seen(message.sender, message.place)
             return self._settle()
-        knows_whom = not self._is_orphan and not self.excused >> self._coordinator & 1
+        knows_whom = not self._is_orphan and not self.gone >> self._coordinator & 1
         return [Send(self._coordinator, message)] if knows_whom else []
 
     def _settle_much(self, office: Office) -> list[Effect]:
@@ -479,7 +478,7 @@ class SequencerTotalOrder(Process):
                 self._ended,
                 int(self._is_orphan),
                 self._entrusted_until,
-                *((1,) if self._is_asked else ()),
+                int(self._is_asked),
             ),
             "reports": [report for _, report in sorted(self._reports.items())],
         }
@@ -494,7 +493,7 @@ class SequencerTotalOrder(Process):
         entrusted = [SequencerRequest(*fields) for fields in state["entrusted"]]
         recent = {(sender, clock): place for sender, clock, place in state["recent"]}
         reports = [_report_from(*each) for each in state["reports"]]
-        self._unsaid, self._place, self._ended, orphan, self._entrusted_until, *asked = state["succession"]
+        self._unsaid, self._place, self._ended, orphan, self._entrusted_until, asked = state["succession"]
         self._is_orphan, self._is_asked = bool(orphan), bool(asked)
         self._epoch, self._coordinator, self._requested = epoch, coordinator, requested
         self._last, self._delivered, self._office, self._recent = last, delivered, office, recent
@@ -503,11 +502,6 @@ class SequencerTotalOrder(Process):
         self._keep(kept)
         self._entrusted = {(request.sender, request.clock): request for request in entrusted}
         self._reports = {report.sender: report for report in reports}
-
-    def upgraded(self, state: State) -> State:
-        """Versions up to 0.2.0 knew no succession: what they kept nothing of is not there to be reported."""
-        new = {"kept": (), "entrusted": (), "recent": (), "succession": (0, (), 0, 0, ()), "reports": ()}
-        return state if new.keys() & state.keys() else new | state
 
 
 def _report_from(*fields: Any) -> SequencerReport:

@@ -9,7 +9,7 @@ NOBODY: MessageKey = (0, 0)
 """Before the first message; no message has clock 0."""
 
 Place = tuple[int, ...]
-"""Where a message is in the order of all; see sequencer_office.py. (): before all, or not told."""
+"""Where a message is in the order of all; see sequencer_office.py. (): before all."""
 
 
 def _place_text(place: Place) -> str:
@@ -37,7 +37,7 @@ class _Request(NamedTuple):
     previous: int  # the clock of its sender's previous request, 0 if none
     epoch: int  # how many hand-overs whoever sends this has heard of
     payload: bytes
-    reached: Place = ()  # of the last message that its sender had delivered
+    reached: Place  # of the last message that its sender had delivered
 
 
 class SequencerRequest(_Request, _ThroughCoordinator):
@@ -56,7 +56,7 @@ class _Ordered(NamedTuple):
     dests: int  # bit set
     after: MessageKey  # what that destination delivers just before it; NOBODY if it is the first
     payload: bytes
-    place: Place = ()
+    place: Place
     epoch: int = 0  # that of the coordinator who sends it
 
 
@@ -80,8 +80,8 @@ class _Handover(NamedTuple):
     taken: tuple[MessageKey, ...]  # per sender the clock of its last request in order
     tails: tuple[tuple[int, MessageKey], ...]  # per destination the last message ordered to it
     early: tuple[SequencerRequest, ...]  # requests whose predecessors have not come
-    place: int = 0  # the first number of the last place given
-    unsettled: tuple[Unsettled, ...] = ()
+    place: int  # the first number of the last place given
+    unsettled: tuple[Unsettled, ...]
 
 
 class SequencerHandover(_Handover, Control):

@@ -105,10 +105,9 @@ class Office:
         return done
 
     def state(self) -> tuple[Any, ...]:
-        old = sorted(self.taken.items()), sorted(self.tails.items()), list(self.early.values())
+        taken = sorted(self.taken.items()), sorted(self.tails.items()), list(self.early.values())
         said = sorted(self.settling.items()), sorted(self.seen.items())
-        more = (self.settling_more, self.asked) if self.settling_more or self.asked else ()
-        return *old, self.place, self.unsettled, self.settled, *said, *more
+        return *taken, self.place, self.unsettled, self.settled, *said, self.settling_more, self.asked
 
     @classmethod
     def from_state(
@@ -116,15 +115,14 @@ class Office:
         taken: Any,
         tails: Any,
         early: Any,
-        place: int = 0,
-        unsettled: Any = (),
-        settled: Any = ((), ()),
-        settling: Any = (),
-        seen: Any = (),
-        settling_more: int = 0,
-        asked: int = 0,
+        place: int,
+        unsettled: Any,
+        settled: Any,
+        settling: Any,
+        seen: Any,
+        settling_more: int,
+        asked: int,
     ) -> "Office":
-        """The office of a snapshot; versions up to 0.2.0 gave no places."""
         requests = [(SequencerRequest(*fields), since) for fields, since in early]
         office = cls(place)
         office.taken, office.tails = dict(taken), dict(tails)
@@ -197,7 +195,7 @@ def _known(
         for order in report.held:
             name = (order.sender, order.clock)
             places[name] = order.place
-            requests[name] = SequencerRequest(*name, order.n, order.dests, 0, 0, order.payload)
+            requests[name] = SequencerRequest(*name, order.n, order.dests, 0, 0, order.payload, ())
     for _, report in sorted(reports.items()):
         requests |= {(request.sender, request.clock): request for request in report.requests}
     for sender, clock in list(requests):

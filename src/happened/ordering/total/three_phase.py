@@ -99,7 +99,7 @@ class ThreePhase(Process):
     def begin(self, clock: int, dests: int, payload: bytes) -> Iterator[Effect]:
         me = self.me
         self._timestamp += 1
-        present = dests & ~self.excused | dests & 1 << me
+        present = dests & ~self.gone | dests & 1 << me
         self._rounds[clock] = _Round(present, present, 0)
         for d in unpack(present):
             self._numbers[d] = number = self._numbers.get(d, 0) + 1
@@ -125,7 +125,7 @@ class ThreePhase(Process):
                 for each in message.finals:
                     yield from self._settle(AgreedFinal(*each))
             case AgreedSeen():
-                self._survival.note_seen(message.sender, message.timestamp, self.excused)
+                self._survival.note_seen(message.sender, message.timestamp, self.gone)
             case AgreedReport():
                 self._survival.note_report(message)
                 yield from self._conclude()
@@ -200,14 +200,14 @@ class ThreePhase(Process):
         missing &= ~(1 << proposal.by)
         yield from self._gathered(proposal.clock, _Round(dests, missing, max(highest, proposal.timestamp)))
 
-    def go_on_without(self, process: int) -> list[Effect]:
-        effects, its_bit = super().go_on_without(process), 1 << process
+    def leave(self, process: int) -> list[Effect]:
+        effects, its_bit = super().leave(process), 1 << process
         if process == self.me:
-            return effects + self._tell(self._survival.testament(self.excused))
+            return effects + self._tell(self._survival.testament(self.gone))
         for clock, (dests, missing, highest) in list(self._rounds.items()):
             if missing & its_bit:
                 effects += self._gathered(clock, _Round(dests & ~its_bit, missing & ~its_bit, highest))
-        self._survival.drop(self.excused)
+        self._survival.drop(self.gone)
         return effects
 
     def expel(self, process: int) -> list[Effect]:
@@ -219,7 +219,7 @@ class ThreePhase(Process):
         effects, survival = super().close(process), self._survival
         survival.ended |= 1 << process
         lost = survival.expelled & survival.ended
-        if not lost or self.excused >> self.me & 1:
+        if not lost or self.gone >> self.me & 1:
             return effects
         undecided = [entry.known for _, entry in sorted(self._queue.items()) if not entry.final]
         known = (*(k for _, k in sorted(survival.finals.items())), *undecided)
@@ -241,7 +241,7 @@ class ThreePhase(Process):
     def _conclude(self) -> list[Effect]:
         """Decide what we can, if it is us who decides. Of those who are going more may come, which others
         would report: there is another round when that has ended."""
-        if self.excused & ~self._survival.ended or self._decides != self.me:
+        if self.gone & ~self._survival.ended or self._decides != self.me:
             return []
         decided = self._survival.conclude(self.present)
         ours = decided.pop(self.me, [])
@@ -270,13 +270,13 @@ class ThreePhase(Process):
     def _settle(self, final: AgreedFinal) -> Iterator[Effect]:
         key = (final.sender, final.clock)
         entry = self._queue.get(key)
-        if entry is None or entry.final or self.excused >> self.me & 1:
+        if entry is None or entry.final or self.gone >> self.me & 1:
             return  # told twice, or we have left
         self._priority = max(self._priority, final.timestamp)
         self._timestamp = max(self._timestamp, final.timestamp)
         self._queue[key] = entry = entry._replace(timestamp=final.timestamp, final=True)
         heappush(self._heap, entry.place)
-        self._survival.keep(entry.known, self.excused)
+        self._survival.keep(entry.known, self.gone)
         yield from self._deliver_settled()
         if to := self._survival.say() & self.present:
             seen = AgreedSeen(self.me, self._heap[0][0] if self._heap else self._priority + 1)
@@ -334,11 +334,6 @@ class ThreePhase(Process):
         self._queue = {(entry.message.sender, entry.message.clock): entry for entry in entries}
         self._heap = sorted(entry.place for entry in entries)
         self._survival = survival
-
-    def upgraded(self, state: State) -> State:
-        """Versions up to 0.2.0 let nobody be expelled, and kept nothing for it."""
-        new = Survival(0).state()
-        return state if new.keys() & state.keys() else new | state
 
 
 def _check_timestamp(message: Any) -> None:

@@ -45,8 +45,8 @@ class Survival:
         """The destinations of a message who may need its final timestamp from us, or from whom we need it."""
         return known.dests & ~(1 << self.me | 1 << known.sender) if known.sender != self.me else 0
 
-    def keep(self, known: Known, excused: int) -> None:
-        if self.others(known) & ~excused:
+    def keep(self, known: Known, gone: int) -> None:
+        if self.others(known) & ~gone:
             self.finals[known.name] = known
 
     def delivered(self, known: Known) -> None:
@@ -61,17 +61,17 @@ class Survival:
         to, self.unsaid, self.unsaid_to = self.unsaid_to, 0, 0
         return to
 
-    def note_seen(self, process: int, timestamp: int, excused: int) -> None:
+    def note_seen(self, process: int, timestamp: int, gone: int) -> None:
         self.seen[process] = max(timestamp, self.seen.get(process, 0))
-        self.drop(excused)
+        self.drop(gone)
 
-    def drop(self, excused: int) -> None:
+    def drop(self, gone: int) -> None:
         """Drop the final timestamps that nobody lacks."""
         seen = self.seen
         self.finals = {
             name: known
             for name, known in self.finals.items()
-            if any(seen.get(d, 0) <= known.timestamp for d in unpack(self.others(known) & ~excused))
+            if any(seen.get(d, 0) <= known.timestamp for d in unpack(self.others(known) & ~gone))
         }
 
     def forget(self, process: int) -> None:
@@ -81,11 +81,11 @@ class Survival:
         if not self.expelled:
             self.reports = {}
 
-    def testament(self, excused: int) -> Finals:
+    def testament(self, gone: int) -> Finals:
         """Whom to tell which final timestamps, before we leave."""
         found: Finals = {}
         for known in self.finals.values():
-            for d in unpack(self.others(known) & ~excused):
+            for d in unpack(self.others(known) & ~gone):
                 found.setdefault(d, []).append((*known.name, known.timestamp))
         return found
 

@@ -34,7 +34,7 @@ from .live_parts import WRITTEN, write_parts
 from .trace_source import TraceSource
 from .trace_tail import TraceTail
 
-FORMAT = 3
+FORMAT = 1
 """Of manifests, and of what the checkpoint keeps."""
 
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
