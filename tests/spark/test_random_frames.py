@@ -30,6 +30,7 @@ MODES = {
     "cut, through Spark": CUT,
     "cut, direct": CUT | {"io": "direct"},
 }
+WHOLE_MODES = [mode for mode in MODES if mode.startswith("whole")]
 
 
 def frame_of(spark, random, made):
@@ -216,24 +217,31 @@ def try_modes(spark, seed, count, modes, **options):
 
 
 def test_some_random_frames_are_judged_or_refused_by_name(spark, seed):
-    try_modes(spark, seed, 60, ["whole, through Spark", "whole, direct"])
+    try_modes(spark, seed, 60, WHOLE_MODES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("round_", range(7))
 def test_random_frames_are_judged_or_refused_by_name(spark, seed, round_):
-    try_modes(spark, seed + round_, 300, [*MODES])
+    try_modes(spark, seed + round_, 300, WHOLE_MODES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("round_", range(20))  # each computation is a job of some passes: minutes
+def test_random_frames_cut_into_epochs(spark, seed, round_):
+    try_modes(spark, seed + round_, 100, [*MODES])
 
 
 ELSEWHERE = """
 # On another session, which needs a process of its own.
 import sys
 from happened.spark.session import session
-from spark.test_random_frames import MODES, try_modes
+from spark.test_random_frames import MODES, WHOLE_MODES, try_modes
 
 url, seed, work = sys.argv[1:]
 spark = session(url)
-try_modes(spark, int(seed), 300, [*MODES], work=work)
+try_modes(spark, int(seed), 300, WHOLE_MODES, work=work)
+try_modes(spark, int(seed) + 1, 40, [*MODES], work=work)
 """
 
 
