@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 import happened.spark as hs
 from happened.core.errors import TraceFormatError
+from happened.spark.draft_frames import REPEATED
 from happened.trace.readers import Options
 from spark.span_tables import (
     contents,
@@ -150,6 +151,31 @@ def test_a_row_that_is_no_span_is_quarantined_and_the_analysis_counts_it(spark):
     assert (analysis.summary()["events"], analysis.summary()["quarantined"]) == (2, 2)
     assert any("not nanoseconds" in row.reason for row in analysis.quarantine.collect())
     analysis.close()
+
+
+def test_what_names_a_record_that_is_not_there_is_not_judged_in_silence(spark, dice):
+    spans = [each for each in random_spans(dice, 12) if each["parent"]]  # the roots were filtered out
+    events = hs.spans(opentelemetry(spark, spans))
+    with pytest.raises(hs.NotJudged, match="is not among the records read") as caught:
+        hs.violations(events)
+    assert {name for name, _ in caught.value.reasons} <= {each["trace"] for each in spans}
+    with pytest.warns(UserWarning, match="could not be judged"):
+        left_out = hs.violations(events, on_bad="quarantine").quarantine.count()
+    assert left_out == events.quarantine.count() > 0
+    cycle = spark.sql("select * from values ('a', array('b')), ('b', array('a')) as t(id, parents)")
+    with pytest.raises(hs.NotJudged, match="in a circle"):
+        hs.predecessors(hs.dag(cycle))
+
+
+def test_a_record_that_is_there_twice_is_taken_once(spark, dice):
+    distinct = {each["span"]: each for each in random_spans(dice, 6)}.values()
+    frame = opentelemetry(spark, [*distinct])
+    once, twice = hs.spans(frame), hs.spans(shuffled(frame.union(frame), dice))
+    assert of_frame(twice) == of_frame(once)
+    told = [row.reason for row in twice.quarantine.collect() if row.reason == REPEATED]
+    assert len(told) == len(distinct)
+    commits = spark.sql("select * from values ('a', array()), ('b', array('a')) as t(id, parents)")
+    assert hs.predecessors(hs.dag(commits.union(commits))).count() == 1
 
 
 def test_a_frame_of_commits_is_the_graph_of_the_file(spark, dice, tmp_path):

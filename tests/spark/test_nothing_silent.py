@@ -92,7 +92,12 @@ def test_a_filtered_frame_raises_and_names_the_remedy(base):
     assert (error.rows, error.computations) == (4, 1) and isinstance(error, CausalityError)
     ((computation, reason),) = error.reasons
     assert computation == "" and "1 is absent" in reason
-    for part in ("4 rows of 1 computation", "process 'q', seq 2", 'gaps="renumber"', 'on_bad="quarantine"'):
+    for part in (
+        "4 rows or causes of 1 computation",
+        "process 'q', seq 2",
+        'gaps="renumber"',
+        'on_bad="quarantine"',
+    ):
         assert part in str(error), part
 
 
@@ -195,7 +200,7 @@ def test_an_analysis_warns_and_says_so_wherever_it_is_looked_at(spark):
     assert "6 rows are quarantined and not judged" in report
     assert "No rows; but 6 rows were quarantined and not judged." in report
     analysis.close()
-    with pytest.raises(hs.NotJudged, match="6 rows of 1 computation"):
+    with pytest.raises(hs.NotJudged, match="6 rows or causes of 1 computation"):
         hs.analyze(frame, on_bad="raise")
 
 

@@ -330,3 +330,18 @@ def test_an_unordered_message_that_is_delivered_before_its_send_is_no_cycle():
     assert stream.totals["events"] == 0
     stream.end()
     assert (stream.totals["events"], stream.totals["quarantined"]) == (2, 0)
+
+
+@pytest.mark.parametrize("large", [1, 2048])
+def test_receives_without_deliveries_are_not_judged_in_silence(large, monkeypatch):
+    monkeypatch.setattr(buckets, "LARGE", large)
+    rows = [event("p", 1, "send", "m", to=["q"]), event("q", 1, "receive", "m")]
+    stream = Stream()
+    stream.arrive(rows)
+    stream.end()
+    ((told,),) = ([row["reason"] for row in stream.rows("quarantine")],)
+    assert "has receives and no deliveries" in told and stream.totals["quarantined"] == 1
+    stream = Stream(receives=True)
+    stream.arrive(rows)
+    stream.end()
+    assert not stream.rows("quarantine") and stream.totals["deliveries_judged"] == 1

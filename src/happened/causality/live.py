@@ -54,6 +54,12 @@ COLUMNS = ("process", "seq", "kind", "message", "to", "relevant", "causes")
 TEXT = pa.string()
 
 
+RECEIVED_ONLY = (
+    "has receives and no deliveries, and what was told of it takes no receive for a delivery; stream it with "
+    "--receives (receives=True)"
+)
+
+
 @dataclass(frozen=True)
 class Rules:
     """What is kept, and for how long.
@@ -111,6 +117,7 @@ class LiveComputation:
         self._held = SCHEMA.empty_table().select(COLUMNS)
         self._held_since = np.empty(0, np.int64)
         self._overtaking = Overtaking()
+        self._arrivals: set[str] = set()  # kinds of arrivals that were there
 
     @classmethod
     def of(cls, name: str, rules: Rules, names: Iterable[str]) -> "LiveComputation":
@@ -136,10 +143,13 @@ class LiveComputation:
         """Nothing more comes: tell the rest, without what is missing."""
         answers = self._advance(self._held.slice(0, 0), batch, -1)
         self._lose(self._overtaking.end(), answers)
+        if self._arrivals == {"receive"} and not self.rules.receives:
+            self._quarantine(answers, RECEIVED_ONLY)
         return answers
 
     def _advance(self, arrived: pa.Table, batch: int, retire: int) -> Answers:
         answers = Answers()
+        self._arrivals.update({*pc.unique(arrived["kind"]).to_pylist()} & {"receive", "deliver"})
         rows = self._candidates(arrived, batch, answers)
         old = batch - rows.since > retire
         flying = self._with_sends(rows, batch)

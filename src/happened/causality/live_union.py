@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from ..trace.schema import KINDS, SCHEMA
 from .computation import DELIVER, RECEIVE, SEND, UNORDERED, Computation, unite
 from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints, linearize
-from .live import Rules
+from .live import RECEIVED_ONLY, Rules
 from .names import codes_of, encode_names, flatten
 from .order import faults_of_order
 from .predecessors import computation_predecessors, edges_table
@@ -119,6 +119,11 @@ def advance(
         early[chosen] = flags
         waits |= np.fromiter((name in undelivered for name in rows.names), bool, rows.computations)
     waits |= ~concerned  # nothing was looked at: as before, which may be either
+    if not rules.receives:
+        received_only = rows.has_kind(RECEIVE) & ~rows.has_kind(DELIVER)
+        waits |= received_only
+        if last:
+            _quarantine(answers, ((name, RECEIVED_ONLY) for name in compress(rows.names, received_only)))
     answers.totals["held"] += 0 if last else int((~admitted).sum())
     columns = {"told": pa.array(told, pa.int32()), "early": pa.array(early, pa.int8())}
     after = rows.table.select(COLUMNS)
@@ -179,6 +184,12 @@ class _Rows:
         self.kind = pc.index_in(table["kind"], value_set=pa.array(KINDS)).to_numpy().astype(np.int64)
         codes, messages = encode_names(pa.chunked_array(table["message"]))
         self._message = np.where(codes >= 0, self.computation * (len(messages) + 1) + codes, NOTHING)
+
+    def has_kind(self, kind: int) -> Ints:
+        """Whether each computation has an event of this kind."""
+        found = np.zeros(self.computations, bool)
+        found[self.computation[self.kind == kind]] = True
+        return found
 
     def event(self, place: int) -> str:
         return f"{self.table['process'][place]}#{self.seq[place]}"

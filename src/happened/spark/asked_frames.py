@@ -337,7 +337,8 @@ def _check(rows: DataFrame, grouped: DataFrame, on_bad: str) -> None:
 def _unread(rows: DataFrame) -> DataFrame:
     """Rows that are no events, as BAD."""
     reason = F.col(UNREADABLE).alias("reason")
-    return rows.where(F.col(UNREADABLE).isNotNull()).select(F.lit("").alias("computation"), reason)
+    name = F.coalesce("computation", F.lit("")).alias("computation")
+    return rows.where(F.col(UNREADABLE).isNotNull()).select(name, reason)
 
 
 def _tell(bad: pa.Table, on_bad: str) -> None:

@@ -1,7 +1,9 @@
 """From a frame of somebody's records to a frame of events, by the readers of files.
 
 In    a frame, what makes drafts of one of its rows, and a reader's `assemble`
-Out   rows of trace.SCHEMA; a row that cannot be read has nothing but the reason, in event_rows.UNREADABLE
+Out   rows of trace.SCHEMA. What was left out, records and causes, are rows with a reason in
+      event_rows.UNREADABLE, so that whoever asks the frame is told. A record that repeats another exactly is
+      taken once
 Cost  one pass to parse, whose drafts Spark keeps as long as the frame; one shuffle of the drafts by
       computation, when the frame is used. Traces are linked as in an import (linked_traces)
 
@@ -34,6 +36,7 @@ Parse = Callable[[Record], Iterable[Draft | Quarantined]]
 Assemble = Callable[[Iterable[Draft], Options], Assembly]
 
 LEFT_OUT = "_left_out"
+REPEATED = "repeats another record exactly, and is taken once"
 ROWS_AT_ONCE = 10_000
 
 _told = pa.field(
@@ -79,7 +82,7 @@ def events_of(
     nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in TRACE]
     every = rows.union(parsed.where(F.col(LEFT_OUT).isNotNull()).select(*nothing, LEFT_OUT))
     told = F.col(LEFT_OUT)
-    events = every.where(told.isNull() | ~told["imported"]).select(
+    events = every.where(told.isNull() | (told["reason"] != REPEATED)).select(
         *TRACE.names, F.when(told.isNotNull(), _sentence(told)).alias(UNREADABLE)
     )
     events.quarantine = every.where(told.isNotNull()).select(f"{LEFT_OUT}.*")  # type: ignore[attr-defined]
@@ -173,11 +176,12 @@ def _assembler(assemble: Assemble) -> Callable[[Iterator[pa.RecordBatch]], Itera
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         drafts = chain.from_iterable(map(unpacked_drafts, batches))
         rows: list[dict[str, Any]] = []
-        left_out: list[Quarantined] = []
-        for _, group in groupby(drafts, key=lambda draft: draft.computation):
-            assembly = assemble(group, Options())
+        left_out: list[tuple[str, Quarantined]] = []
+        for name, group in groupby(drafts, key=lambda draft: draft.computation):
+            once, repeated = _taken_once(group)
+            assembly = assemble(once, Options())
             rows += assembly.rows
-            left_out += assembly.quarantined
+            left_out += [(name, each) for each in (*assembly.quarantined, *repeated)]
             if len(rows) + len(left_out) >= ROWS_AT_ONCE:
                 yield from _assembled(rows, left_out)
                 rows, left_out = [], []
@@ -186,8 +190,30 @@ def _assembler(assemble: Assemble) -> Callable[[Iterator[pa.RecordBatch]], Itera
     return run
 
 
-def _assembled(rows: list[dict[str, Any]], left_out: Sequence[Quarantined]) -> Iterator[pa.RecordBatch]:
+def _taken_once(drafts: Iterable[Draft]) -> tuple[list[Draft], list[Quarantined]]:
+    """The drafts without those that are equal to another; and what is said of these."""
+    once: list[Draft] = []
+    repeated = []
+    alike: dict[tuple[object, ...], list[Draft]] = {}
+    for draft in drafts:
+        others = alike.setdefault((draft.id, draft.process, draft.seq, draft.time), [])
+        if draft in others:
+            repeated.append(draft.quarantined("id", REPEATED))
+        else:
+            others.append(draft)
+            once.append(draft)
+    return once, repeated
+
+
+def _assembled(
+    rows: list[dict[str, Any]], left_out: Sequence[tuple[str, Quarantined]]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of ASSEMBLED: events; and what was left out, with the name of its computation."""
     events = table_from_rows(rows)
     yield from pa.table([*events.columns, pa.nulls(len(rows), _told.type)], schema=ASSEMBLED).to_batches()
-    nothing = [pa.nulls(len(left_out), field.type) for field in UNCHECKED]
-    yield from pa.table([*nothing, _row(left_out)], schema=ASSEMBLED).to_batches()
+    names = pa.array([name for name, _ in left_out], pa.string())
+    given = [
+        names if field.name == "computation" else pa.nulls(len(names), field.type) for field in UNCHECKED
+    ]
+    told = _row([each for _, each in left_out])
+    yield from pa.table([*given, told], schema=ASSEMBLED).to_batches()

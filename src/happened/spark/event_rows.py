@@ -11,10 +11,12 @@ in a store, with credentials of their own, since Spark may have no connector for
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from ..causality.questions import QUARANTINE
 from ..core.errors import TraceFormatError
 from ..trace.column_types import check_columns, is_stored_whole, known_columns
 from ..trace.location import Location, locate
@@ -27,7 +29,7 @@ from .storage import DIRECT, SPARK, spark_path
 from .tasks import frame_by_tasks
 
 UNREADABLE = "_unreadable"
-"""Why a line of JSON is no event, as quarantine says it."""
+"""Why a row is no event, as quarantine says it; such a row may name its computation, and nothing else."""
 
 ROWS = UNCHECKED.append(pa.field(UNREADABLE, pa.string()))
 
@@ -64,6 +66,19 @@ def _read_lines(spark: SparkSession, path: AnyPath) -> DataFrame:
 def _with_unreadable() -> StructType:
     schema = StructType([StructField(field.name, field.dataType) for field in TRACE])
     return schema.add(UNREADABLE, StringType())
+
+
+def sort_out_unread(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows without a reason in UNREADABLE, and without that column; the others as rows of QUARANTINE."""
+    if UNREADABLE not in table.column_names:
+        return table, QUARANTINE.empty_table()
+    reason = table[UNREADABLE].cast(pa.string())
+    unread = table.filter(pc.is_valid(reason))
+    names = pa.nulls(unread.num_rows, pa.string())
+    if "computation" in table.column_names:
+        names = unread["computation"].cast(pa.string())
+    columns = [pc.fill_null(names, ""), unread[UNREADABLE].cast(pa.string())]
+    return table.filter(pc.is_null(reason)).drop_columns([UNREADABLE]), pa.table(columns, schema=QUARANTINE)
 
 
 def with_reasons(rows: pa.Table, unread: pa.Table) -> pa.Table:

@@ -26,12 +26,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ..causality.analysis import analyse
-from ..causality.questions import QUARANTINE
 from ..causality.written import EVENTS_PER_BATCH, large_computations
 from ..core.errors import CausalityError
 from ..trace.parts import write_part
 from ..trace.store import matching
-from .event_rows import UNREADABLE
+from .event_rows import sort_out_unread
 from .in_parts import Asked, answer_splits
 from .schemas import spark_schema
 from .splits import UNCHECKED, Groups, Split, sort_out
@@ -154,12 +153,7 @@ def _laid_whole(table: pa.Table, large: str | None) -> Iterator[pa.RecordBatch]:
 
 def _sorted_out(table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The rows that can be events, with the columns that they came with; the others as rows of QUARANTINE."""
-    unread = QUARANTINE.empty_table()
-    if UNREADABLE in table.column_names:
-        reason = table[UNREADABLE].cast(pa.string())
-        bad = pc.drop_null(reason)
-        unread = pa.table([pa.repeat("", len(bad)), bad], schema=QUARANTINE)
-        table = table.filter(pc.is_null(reason)).drop_columns([UNREADABLE])
+    table, unread = sort_out_unread(table)
     given = [name for name in UNCHECKED.names if name in table.column_names]
     events, quarantined = sort_out(_with_all_columns(table))
     return events.select(given), pa.concat_tables([quarantined, unread])

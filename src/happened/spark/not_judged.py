@@ -26,7 +26,7 @@ SHOWN = 3
 class NotJudged(CausalityError):
     """Part of the input was quarantined, so that an answer would not be about all of it.
 
-    rows          how many rows were not judged
+    rows          how many rows, and recorded causes of other rows, were not judged
     computations  how many computations they are of
     reasons       the first (computation, reason), in the order of names; at most MOST_REASONS
     renumbers     whether the function that raised it takes gaps="renumber"
@@ -91,7 +91,7 @@ def _warn(rows: int) -> None:
 
 
 def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count:,} rows"
+    return "1 row or cause" if count == 1 else f"{count:,} rows or causes"
 
 
 def _computations(count: int) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +21,7 @@ from ..causality.questions import QUARANTINE
 from ..core.errors import CausalityError
 from ..trace.atomic import whole_file
 from ..trace.store import AnyPath, StorePath, any_path, arrow_source, remove_tree
-from .event_rows import UNREADABLE
+from .event_rows import sort_out_unread
 from .schemas import spark_schema
 from .session import is_on_this_machine
 from .splits import UNCHECKED
@@ -121,13 +120,8 @@ def _groups(batches: Iterator[pa.RecordBatch], unread: list[pa.Table]) -> Iterat
     """The rows in tables of about ROWS_TOGETHER; what is no event is added to `unread` instead."""
     held: list[pa.Table] = []
     for batch in batches:
-        table = pa.Table.from_batches([batch])
-        if UNREADABLE in table.column_names:
-            reason = table[UNREADABLE]
-            bad = pc.drop_null(reason)
-            names = pa.repeat("", len(bad))
-            unread.append(pa.table([names, bad.cast(pa.string())], schema=QUARANTINE))
-            table = table.filter(pc.is_null(reason))
+        table, no_events = sort_out_unread(pa.Table.from_batches([batch]))
+        unread.append(no_events)
         if table.num_rows:
             given = [field for field in UNCHECKED if field.name in table.column_names]
             held.append(table.select([field.name for field in given]).cast(pa.schema(given)))

@@ -32,7 +32,7 @@ from ...causality.questions.order import LOST_CAUSES, VIOLATIONS
 from ...causality.questions.stamp import STAMPS
 from ...core.errors import CausalityError
 from ...trace.schema import SCHEMA
-from ..event_rows import UNREADABLE
+from ..event_rows import UNREADABLE, sort_out_unread
 from ..schemas import spark_schema
 from ..splits import sort_out
 from ..tasks import pack_table, spare_modules, unpack_table
@@ -152,13 +152,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _sorted_out(table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:
     """Events, and rows of QUARANTINE."""
-    unread = QUARANTINE.empty_table()
-    if UNREADABLE in table.column_names:
-        reason = table[UNREADABLE]
-        bad = pc.is_valid(reason)
-        reasons = reason.filter(bad)
-        unread = pa.table([pa.repeat("", len(reasons)), reasons], schema=QUARANTINE)
-        table = table.filter(pc.invert(bad))
+    table, unread = sort_out_unread(table)
     columns = [
         table[field.name].cast(field.type)
         if field.name in table.column_names
