@@ -8,6 +8,7 @@ random order. Then, on the same files, each in a process of its own:
 
 single    one process: read, encode, ask every question, write every table
 spark     everything `happened analyze` does, on a session that is warm
+through   the same with io="spark": Spark reads and writes
 frame     `hs.analyze` of a frame that Spark reads from those files: all through Spark, the answers kept by it
 lay       the same up to the shuffle by computation, and Spark's own writer of the same rows beside it
 against   `happened analyze` by another checkout, if one is given (with its own .venv)
@@ -122,15 +123,15 @@ def most_megabytes() -> float:
     return float(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-def time_spark(folder: Path, timestamps: str, master: str) -> dict[str, float]:
+def time_spark(folder: Path, timestamps: str, master: str, **options: str) -> dict[str, float]:
     from happened.spark.pipeline import analyze_path
     from happened.spark.session import session
 
     out = Path(tempfile.mkdtemp(dir=folder))
     spark = session(master)
-    analyze_path(spark, folder / "warm", out / "warm", timestamps=timestamps, whole_events=10_000)
+    analyze_path(spark, folder / "warm", out / "warm", timestamps=timestamps, whole_events=10_000, **options)
     before, start = cpu_times(), time.perf_counter()
-    analyze_path(spark, folder / "trace", out / "all", timestamps=timestamps)
+    analyze_path(spark, folder / "trace", out / "all", timestamps=timestamps, **options)
     seconds, after = time.perf_counter() - start, cpu_times()
     told = {who: after[who] - before[who] for who in before}
     told |= {"seconds": seconds, "cpu": sum(told.values())}
@@ -138,6 +139,10 @@ def time_spark(folder: Path, timestamps: str, master: str) -> dict[str, float]:
     told["worker_megabytes"] = largest_worker()
     spark.stop()
     return told
+
+
+def time_through(folder: Path, timestamps: str, master: str) -> dict[str, float]:
+    return time_spark(folder, timestamps, master, io="spark")
 
 
 def time_frame(folder: Path, timestamps: str, master: str) -> dict[str, float]:
@@ -254,7 +259,13 @@ def largest_worker() -> float:
     return max(peaks) / 1024
 
 
-JOBS = {"single": time_single, "spark": time_spark, "frame": time_frame, "lay": time_lay}
+JOBS = {
+    "single": time_single,
+    "spark": time_spark,
+    "through": time_through,
+    "frame": time_frame,
+    "lay": time_lay,
+}
 
 
 def run(job: str, python: Path, arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
@@ -296,6 +307,7 @@ def main() -> None:
         if not arguments.skip_single:
             told["single"] = run("single", here, arguments, folder)
         told["spark"] = run("spark", here, arguments, folder)
+        told["through"] = run("through", here, arguments, folder)
         told["frame"] = run("frame", here, arguments, folder)
         told["lay"] = run("lay", here, arguments, folder)
         if arguments.against:
@@ -306,6 +318,7 @@ def main() -> None:
             if other in told
             for what in ("seconds", "cpu")
         }
+        ratios["through of spark, cpu"] = told["through"]["cpu"] / told["spark"]["cpu"]
         ratios["frame of spark, cpu"] = told["frame"]["cpu"] / told["spark"]["cpu"]
         ratios["laying down of Spark's writer, cpu"] = told["lay"]["ratio"]
         ratios["jvm of all cpu"] = told["spark"]["jvm"] / told["spark"]["cpu"]

@@ -1,7 +1,7 @@
 """Traces as they are being written: the questions of stamps, predecessors and order, batch by batch.
 
 trace_tail     what is new in a directory since last time: parts that appeared, lines that were added
-packing        events as bytes, by bucket of computations
+packed_events  events as bytes, by bucket of computations
 trace_source   what is new as a source of Spark, `spark.readStream.format("happened")`
 bucket         some of the computations, and what is kept of them between batches; without Spark
 live_operator  buckets as state of Spark Structured Streaming

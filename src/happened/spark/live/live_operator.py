@@ -37,7 +37,7 @@ from ..schemas import spark_schema
 from ..splits import sort_out
 from ..tasks import pack_table, spare_modules, unpack_table
 from .bucket import Bucket
-from .packing import END, EVENT_ROWS, PACKED, UNUSABLE, packed_rows
+from .packed_events import END, EVENT_ROWS, PACKED, UNUSABLE, packed_rows
 from .state_store import use_rocksdb
 
 try:

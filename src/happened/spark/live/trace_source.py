@@ -5,7 +5,7 @@ In     a directory of Parquet parts or JSON lines that appear and grow: the runt
 Out    rows with the columns of a trace, and `_unreadable`: why a line is no event, null of the others.
        `hs.stream` quarantines what is no event. With malformed=fail such a row ends the query, and with
        malformed=skip it is left out; there is no `_unreadable` then. With the option buckets=N, the events
-       packed by bucket (packing), for `happened stream`
+       packed by bucket (packed_events), for `happened stream`
 Limit  maxBytesPerTrigger: about so many bytes of files in a batch; without it, all there are. PySpark 4.0
        and 4.1 have no such limits: there a batch has all there is
 End    ended=true: nothing is being written any more, so that a last line counts although nothing ends it.
@@ -32,7 +32,7 @@ from ..event_rows import ROWS, with_reasons
 from ..read_limits import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from ..tasks import spare_modules
 from ..versions import require
-from .packing import PACKED, end_of, packed_rows
+from .packed_events import PACKED, end_of, packed_rows
 from .trace_tail import Stretch, TraceTail
 
 ENDED = ""
