@@ -198,7 +198,7 @@ def _taken_once(drafts: Iterable[Draft]) -> tuple[list[Draft], list[Quarantined]
     for draft in drafts:
         others = alike.setdefault((draft.id, draft.process, draft.seq, draft.time), [])
         if draft in others:
-            repeated.append(draft.quarantined("id", REPEATED))
+            repeated.append(draft.quarantined("id", REPEATED, imported=False))
         else:
             others.append(draft)
             once.append(draft)
