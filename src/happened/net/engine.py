@@ -74,7 +74,7 @@ class Engine:
         *("name", "protocol", "_facts", "members", "me", "links", "sites", "routes", "machine"),
         *("serialization", "transfers", "tracking", "_is_total", "_is_plain", "recorder", "history"),
         *("signed", "events", "time", "sent", "delivered", "unacknowledged", "unacknowledged_bytes"),
-        *("counts_held", "held_bytes", "unsent", "queued_bytes", "replays"),
+        *("_clocks", "_has_witnesses", "counts_held", "held_bytes", "unsent", "queued_bytes", "replays"),
         *("_journaled", "_entries", "_staged", "is_dirty", "_fresh", "shares", "_shared"),
     )
 
