@@ -54,7 +54,7 @@ class Sender:
         peers = setting["peers"]
         self.journal = Path(setting["directory"]) / f"{name}.journal"
         facts = facts_of(setting["protocol"])
-        options = {"groups": [list(NAMES)]} if facts.fixed_groups else {}
+        options = {"groups": [list(NAMES)]} if facts.assumes.fixed_groups else {}
         self.node = Node(
             name,
             peers=peers,
@@ -68,8 +68,8 @@ class Sender:
         others = [peer for peer in NAMES if peer != name]
         alone = [[peer] for peer in sorted(others, reverse=True)]  # carol first
         # Whom to send to, and whom instead when there is no room for that.
-        self.choices = [others] if "broadcast" in facts.casts else []
-        self.choices += alone if "unicast" in facts.casts else []
+        self.choices = [others] if "broadcast" in facts.assumes.casts else []
+        self.choices += alone if "unicast" in facts.assumes.casts else []
         self.found = {"grown": 0, "journal": 0, "confirmed": 0, "late": 0}
 
     async def run(self):

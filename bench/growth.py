@@ -61,8 +61,8 @@ def main() -> None:
 
 def extrapolated(last: Growth) -> str:
     facts = protocols()[last.protocol]
-    if facts.entries is not None:
-        return f"{facts.entries(MILLION):,} entries, by formula"
+    if facts.promises.entries is not None:
+        return f"{facts.promises.entries(MILLION):,} entries, by formula"
     if has_zones(facts):
         hops = mean_hops(MILLION, ZONE)
         return f"{last.per_hop:,.1f} entries a hop, {hops:.2f} hops: {last.per_hop * hops:,.1f} a message"

@@ -48,7 +48,7 @@ def packets(effects):
 def measure(name, held):
     """Seconds per unrelated message while `held` are held, and per message released with the late one."""
     machines = [create(name, p, 4) for p in range(4)]
-    broadcast = "multicast" not in protocols()[name].casts or name == "bss-groups"
+    broadcast = "multicast" not in protocols()[name].assumes.casts or name == "bss-groups"
     first = packets(machines[0].multicast(everybody_but(0) if broadcast else [1, LISTENER], b"").effects)
     machines[1].receive(first[1])
     early = []

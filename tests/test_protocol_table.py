@@ -6,7 +6,7 @@ import pytest
 
 from happened.core.orders import Order
 from happened.ordering import protocols
-from happened.ordering.facts import BROADCAST, UNICAST, Facts, Relays
+from happened.ordering.facts import BROADCAST, UNICAST, Membership, Relays
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 HEAD = "| name | what it is | order | assumes | bytes | paper |"
@@ -34,8 +34,8 @@ def test_a_row_says_what_the_facts_say(name):
     facts = protocols()[name]
     what, order, _, cost, paper = rows()[name]
     promised = ORDERS[facts.order]
-    if facts.longest_chain is not None:
-        promised += f"; causal over chains of {('one', 'two', 'three')[facts.longest_chain - 1]}"
+    if facts.promises.longest_chain is not None:
+        promised += f"; causal over chains of {('one', 'two', 'three')[facts.promises.longest_chain - 1]}"
     assert (what, order, paper) == (facts.description, promised, facts.paper)
     assert cost.split()[0].isdigit() or "entry" in cost
 
@@ -49,18 +49,18 @@ def test_a_row_says_what_the_protocol_assumes(name):
 
 def must_say(facts):
     words = {
-        "broadcast": facts.casts == {BROADCAST} and not facts.fixed_groups,
-        "unicast": facts.casts == {UNICAST},
-        "groups": facts.fixed_groups,
-        "fixed": not facts.joins,
-        "FIFO": facts.fifo_links,
-        "one process": facts.serialized,
-        " ": facts.relays is Relays.ROUTERS,  # where they stand, in the protocol's own words
+        "broadcast": facts.assumes.casts == {BROADCAST} and not facts.assumes.fixed_groups,
+        "unicast": facts.assumes.casts == {UNICAST},
+        "groups": facts.assumes.fixed_groups,
+        "fixed": not facts.membership.joins,
+        "FIFO": facts.assumes.fifo_links,
+        "one process": facts.assumes.serialized,
+        " ": facts.copies.relays is Relays.ROUTERS,  # where they stand, in the protocol's own words
     }
     return [word for word, says in words.items() if says]
 
 
-USUAL = Facts(name="usual", description="", paper="", order=Order.CAUSAL).changes()
+USUAL = Membership().changes()
 """What happens when members change, unless a protocol says something else."""
 
 
@@ -74,4 +74,8 @@ def said_of_changes():
 def test_the_page_on_nodes_says_what_happens_when_members_change():
     said = said_of_changes()
     assert said.pop("all others") == USUAL
-    assert said == {name: facts.changes() for name, facts in protocols().items() if facts.changes() != USUAL}
+    assert said == {
+        name: facts.membership.changes()
+        for name, facts in protocols().items()
+        if facts.membership.changes() != USUAL
+    }

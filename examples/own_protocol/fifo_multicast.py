@@ -8,7 +8,7 @@ from typing import NamedTuple
 from happened.core.destinations import unpack
 from happened.core.effects import Send
 from happened.core.orders import Order
-from happened.ordering.facts import Facts, WireFormat
+from happened.ordering.facts import Facts, Waits, WireFormat
 from happened.ordering.holding import HoldingProcess
 from happened.ordering.messages import Application
 from happened.wire.envelope import encode_alike, read_single_kind_address
@@ -35,10 +35,10 @@ class FifoMulticast(HoldingProcess[FifoMessage]):
     facts = Facts(
         name="fifo-example",
         order=Order.FIFO,
-        waits_only_for_past=True,
         description="an example: the order of each sender, one number a message",
         paper="none",
         wire=WireFormat(200, __name__),
+        waits=Waits(only_for_past=True),
     )
     message_type = FifoMessage
 

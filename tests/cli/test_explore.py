@@ -18,9 +18,9 @@ def unordered():
         facts = ordering.Facts(
             name="unordered",
             order=Order.CAUSAL,
-            casts=frozenset({"multicast", "unicast"}),
             description="no order at all",
             paper="nobody",
+            assumes=ordering.facts.Assumptions(casts=frozenset({"multicast", "unicast"})),
         )
 
     ordering.register(Named)

@@ -97,7 +97,10 @@ def test_help_shows_an_example_and_the_forms_of_every_text(capsys):
 def test_a_protocol_that_delivers_nothing_exits_with_1_and_says_what_is_missing(request, monkeypatch, capsys):
     class Deaf(Unordered):
         facts = ordering.Facts(
-            name="deaf", order=Order.CAUSAL, description="delivers nothing", paper="nobody"
+            name="deaf",
+            order=Order.CAUSAL,
+            description="delivers nothing",
+            paper="nobody",
         )
 
         def receive(self, message):

@@ -35,7 +35,7 @@ CHECKS: tuple[Callable[[Facts, Any], None], ...] = (
 
 
 def applies(check, facts):
-    return facts.optimal if check is runs.check_optimality else True
+    return facts.promises.optimal if check is runs.check_optimality else True
 
 
 def name_of(check):

@@ -29,14 +29,14 @@ class Copying(System):
 
 def check_common_frame(facts, seed):
     """What `common_frame` promises; without the option it names, if it names one, that is not so."""
-    if not facts.common_frame:
+    if not facts.copies.common_frame:
         return
     plain = copies_of(Copying(facts, 5), Dice(seed))
-    if facts.common_frame is True:
+    if facts.copies.common_frame is True:
         assert plain and all(plain)
         return
     assert not all(plain)
-    shared = Copying(replace(facts, optimal=False), 5)
+    shared = Copying(replace(facts, promises=replace(facts.promises, optimal=False)), 5)
     with_it = facts.sharing(options(facts, 5))
     shared.machines = [create(facts.name, p, 5, **with_it) for p in range(5)]
     alike = copies_of(shared, Dice(seed))

@@ -51,7 +51,7 @@ def overlapping(n):
 
 
 def takes_groups(facts):
-    return facts.fixed_groups and MULTICAST in facts.casts
+    return facts.assumes.fixed_groups and MULTICAST in facts.assumes.casts
 
 
 def options(facts, n):
@@ -65,7 +65,7 @@ def make(facts, me, n):
 
 def widest_cast(facts):
     """The cast that asks most of a protocol: multicast if it takes them, be it to groups only."""
-    return next(cast for cast in (MULTICAST, UNICAST, BROADCAST) if cast in facts.casts)
+    return next(cast for cast in (MULTICAST, UNICAST, BROADCAST) if cast in facts.assumes.casts)
 
 
 def some_destinations(facts, n, sender=0):
@@ -77,7 +77,7 @@ def some_destinations(facts, n, sender=0):
 def destinations(facts, choose, sender, active, present):
     """A set that the protocol may be asked to send to: some of the active ones, or what its groups leave."""
     cast = widest_cast(facts)
-    if cast == MULTICAST and not facts.fixed_groups:
+    if cast == MULTICAST and not facts.assumes.fixed_groups:
         return choose.some(active, 9)
     if cast == UNICAST:
         return {choose.one(active)}
@@ -92,7 +92,7 @@ def is_application(message):
 
 def arranged(facts, pending):
     """What is held in an order that two machines in the same state must share."""
-    if facts.waits_only_for_past:
+    if facts.waits.only_for_past:
         return pending
     return sorted(pending, key=lambda held: (held.since, held.message.sender, held.message.clock))
 
@@ -159,7 +159,7 @@ class System:
 
     def send(self, sender, to, payload=None):
         machine, necessary = self.machines[sender], None
-        if self.facts.optimal:
+        if self.facts.promises.optimal:
             necessary = self.history.log(self.uids[sender])
         if self.token is not None:
             machine.follow(self.token)
@@ -167,7 +167,7 @@ class System:
         coming = machine.coming_clock
         clock, effects = machine.multicast(to, payload)
         assert clock == coming, f"M({sender}, {clock}) was to be called M({sender}, {coming})"
-        if self.facts.serialized:
+        if self.facts.assumes.serialized:
             self.token = machine.latest
         name = (self.uids[sender], clock)
         assert clock > 0 and name not in self.payloads, f"a second message is called M{name}"
@@ -205,7 +205,7 @@ class System:
 
     def check_sends(self, name, to, effects):
         """Each destination is sent a copy or has its delivery, unless somebody relays or the sender waits."""
-        if self.facts.relays or self.facts.waits_at_sender:
+        if self.facts.copies.relays or self.facts.waits.at_sender:
             return
         copies = [e for e in effects if isinstance(e, Send) and is_application(e.message)]
         delivered = {name[0] for e in effects if not isinstance(e, Send) and (e.sender, e.clock) == name}
@@ -221,7 +221,7 @@ class System:
                 self.put_on_link(process, effect.to, effect.message)
             else:
                 self.deliver(process, self.name(effect), effect.payload)
-        if self.facts.optimal and process not in self.gone:
+        if self.facts.promises.optimal and process not in self.gone:
             told = having(self.machines[process], TellsUnits)
             assert told is not None, "an optimal protocol tells the units of its log"
             log = told.log_units()
@@ -247,9 +247,9 @@ class System:
         assert units == len(message.units()) and entries >= 0 and message.model_bytes() >= 0
         assert is_application(message) or not message.payload, "a control message is for no application"
         assert bool(message.to) == is_application(message)
-        if is_application(message) and self.facts.entries is not None:
-            assert entries == self.facts.entries(message.n)
-        if not self.facts.relays:  # those that relay speak of hops
+        if is_application(message) and self.facts.promises.entries is not None:
+            assert entries == self.facts.promises.entries(message.n)
+        if not self.facts.copies.relays:  # those that relay speak of hops
             dests = self.history.dests
             units = ((self.uids[s], t, self.uids[d]) for s, t, d in message.units())
             assert all((s, t) in dests and d in dests[s, t] for s, t, d in units)
@@ -282,7 +282,7 @@ class System:
         if self.facts.order.is_causal:
             return False
         if self.facts.order is Order.FIFO:
-            chain = self.facts.longest_chain or 1
+            chain = self.facts.promises.longest_chain or 1
             return self.history.chain_length(other, name) > chain
         return True  # total order alone
 
@@ -297,7 +297,7 @@ class System:
         """The network hands over some packet; those of a FIFO link in order. A duplicate stays on its way."""
         channel = choose.one(sorted(channel for channel, packets in self.channels.items() if packets))
         packets = self.channels[channel]
-        i = 0 if self.facts.fifo_links else choose.one(range(len(packets)))
+        i = 0 if self.facts.assumes.fifo_links else choose.one(range(len(packets)))
         self.take_packet(channel, packets[i] if duplicate else packets.pop(i))
 
     def take_packet(self, channel, packet):
@@ -368,7 +368,11 @@ class System:
         """Whether one more may be expelled. Where only one may be at a time, everybody has closed with the
         one before."""
         unclosed = any(gone not in self.closed[p] for gone in self.stopped for p in self.present)
-        return may_depart(self) and self.facts.expulsions and (not self.facts.expels_one or not unclosed)
+        return (
+            may_depart(self)
+            and self.facts.membership.expulsions
+            and (not self.facts.membership.expels_one or not unclosed)
+        )
 
     def expel(self, choose, process):
         """It stops. Of what it has put on each link, the first so many still arrive."""
@@ -468,7 +472,7 @@ class System:
 
     def is_free(self, index):
         """Whether nothing on its way, nor anybody, can name the process that had this index."""
-        if not self.facts.recycles or index not in self.gone:
+        if not self.facts.membership.recycles or index not in self.gone:
             return False
         if self.gone[index].kind == "leave" and any(index in c for c, p in self.channels.items() if p):
             return False
@@ -518,7 +522,7 @@ class System:
 
     @property
     def hands_over(self):
-        return self.facts.relays is Relays.COORDINATOR
+        return self.facts.copies.relays is Relays.COORDINATOR
 
     # What always holds.
 
@@ -534,13 +538,15 @@ class System:
     def check_named(self, process, name, named):
         facts, history = self.facts, self.history
         missing = history.overtaken_by(process, name)
-        if not facts.names_missing and not facts.waits_only_for_past:
+        if not facts.waits.names_missing and not facts.waits.only_for_past:
             return
         if facts.order.is_total:  # what is undecided, itself included, and what comes first for others
             assert named <= history.dests.keys() - set(history.order.get(process, []))
-        elif facts.names_missing and facts.serialized:  # sends are ordered beyond happened-before
+        elif (
+            facts.waits.names_missing and facts.assumes.serialized
+        ):  # sends are ordered beyond happened-before
             assert named <= {key for key, x in history.undelivered() if x == process}
-        elif facts.names_missing:
+        elif facts.waits.names_missing:
             assert named <= missing, f"M{name} at {process} waits for {named}, and {missing} is missing"
         else:
             missing = {m for m in missing if m[0] not in self.lost}
@@ -590,7 +596,7 @@ def busy(facts, n, dice, sends=40, arrive=0.7):
 
 
 def may_depart(system):
-    return system.facts.departures and len(system.active) > 2
+    return system.facts.membership.departures and len(system.active) > 2
 
 
 def walk(system, dice, steps):
@@ -609,7 +615,7 @@ def walk(system, dice, steps):
         elif roll < 0.9:
             system.tick(dice.one(system.active))
         elif roll < 0.94:
-            if system.facts.joins and len(system.active) < 6:
+            if system.facts.membership.joins and len(system.active) < 6:
                 system.join()
         elif roll < 0.96:
             if may_depart(system):

@@ -6,7 +6,7 @@ from contract import copies, faulty_codecs, frames, runs, states
 from contract.toy import FACTS, ToyMessage, WholePast
 from happened.core.effects import Deliver, Send
 from happened.core.orders import Order
-from happened.ordering.facts import BROADCAST, Option, WireFormat
+from happened.ordering.facts import BROADCAST, Assumptions, Copies, Membership, Option, Promises, WireFormat
 from happened.ordering.machine import Held, Multicast
 
 FAULTY = []
@@ -145,12 +145,12 @@ class CountsRefusedMulticasts(WholePast):
         return dests
 
 
-@planted(states.check_refused_multicasts, casts=frozenset({BROADCAST}))
+@planted(states.check_refused_multicasts, assumes=Assumptions(casts=frozenset({BROADCAST})))
 class LeavesSomeOut(WholePast):
     """it claims to be for broadcasts and does not refuse anything else"""
 
 
-@planted(runs.check_optimality, runs.check_explored, optimal=True)
+@planted(runs.check_optimality, runs.check_explored, promises=Promises(optimal=True))
 class NotOptimal(WholePast):
     """it claims to carry what is necessary and carries everything"""
 
@@ -158,7 +158,7 @@ class NotOptimal(WholePast):
         return ToyMessage(0, 1, 1, 1, self.entries(), b"").units()
 
 
-@planted(runs.check_optimality, states.check_shape, optimal=True)
+@planted(runs.check_optimality, states.check_shape, promises=Promises(optimal=True))
 class HidesItsLog(WholePast):
     """it claims to carry what is necessary and does not tell its log"""
 
@@ -176,7 +176,7 @@ class BreaksWhenJoined(WholePast):
         super().learn(message)
 
 
-@planted(runs.check_joins, joins=False)
+@planted(runs.check_joins, membership=Membership(joins=False))
 class JoinsAllTheSame(WholePast):
     """it claims that nobody may join and lets them"""
 
@@ -201,7 +201,7 @@ class WaitsForTheExpelled(WholePast):
         return ()
 
 
-@planted(runs.check_departures, departures=False)
+@planted(runs.check_departures, membership=Membership(departures=False))
 class LeavesAllTheSame(WholePast):
     """it claims that nobody may leave and lets them"""
 
@@ -245,7 +245,7 @@ class NamesNothing(WholePast):
         return [Held(m, (), since) for m, _, since in super().pending()]
 
 
-@planted(states.check_shape, runs.check_safety, entries=lambda n: n)
+@planted(states.check_shape, runs.check_safety, promises=Promises(entries=lambda n: n))
 class MiscountsEntries(WholePast):
     """it claims that every message carries n entries"""
 
@@ -267,7 +267,7 @@ class SwapsPayloads(WholePast):
         return [Deliver(e.sender, e.clock, b"another") for e in super().take(message)]
 
 
-@planted(copies.check_common_frame, common_frame=True)
+@planted(copies.check_common_frame, copies=Copies(common_frame=True))
 class CopiesDiffer(WholePast):
     """what it says to be one frame for all differs from copy to copy"""
 

@@ -27,7 +27,9 @@ def check_codec(facts, seed):
     dice = Dice(seed)
     known = set(codec_of(facts).MESSAGES)
     sent = {type(message) for _ in range(3) for message in busy(facts, 5, dice, sends=60).made}
-    for _ in range(6 if facts.departures else 0):  # whether every kind is needed is a matter of luck
+    for _ in range(
+        6 if facts.membership.departures else 0
+    ):  # whether every kind is needed is a matter of luck
         if sent == known:
             break
         sent |= {type(message) for message in depleted(facts, dice).made}
@@ -38,8 +40,8 @@ def check_codec(facts, seed):
 
 def depleted(facts, dice):
     """A system that has worked for long, that two have left, and from which one was expelled before."""
-    system = busy(facts, 5 if facts.expulsions else 4, dice, sends=120)
-    if facts.expulsions:
+    system = busy(facts, 5 if facts.membership.expulsions else 4, dice, sends=120)
+    if facts.membership.expulsions:
         system.expel(dice, system.active[0])
     system.drain(dice)
     for _ in range(2):

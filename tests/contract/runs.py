@@ -12,7 +12,7 @@ from happened import causality, trace
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
 from happened.core.orders import Order
-from happened.ordering.facts import BROADCAST, Relays
+from happened.ordering.facts import BROADCAST, Membership, Relays
 from happened.sim.explore import explore
 from happened.sim.ledger import Ledger
 from happened.sim.network import Network
@@ -29,7 +29,7 @@ def check_interleavings(facts, seed):
     """Sends, arrivals in any order, duplicates, restarts, joins, departures; short walks first."""
     for number in range(WALKS):
         dice = Dice(f"{seed}/{number}")
-        near = facts.joins and not number % 5
+        near = facts.membership.joins and not number % 5
         n = dice.randint(1, 4)
         system = System(facts, n + LANE_WIDTH_CHANGES if near else n, act=n)
         walk(system, dice, 5 + number)
@@ -58,7 +58,7 @@ def check_liveness(facts, seed):
         system.check_held()
         while system.in_flight:
             channel = max(channel for channel, packets in system.channels.items() if packets)
-            packet = system.channels[channel].pop(0 if facts.fifo_links else -1)
+            packet = system.channels[channel].pop(0 if facts.assumes.fifo_links else -1)
             system.receive(channel[1], packet.message)
             system.check_held()
         system.drain(dice)
@@ -72,12 +72,12 @@ def check_messages_to_oneself(facts, seed):
     sent = alone.channels.pop((0, 0), [])
     packets = [packet.message for packet in sent]
     names = [(message.sender, message.clock) for message in packets]
-    if len(packets) == 3 and not facts.fifo_links and facts.order is not Order.TOTAL:
+    if len(packets) == 3 and not facts.assumes.fifo_links and facts.order is not Order.TOTAL:
         assert not alone.receive(0, packets[2]) and not alone.receive(0, packets[1])
         waits = [(held.message, set(held.waits_for)) for held in alone.machines[0].pending()]
         assert [message for message, _ in waits] == [packets[2], packets[1]]
         assert all(named for _, named in waits)
-        assert not facts.names_missing or all(named <= set(names[:2]) for _, named in waits)
+        assert not facts.waits.names_missing or all(named <= set(names[:2]) for _, named in waits)
         alone.receive(0, packets[0])
         again = alone.machines[0].receive(packets[0])
         assert not again
@@ -97,7 +97,7 @@ def check_duplicates(facts, seed):
         while system.in_flight and dice.random() < 0.7:
             channel = dice.one(sorted(c for c, packets in system.channels.items() if packets))
             packets = system.channels[channel]
-            packet = packets.pop(0 if facts.fifo_links else dice.randrange(len(packets))).message
+            packet = packets.pop(0 if facts.assumes.fifo_links else dice.randrange(len(packets))).message
             system.receive(channel[1], packet)
             for _ in range(2):
                 effects = system.receive(channel[1], packet)
@@ -107,7 +107,7 @@ def check_duplicates(facts, seed):
 
 def check_joins(facts, seed):
     dice = Dice(seed)
-    if not facts.joins:
+    if not facts.membership.joins:
         machine = make(facts, 0, 3)
         before = machine.snapshot()
         with pytest.raises(LocalProtocolError, match="cannot join"):
@@ -129,7 +129,7 @@ def check_joins(facts, seed):
 
 def check_departures(facts, seed):
     machine = make(facts, 0, 3)
-    if not facts.departures:
+    if not facts.membership.departures:
         before = machine.snapshot()
         with pytest.raises(LocalProtocolError, match="start anew"):
             machine.leave(2)
@@ -157,10 +157,10 @@ def check_departures(facts, seed):
 
 def check_expulsions(facts, seed):
     """Processes stop at any point and are expelled; the others go on, and wait for nothing that is lost."""
-    if not facts.departures or not facts.expulsions:
-        assert facts.changes()["expel"].startswith("refused: ")
+    if not facts.membership.departures or not facts.membership.expulsions:
+        assert facts.membership.changes()["expel"].startswith("refused: ")
         with pytest.raises(LocalProtocolError, match="'p' cannot be expelled"):
-            replace(facts, expulsions=False).check_expulsion("p")
+            replace(facts, membership=Membership(expulsions=False)).check_expulsion("p")
         return
     for number in range(8):
         dice = Dice(f"{seed}/{number}")
@@ -179,12 +179,12 @@ def check_expulsions(facts, seed):
 
 def check_failures(facts, seed, schedules=2):
     """A schedule of three processes again and again, with a departure of each kind at each of its steps."""
-    if not facts.departures:
+    if not facts.membership.departures:
         return
     for number in range(schedules):
         steps = fail_at(facts, f"{seed}/{number}", None, None, None)
         assert steps > 6
-        for kind in ("leave", "expel") if facts.expulsions else ("leave",):
+        for kind in ("leave", "expel") if facts.membership.expulsions else ("leave",):
             for process in range(3):
                 for step in range(steps):
                     fail_at(facts, f"{seed}/{number}", kind, process, step)
@@ -228,7 +228,7 @@ def check_explored(facts, seed, messages=2):
     """Every interleaving of every program of three processes, within the assumptions."""
     result = explored(facts, messages)
     assert result.states > result.programs > 0
-    if not facts.serialized:
+    if not facts.assumes.serialized:
         assert result.violations == ()
         return result
     counts = result.counts()  # nobody waits for its turn: some are refused, none is out of order
@@ -244,9 +244,9 @@ def explored(facts, messages, **options):
         messages,
         **{
             "order": facts.order,
-            "fifo": facts.fifo_links,
+            "fifo": facts.assumes.fifo_links,
             "casts": widest_cast(facts),
-            "optimal": facts.optimal,
+            "optimal": facts.promises.optimal,
             **options,
         },
     )
@@ -254,14 +254,14 @@ def explored(facts, messages, **options):
 
 def check_simulated(facts, seed, directory):
     """A simulated run with duplicates, judged from its trace by code that knows no protocol."""
-    pattern = BROADCAST if facts.fixed_groups else widest_cast(facts)  # everybody is a group
+    pattern = BROADCAST if facts.assumes.fixed_groups else widest_cast(facts)  # everybody is a group
     simulation = Simulation(
         partial(make, facts),
         5,
         300,
         seed=seed,
         workload=Workload(pattern),
-        network=Network(fifo=facts.fifo_links, duplicate=0.1),
+        network=Network(fifo=facts.assumes.fifo_links, duplicate=0.1),
         ledger=Ledger(),
     )
     with TraceWriter(directory) as writer:
@@ -279,4 +279,4 @@ def check_simulated(facts, seed, directory):
 
 
 def treats_processes_alike(facts):
-    return facts.relays is Relays.NOBODY and not facts.order.is_total
+    return facts.copies.relays is Relays.NOBODY and not facts.order.is_total

@@ -29,10 +29,10 @@ from happened.ordering.machine import Machine, Message
 def check_facts(facts, seed):
     assert protocols()[facts.name] is facts and make(facts, 0, 3).facts is facts
     assert facts.order in tuple(Order) and facts.order is not Order.NONE
-    assert facts.casts and facts.casts <= ANY_CAST
+    assert facts.assumes.casts and facts.assumes.casts <= ANY_CAST
     assert facts.description and facts.paper
-    assert facts.longest_chain is None or facts.order is Order.FIFO
-    assert not facts.fixed_groups or facts.takes("groups")
+    assert facts.promises.longest_chain is None or facts.order is Order.FIFO
+    assert not facts.assumes.fixed_groups or facts.takes("groups")
     assert len({option.name for option in facts.options}) == len(facts.options)
     assert facts.wire.number < THIRD_PARTY_NUMBERS.stop
     with pytest.raises(LocalProtocolError, match="no option 'colour'"):
@@ -54,7 +54,7 @@ def check_shape(facts, seed):
         log, told = having(machine, KeepsLog), having(machine, TellsUnits)
         assert log is None or min(log.log_size()) >= 0
         assert told is None or log is None or len(told.log_units()) == log.log_size()[1]
-        assert not facts.optimal or told is not None
+        assert not facts.promises.optimal or told is not None
     message_members = {name for name in vars(Message) if not name.startswith("_")}
     for message in system.made:
         assert not [name for name in message_members if not hasattr(message, name)]
@@ -163,7 +163,9 @@ def check_refused_multicasts(facts, seed):
         bad += [([1, 2], b"", "unicasts"), ([0, 1], b"", "unicasts")]
     if cast == BROADCAST:
         reason = (
-            "not a group" if facts.fixed_groups else "only broadcasts are ordered here; .* leaves out 2, 3"
+            "not a group"
+            if facts.assumes.fixed_groups
+            else "only broadcasts are ordered here; .* leaves out 2, 3"
         )
         bad += [([1], b"", reason), ([0, 1], b"", reason)]
     if takes_groups(facts):
@@ -181,7 +183,7 @@ def check_refused_messages(facts, seed):
     message = copy_for_one(facts, 3)
     hostile = [("hello", "not a "), (foreign(facts), "not a "), (copy_for_one(facts, 5), "join")]
     for reason, field, value in WRONG:
-        if field in message._fields and not (field == "dests" and facts.relays):
+        if field in message._fields and not (field == "dests" and facts.copies.relays):
             hostile.append((message._replace(**{field: value}), reason))
     hostile += [(ghost, "ours") for ghost in in_the_name_of_one(facts, message)]
     machine = make(facts, 1, 3)

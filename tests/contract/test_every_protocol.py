@@ -60,7 +60,7 @@ def test_what_is_kept_does_not_grow_with_what_has_passed(name, seed):
     """One gets a single message where that is possible; from then on another sends to a third."""
     facts, dice = protocols()[name], Dice(seed)
     system = System(facts, 4)
-    may_choose = UNICAST in facts.casts
+    may_choose = UNICAST in facts.assumes.casts
     sizes = []
     for number in range(400):
         to = {2 if number else 3} if may_choose else set(system.present)
@@ -107,7 +107,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     @initialize(n=st.integers(1, 4), near_the_lane_width=st.booleans())
     def start(self, n, near_the_lane_width):
         facts = protocols()[self.name]
-        wide = near_the_lane_width and facts.joins
+        wide = near_the_lane_width and facts.membership.joins
         self.system = System(facts, n + LANE_WIDTH_CHANGES if wide else n, act=n)
 
     @rule(data=st.data())
@@ -119,7 +119,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     def the_network_hands_over_a_packet(self, data, duplicate):
         self.system.arrive(Drawn(data), duplicate=duplicate)
 
-    @precondition(lambda self: self.system.facts.joins and len(self.system.active) < 6)
+    @precondition(lambda self: self.system.facts.membership.joins and len(self.system.active) < 6)
     @rule()
     def a_process_joins(self):
         self.system.join()
@@ -181,8 +181,8 @@ def test_any_interleaving_with_duplicates_restarts_joins_and_departures(name, ex
 def test_the_default_is_among_them_and_an_unknown_name_is_refused_with_the_known_ones():
     facts = protocols()[DEFAULT]
     assert DEFAULT == "ks"
-    assert (facts.order, facts.fifo_links, facts.optimal) == ("causal", False, True)
-    assert facts.casts == {"unicast", "broadcast", "multicast"}
+    assert (facts.order, facts.assumes.fifo_links, facts.promises.optimal) == ("causal", False, True)
+    assert facts.assumes.casts == {"unicast", "broadcast", "multicast"}
     assert "Kshemkalyani" in facts.paper
     with pytest.raises(LocalProtocolError, match=r"'kss'.*ks"):
         create("kss", 0, 3)

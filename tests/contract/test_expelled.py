@@ -9,17 +9,21 @@ from contract.drive import Dice, System, destinations
 from happened.ordering import protocols
 from happened.ordering.facts import MULTICAST, UNICAST
 
-EXPELLING = [name for name, facts in protocols().items() if facts.departures and facts.expulsions]
+EXPELLING = [
+    name for name, facts in protocols().items() if facts.membership.departures and facts.membership.expulsions
+]
 N = 3
 MOST = 30_000
 """States of one program: a minute or less. Every run draws other programs."""
 
 
 TOGETHER = [
-    name for name in EXPELLING if not protocols()[name].expels_one and protocols()[name].casts != {UNICAST}
+    name
+    for name in EXPELLING
+    if not protocols()[name].membership.expels_one and protocols()[name].assumes.casts != {UNICAST}
 ]
-LEAVING = [(name, "leave") for name, facts in protocols().items() if facts.departures]
-JOINING = [(name, "join") for name, facts in protocols().items() if facts.joins]
+LEAVING = [(name, "leave") for name, facts in protocols().items() if facts.membership.departures]
+JOINING = [(name, "join") for name, facts in protocols().items() if facts.membership.joins]
 
 
 def some_program(facts, dice, messages):
@@ -27,7 +31,7 @@ def some_program(facts, dice, messages):
     program = [[] for _ in range(N)]
     sender = dice.randrange(N)
     for _ in range(messages):
-        sender = sender if facts.serialized else dice.randrange(N)
+        sender = sender if facts.assumes.serialized else dice.randrange(N)
         program[sender].append(frozenset(destinations(facts, dice, sender, range(N), range(N))))
     return program
 
@@ -60,7 +64,7 @@ def test_a_departure_and_a_newcomer_at_every_step_of_a_program_of_two_messages(n
 @pytest.mark.parametrize(("name", "kind"), LEAVING + JOINING)
 def test_a_departure_and_a_newcomer_at_every_step_of_many_programs(name, kind, seed):
     facts, dice = protocols()[name], Dice(seed)
-    for kinds in (*[[kind]] * 4, *[[kind, "expel"]] * (2 * facts.expulsions)):
+    for kinds in (*[[kind]] * 4, *[[kind, "expel"]] * (2 * facts.membership.expulsions)):
         Changes(facts, some_program(facts, dice, 2), kinds).explore(most=MOST)
 
 
@@ -69,7 +73,7 @@ def two_expelled(name, most=None):
     expelled, x and y may be lost on the way to 3, where a waits for x and b for y, which alone follows a."""
     facts, everybody = protocols()[name], set(range(4))
     to, after = [[{2, 3}], [{2, 3}], [{0, 3}, {3}], []], [[1], [0], [1, 2], []]
-    if MULTICAST not in facts.casts or facts.fixed_groups:
+    if MULTICAST not in facts.assumes.casts or facts.assumes.fixed_groups:
         to = [[everybody - {p}] * len(sets) for p, sets in enumerate(to)]
         after[0] = [2]
     program = [[frozenset(each) for each in sets] for sets in to]
@@ -82,7 +86,7 @@ def test_two_are_expelled_at_every_step_for_every_protocol_that_takes_it(name):
     two_expelled(name, most=100_000)
 
 
-@pytest.mark.parametrize("name", [name for name in EXPELLING if protocols()[name].expels_one])
+@pytest.mark.parametrize("name", [name for name in EXPELLING if protocols()[name].membership.expels_one])
 def test_with_two_at_once_the_order_is_lost_where_one_at_a_time_may_be_expelled(name):
     with pytest.raises(AssertionError, match=r"overtakes"):
         two_expelled(name)

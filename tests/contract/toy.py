@@ -8,7 +8,7 @@ from typing import NamedTuple
 from happened.core.destinations import unpack
 from happened.core.effects import Send
 from happened.core.orders import Order
-from happened.ordering.facts import Facts, WireFormat
+from happened.ordering.facts import Facts, Waits, WireFormat
 from happened.ordering.holding import HoldingProcess
 from happened.ordering.messages import Application
 
@@ -17,8 +17,8 @@ FACTS = Facts(
     description="the whole causal past",
     paper="none",
     order=Order.CAUSAL,
-    waits_only_for_past=True,
     wire=WireFormat(128, "contract.toy_codec"),
+    waits=Waits(only_for_past=True),
 )
 
 

@@ -94,7 +94,9 @@ class Recorded:
 def run(facts, told, dice, *, n=4, me=1, changes=True, steps=24):
     """A story: processes talk, and one leaves, one is expelled and one joins if the protocol has that."""
     # Only plain `ks` carries no more than necessary, which a System checks.
-    system = System(replace(facts, optimal=False), n, act=4 if n > 4 else None)
+    system = System(
+        replace(facts, promises=replace(facts.promises, optimal=False)), n, act=4 if n > 4 else None
+    )
     system.machines = [Recorded(ordering.create(facts.name, p, n, **told[p])) for p in range(n)]
     recorded = system.machines[me]
     until, snapshot = 0, recorded.snapshot()
@@ -106,16 +108,16 @@ def run(facts, told, dice, *, n=4, me=1, changes=True, steps=24):
         system.settle(dice)
         if system.hands_over and number == 6:
             system.hand_over(dice)
-        if changes and facts.departures and number == 9:
-            if facts.waits_at_sender:
+        if changes and facts.membership.departures and number == 9:
+            if facts.waits.at_sender:
                 system.drain(dice)  # nobody leaves before it has sent everything
             system.leave(3)
         if changes and number == 13:
-            if facts.expulsions:
+            if facts.membership.expulsions:
                 system.expel(dice, 0)
             elif may_depart(system):
                 system.leave(0)
-        if changes and number == 18 and facts.joins:
+        if changes and number == 18 and facts.membership.joins:
             system.join()
         if recorded.pending_count and len(recorded.steps) < 2 * steps // 3:
             until, snapshot = len(recorded.steps), recorded.snapshot()

@@ -109,7 +109,7 @@ class Cluster:
         ports = free_ports(len(names))
         self.names = names
         facts = facts_of(protocol)
-        casts = "multicast" if "multicast" in facts.casts else next(iter(facts.casts))
+        casts = "multicast" if "multicast" in facts.assumes.casts else next(iter(facts.assumes.casts))
         self.directory = Path(directory)
         self.plan = {
             "seed": seed,

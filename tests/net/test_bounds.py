@@ -16,7 +16,7 @@ SIZE, OUTBOX = 4000, 40_000
 
 def usable():
     """Protocols that a small group can use: with one destination, or all."""
-    return sorted(name for name, facts in protocols().items() if not facts.serialized)
+    return sorted(name for name, facts in protocols().items() if not facts.assumes.serialized)
 
 
 @pytest.mark.parametrize("protocol", usable())
@@ -38,7 +38,9 @@ def test_a_dead_peer_makes_its_senders_wait_at_the_limit(protocol):
             stats = a.stats()
             kept = stats["queued_bytes"] + max(peer["outbox_bytes"] for peer in stats["peers"].values())
             # Relayed or ordered elsewhere, it waits there: the bound is that of the one who passes it on.
-            most = 2 * OUTBOX + 3 * SIZE if protocols()[protocol].relays is Relays.NOBODY else 10 * OUTBOX
+            most = (
+                2 * OUTBOX + 3 * SIZE if protocols()[protocol].copies.relays is Relays.NOBODY else 10 * OUTBOX
+            )
             assert sent > 2 and kept <= most, (sent, stats)
 
     run(scenario())
@@ -114,7 +116,10 @@ def test_what_a_message_waits_for_is_not_parked_behind_what_is_not_acknowledged(
 
 
 def is_unicast(protocol):
-    return "unicast" in protocols()[protocol].casts and "broadcast" not in protocols()[protocol].casts
+    return (
+        "unicast" in protocols()[protocol].assumes.casts
+        and "broadcast" not in protocols()[protocol].assumes.casts
+    )
 
 
 def test_multicasts_to_others_go_on_while_one_peer_is_away(tmp_path):

@@ -9,8 +9,12 @@ from happened.net.engine import Engine
 from happened.ordering import protocols
 
 CHURNING = ("ks", "histories", "topological", "zoned-ks")
-RECYCLING = [name for name, facts in protocols().items() if facts.recycles and facts.joins]
-EXPELLING = [name for name, facts in protocols().items() if facts.expulsions and facts.joins]
+RECYCLING = [
+    name for name, facts in protocols().items() if facts.membership.recycles and facts.membership.joins
+]
+EXPELLING = [
+    name for name, facts in protocols().items() if facts.membership.expulsions and facts.membership.joins
+]
 
 
 @pytest.mark.parametrize("protocol", CHURNING)

@@ -103,7 +103,9 @@ def test_what_is_queued_for_the_departed_does_not_keep_the_rest_back():
     assert p2.delivered == 2 and not p1.machine.queued
 
 
-@pytest.mark.parametrize("protocol", [name for name, facts in protocols().items() if not facts.expulsions])
+@pytest.mark.parametrize(
+    "protocol", [name for name, facts in protocols().items() if not facts.membership.expulsions]
+)
 def test_an_expulsion_that_the_others_could_not_survive_is_refused_with_the_reason(protocol):
     _, _, p1, _ = three(protocol)
     before = tuple(p1.roster)

@@ -28,7 +28,9 @@ async def commit(nodes):
 async def busy(protocol, dice, steps, directory):
     """Multicast and carry single frames at random; the most that was held anywhere at one time."""
     facts = protocols()[protocol]
-    more = [{"journal": directory / name, "flush": False} if facts.serialized else {} for name in NAMES]
+    more = [
+        {"journal": directory / name, "flush": False} if facts.assumes.serialized else {} for name in NAMES
+    ]
     nodes = [
         make_node(name, NAMES, protocol, options=options(facts, len(NAMES)), **each)
         for name, each in zip(NAMES, more, strict=True)
@@ -42,7 +44,7 @@ async def busy(protocol, dice, steps, directory):
             engine = sender._engine
             if engine.has_turn:
                 sender.multicast_nowait([NAMES[p] for p in to_whom(protocol, dice, engine.me)], b"x")
-                if facts.serialized:
+                if facts.assumes.serialized:
                     engine.release_token()
             else:
                 engine.want_token()
@@ -61,7 +63,9 @@ async def busy(protocol, dice, steps, directory):
 
 @pytest.mark.parametrize("protocol", sorted(protocols()))
 def test_the_number_held_is_the_number_pending(protocol, dice: Random, tmp_path):
-    steps = 1500 if protocols()[protocol].serialized else 300  # the token makes its way in most of them
+    steps = (
+        1500 if protocols()[protocol].assumes.serialized else 300
+    )  # the token makes its way in most of them
     most = asyncio.run(busy(protocol, dice, steps, tmp_path / "0"))
     for again in range(1, 6):  # whether anything is ever held is a matter of luck
         if most or protocol in NEVER_HOLDS:

@@ -192,7 +192,7 @@ def test_every_protocol_can_tell_a_digest_of_its_options():
         nothing = digest_of_options(create("bss", 1, 3), {})  # so that an option more changes nothing
         assert digest_of_options(machine, {}) == nothing
         for option in protocols()[name].options:
-            if option.name not in ("place", protocols()[name].common_frame):
+            if option.name not in ("place", protocols()[name].copies.common_frame):
                 assert digest_of_options(machine, {option.name: "other"}) != nothing
 
 

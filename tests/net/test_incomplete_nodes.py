@@ -286,7 +286,12 @@ def test_a_history_comes_again_with_its_message_after_a_restart(tmp_path):
 
 def test_incomplete_orders_are_told_apart_from_complete_ones():
     for facts in incomplete().values():
-        assert facts.order == "none" and facts.qualifier and facts.promise and not facts.expulsions
+        assert (
+            facts.order == "none"
+            and facts.qualifier.keyword
+            and facts.qualifier.promise
+            and not facts.membership.expulsions
+        )
     assert not incomplete().keys() & protocols().keys()
     with pytest.raises(LocalProtocolError, match="no tracker can ride"):
         make("a", {"a": "127.0.0.1:0"}, protocol="labelled", tracker="p1")

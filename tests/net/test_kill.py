@@ -18,7 +18,7 @@ OVERLAPPING = [["alice", "bob", "carol"], ["carol", "dave"], ["dave", "erin", "a
 OPTIONS = {"bss-groups": {"groups": OVERLAPPING}}
 CLAIM = sorted(protocols())
 """Every protocol claims some order on reliable links, and none minds processes that are slow."""
-SERIALIZED = [name for name in CLAIM if protocols()[name].serialized]
+SERIALIZED = [name for name in CLAIM if protocols()[name].assumes.serialized]
 
 
 def survive(tmp_path, seed, protocol, messages, *, duration, every, pace, timeout, **more):

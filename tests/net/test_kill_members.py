@@ -63,7 +63,7 @@ class World(System):
 
     def multicast_from(self, name):
         engine = self.engines[name]
-        if self.facts.serialized and not self.has_turn(name):
+        if self.facts.assumes.serialized and not self.has_turn(name):
             return
         present = [engine.roster.index(each) for each in engine.roster]
         to = destinations(self.facts, self.dice, engine.me, present, set(present))
@@ -74,7 +74,7 @@ class World(System):
             return payload, clock, {engine.roster.name(d) for d in to}
 
         self.give(name, send)
-        if self.facts.serialized and self.dice.random() < 0.7 and self.engines[name].has_turn:
+        if self.facts.assumes.serialized and self.dice.random() < 0.7 and self.engines[name].has_turn:
             self.give(name, lambda engine: engine.release_token(away=self.dice.random() < 0.2))
 
     def has_turn(self, name):
@@ -117,7 +117,7 @@ class World(System):
     def change(self):
         staying = [name for name in self.engines if name not in self.leaving]
         kind = self.dice.one(["join", "leave", "expel"])
-        if kind == "join" and self.facts.joins and len(staying) < 7:
+        if kind == "join" and self.facts.membership.joins and len(staying) < 7:
             admits = [e for e in map(self.engines.get, staying) if e.members.registrar == e.me]
             registrar = admits[0] if self.calm() else None
             if registrar is not None:
@@ -127,20 +127,25 @@ class World(System):
                 roster = self.engines[registrar.name].roster
                 self.start(name, [roster.name(index) for index in range(len(roster))])
                 self.faults["join"] += 1
-        elif kind == "leave" and self.facts.departures and len(staying) > 3:
+        elif kind == "leave" and self.facts.membership.departures and len(staying) > 3:
             name = self.dice.one(staying)
-            if self.facts.serialized and not self.has_turn(name):
+            if self.facts.assumes.serialized and not self.has_turn(name):
                 return
             if not self.engines[name].machine.queued:
                 self.leaving.add(name)
                 self.departed.add(name)
                 self.give(name, lambda engine: engine.leave(name), lethal=0)
                 self.faults["leave"] += 1
-        elif kind == "expel" and self.facts.departures and self.facts.expulsions and len(staying) > 3:
+        elif (
+            kind == "expel"
+            and self.facts.membership.departures
+            and self.facts.membership.expulsions
+            and len(staying) > 3
+        ):
             name = self.dice.one(staying)
             by = self.dice.one([other for other in staying if other != name])
             known = all(each in self.engines[other].roster for each in staying for other in staying)
-            if known and (not self.facts.expels_one or self.is_closed(staying)):
+            if known and (not self.facts.membership.expels_one or self.is_closed(staying)):
                 del self.engines[name]
                 self.departed.add(name)
                 self.lost.add(name)
@@ -178,7 +183,7 @@ class World(System):
 
     def run(self, steps):
         for _ in range(
-            steps * (4 if self.facts.serialized else 1)
+            steps * (4 if self.facts.assumes.serialized else 1)
         ):  # the token makes its way in most of them
             roll = self.dice.random()
             if roll < 0.25:
@@ -236,7 +241,7 @@ class World(System):
             assert all(each.stage or each.closed for each in engine.members.departures.values())
         if self.facts.order.is_total:
             self.check_one_order()
-        if self.facts.serialized:
+        if self.facts.assumes.serialized:
             assert len(self.tokens()) == 1
 
 
@@ -261,16 +266,18 @@ def test_kills_joins_departures_and_expulsions_lose_and_misorder_nothing(protoco
     for run in range(6):
         world = survive(protocol, f"{seed}/{run}", 400)
         faults = {kind: count + world.faults[kind] for kind, count in faults.items()}
-        assert len(world.payloads) > (10 if facts.serialized else 20)
-    assert faults["kill"] and bool(faults["join"]) == facts.joins
+        assert len(world.payloads) > (10 if facts.assumes.serialized else 20)
+    assert faults["kill"] and bool(faults["join"]) == facts.membership.joins
     assert faults["leave"] + faults["expel"] > 0
-    assert facts.expulsions or not faults["expel"]
+    assert facts.membership.expulsions or not faults["expel"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", EVERY)
 def test_many_more_of_them(protocol, seed):
-    for run in range(20 if protocols()[protocol].serialized else 100):  # those take four times as many steps
+    for run in range(
+        20 if protocols()[protocol].assumes.serialized else 100
+    ):  # those take four times as many steps
         survive(protocol, f"{seed}/{run}", 1500)
 
 

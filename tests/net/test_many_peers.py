@@ -42,7 +42,9 @@ def watch(node):
 
 def multicasting():
     return sorted(
-        name for name, facts in protocols().items() if "multicast" in facts.casts and not facts.serialized
+        name
+        for name, facts in protocols().items()
+        if "multicast" in facts.assumes.casts and not facts.assumes.serialized
     )
 
 

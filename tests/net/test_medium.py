@@ -74,7 +74,9 @@ def test_a_medium_turns_on_the_form_that_it_needs():
         node(options={"hardware_multicast": False})
 
 
-@pytest.mark.parametrize("name", [name for name, facts in protocols().items() if not facts.common_frame])
+@pytest.mark.parametrize(
+    "name", [name for name, facts in protocols().items() if not facts.copies.common_frame]
+)
 def test_protocols_whose_copies_differ_are_refused(name):
     with pytest.raises(LocalProtocolError, match="a message of its own"):
         node(protocol=name)

@@ -12,7 +12,7 @@ from happened.topology import derive, load
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "topologies"
 SITES = ["departments", "leaf-spine", "federation-ring"]
-ROUTING = sorted(name for name, facts in protocols().items() if facts.relays is Relays.ROUTERS)
+ROUTING = sorted(name for name, facts in protocols().items() if facts.copies.relays is Relays.ROUTERS)
 
 
 def inner(file):

@@ -28,8 +28,10 @@ from happened.ordering import Relays, incomplete, protocols
 from happened.wire import piggybacks, resent
 from happened.wire import unordered_message as unordered
 
-TRACKED = sorted(name for name, facts in protocols().items() if not facts.serialized)
-PASSED_ON = sorted(name for name, facts in protocols().items() if facts.relays or facts.carries_payloads)
+TRACKED = sorted(name for name, facts in protocols().items() if not facts.assumes.serialized)
+PASSED_ON = sorted(
+    name for name, facts in protocols().items() if facts.copies.relays or facts.copies.carries_payloads
+)
 
 
 STAR = told({"processes": NAMES, "links": [["a", each] for each in NAMES[1:]]}, NAMES)
@@ -38,7 +40,7 @@ STAR = told({"processes": NAMES, "links": [["a", each] for each in NAMES[1:]]}, 
 def make(name, protocol, *, is_signed=True, **more):
     """One that passes messages on stands in the middle of a star, if the protocol has routers: a."""
     facts = (protocols() | incomplete())[protocol]
-    if facts.relays is Relays.ROUTERS:
+    if facts.copies.relays is Relays.ROUTERS:
         more["site"] = site_of(STAR, name)
     given = options(facts, len(NAMES))
     return Engine(name, NAMES, protocol, given, signed=signed(name) if is_signed else None, **more)
@@ -200,9 +202,9 @@ def test_what_is_signed_is_what_arrives(protocol, tracker, dice):
 @pytest.mark.parametrize("protocol", INCOMPLETE)
 def test_incomplete_orders_are_signed_too(protocol, dice):
     facts = incomplete()[protocol]
-    given = {"label": "x", "priority": 3}.get(facts.qualifier)
+    given = {"label": "x", "priority": 3}.get(facts.qualifier.keyword)
     a, b = (make(name, protocol) for name in NAMES[:2])
-    a.multicast([1], b"hello", keywords(facts, **{facts.qualifier: given}))
+    a.multicast([1], b"hello", keywords(facts, **{facts.qualifier.keyword: given}))
     a.release(a.cut())
     ((_, frame),) = a.outboxes[1].after(0, 1 << 20)
     with pytest.raises(RemoteProtocolError, match="'a' has not signed this"):

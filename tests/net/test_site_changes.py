@@ -17,7 +17,7 @@ from happened.net.site import site_of
 from happened.ordering import Relays, protocols
 from happened.wire import site_news as wire
 
-ROUTING = sorted(name for name, facts in protocols().items() if facts.relays is Relays.ROUTERS)
+ROUTING = sorted(name for name, facts in protocols().items() if facts.copies.relays is Relays.ROUTERS)
 
 
 def draw(dice, names):

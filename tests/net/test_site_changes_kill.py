@@ -22,7 +22,7 @@ from happened.topology import load
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "topologies"
 SITES = ["departments", "leaf-spine", "federation-ring"]
-ROUTING = sorted(name for name, facts in protocols().items() if facts.relays is Relays.ROUTERS)
+ROUTING = sorted(name for name, facts in protocols().items() if facts.copies.relays is Relays.ROUTERS)
 FAULTS = ("causal_violations", "lost", "duplicated", "misdelivered", "never_sent")
 
 

@@ -36,10 +36,10 @@ def usable():
     return sorted(
         name
         for name, facts in protocols().items()
-        if facts.joins
-        and {"unicast", "multicast"} <= facts.casts
-        and not facts.serialized
-        and not facts.qualifier
+        if facts.membership.joins
+        and {"unicast", "multicast"} <= facts.assumes.casts
+        and not facts.assumes.serialized
+        and not facts.qualifier.keyword
     )
 
 
@@ -224,7 +224,7 @@ def run(protocol, dice, *, expels):
     world = World(protocol, dice)
     for _ in range(dice.randint(30, 120)):
         world.step()
-    if expels and protocols()[protocol].expulsions:
+    if expels and protocols()[protocol].membership.expulsions:
         del world.replicas["c"]  # gone for good, whatever it had sent to some
         world.replicas["a"].engine.leave("c")
         world.replicas["a"].commit()

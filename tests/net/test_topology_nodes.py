@@ -25,7 +25,7 @@ from happened.topology import TopologyError, derive, load, to_document
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "topologies"
 LINE, DEPARTMENTS = EXAMPLES / "line.yaml", EXAMPLES / "departments.yaml"
-ROUTING = sorted(name for name, facts in protocols().items() if facts.relays is Relays.ROUTERS)
+ROUTING = sorted(name for name, facts in protocols().items() if facts.copies.relays is Relays.ROUTERS)
 QUICK = Limits(first_retry=0.02, last_retry=0.2, linger=0.5)
 
 

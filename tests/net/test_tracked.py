@@ -23,7 +23,7 @@ from happened.tracking import reconstruct
 from happened.wire import piggybacks
 
 NAMES = ["a", "b", "c", "d"]
-FREE = sorted(name for name, facts in protocols().items() if not facts.serialized)
+FREE = sorted(name for name, facts in protocols().items() if not facts.assumes.serialized)
 QUICK = Limits(linger=0.0)
 EVERY = ["p2:2" if name == "p2" else name for name in trackers() if name != "direct"]
 

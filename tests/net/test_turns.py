@@ -12,7 +12,7 @@ from happened.net import NodeFull
 from happened.net.engine import Engine
 from happened.ordering import protocols
 
-SERIALIZED = sorted(name for name, facts in protocols().items() if facts.serialized)
+SERIALIZED = sorted(name for name, facts in protocols().items() if facts.assumes.serialized)
 
 
 async def everybody_sends(these, count):

@@ -6,8 +6,12 @@ from happened.core.errors import LocalProtocolError
 from happened.net.engine import Engine
 from happened.ordering import create, protocols
 
-REFUSING = [name for name, facts in protocols().items() if facts.departures and not facts.expulsions]
-SERIALIZED = [name for name in REFUSING if protocols()[name].serialized]
+REFUSING = [
+    name
+    for name, facts in protocols().items()
+    if facts.membership.departures and not facts.membership.expulsions
+]
+SERIALIZED = [name for name in REFUSING if protocols()[name].assumes.serialized]
 
 
 def test_vectors_of_ses_count_messages_that_only_a_lost_one_told_of():
@@ -44,7 +48,7 @@ def test_a_chain_of_serialized_sends_ends_at_a_lost_message(protocol):
 @pytest.mark.parametrize("protocol", REFUSING)
 def test_a_node_refuses_with_the_reason_that_the_facts_give(protocol):
     engine = Engine("p0", ["p0", "p1", "p2"], protocol)
-    reason = protocols()[protocol].at_expulsion
+    reason = protocols()[protocol].membership.at_expulsion
     with pytest.raises(LocalProtocolError, match=f"'p1' cannot be expelled from {protocol}: {reason}"):
         engine.leave("p1")
     assert not engine.is_dirty and not engine.gone

@@ -19,13 +19,13 @@ from happened.net.engine import Engine
 from happened.ordering import create, protocols
 
 TELL_ENOUGH = ("ks", "pruning", "rst", "bss")
-TELL_LITTLE = [name for name, facts in protocols().items() if facts.expels_one]
+TELL_LITTLE = [name for name, facts in protocols().items() if facts.membership.expels_one]
 
 
 def released(protocol, closed):
     """What 4 delivers, and in which order, if it closes with 0 and 1 in this order."""
     machines = [create(protocol, p, 5) for p in range(5)]
-    everybody = protocols()[protocol].casts == {"broadcast"}
+    everybody = protocols()[protocol].assumes.casts == {"broadcast"}
 
     def send(sender, to):
         others = [p for p in range(5) if p != sender] if everybody else to
@@ -51,7 +51,7 @@ def released(protocol, closed):
 
 @pytest.mark.parametrize("protocol", TELL_ENOUGH)
 def test_what_others_sent_is_delivered_in_order_although_two_were_expelled_at_once(protocol):
-    assert not protocols()[protocol].expels_one
+    assert not protocols()[protocol].membership.expels_one
     assert released(protocol, (1, 0)) == released(protocol, (0, 1)) == [(2, 1), (3, 1)]
 
 

@@ -13,7 +13,7 @@ from oracles.centralized import AcknowledgedMulticast
 
 
 def pattern_for(name):
-    casts = protocols()[name].casts
+    casts = protocols()[name].assumes.casts
     return next(cast for cast in ("multicast", "unicast", "broadcast") if cast in casts)
 
 
@@ -24,7 +24,7 @@ def run(name, seed, *, processes=5, messages=300, pattern=None):
         messages,
         seed=seed,
         workload=Workload(pattern or pattern_for(name)),
-        network=Network(fifo=protocols()[name].fifo_links),
+        network=Network(fifo=protocols()[name].assumes.fifo_links),
         ledger=Ledger(),
     )
     return simulation.run(), simulation.ledger.totals()

@@ -16,8 +16,8 @@ from happened.sim.workload import Workload
 
 def parameters(seed, name="ks", **options):
     facts = protocols()[name]
-    pattern = next(p for p in ("broadcast", "multicast", "unicast") if p in facts.casts)
-    network = Network(fifo=facts.fifo_links, duplicate=options.pop("duplicate", 0.0))
+    pattern = next(p for p in ("broadcast", "multicast", "unicast") if p in facts.assumes.casts)
+    network = Network(fifo=facts.assumes.fifo_links, duplicate=options.pop("duplicate", 0.0))
     return Parameters(
         seed, name, processes=4, messages=12, workload=Workload(pattern), network=network, **options
     )

@@ -224,11 +224,11 @@ def test_a_run_ends_when_everybody_else_has_left():
     assert 0 < len(events.of("send")) < 10_000
 
 
-@pytest.mark.parametrize("name", [name for name, facts in protocols().items() if facts.serialized])
+@pytest.mark.parametrize("name", [name for name, facts in protocols().items() if facts.assumes.serialized])
 def test_sends_that_must_be_serialized_wait_for_the_token(name, seed):
     """All that is sent is delivered, in one order everywhere, and passing the token is accounted for."""
     events, ledger = Events(), Ledger()
-    pattern = "multicast" if "multicast" in protocols()[name].casts else "broadcast"
+    pattern = "multicast" if "multicast" in protocols()[name].assumes.casts else "broadcast"
     Simulation(
         partial(create, name),
         4,

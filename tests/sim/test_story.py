@@ -122,12 +122,14 @@ def test_a_unit_that_is_dropped_without_reason_is_told_as_such(monkeypatch):
     assert "neither delivered nor replaced" in str(told)
 
 
-@pytest.mark.parametrize("name", sorted(name for name, facts in protocols().items() if not facts.serialized))
+@pytest.mark.parametrize(
+    "name", sorted(name for name, facts in protocols().items() if not facts.assumes.serialized)
+)
 def test_every_protocol_has_a_story_that_ends_with_everything_delivered(name, seed):
     facts = protocols()[name]
-    to = "{1}" if "broadcast" not in facts.casts else "{0,1,2}"
+    to = "{1}" if "broadcast" not in facts.assumes.casts else "{0,1,2}"
     program = read_program(f"0: {to} {to}; 2: {to}")
-    story = Story(program, name, fifo=facts.fifo_links).play(seed)
+    story = Story(program, name, fifo=facts.assumes.fifo_links).play(seed)
     delivered = sorted((scene.process, key) for scene in story.scenes for key in scene.delivered)
     assert len(delivered) == len(set(delivered)) == program.packets
     assert "\n".join(line for scene in story.scenes for line in scene.lines())
@@ -205,10 +207,10 @@ def test_the_command_tells_a_story_and_writes_a_page(tmp_path):
 
 def test_the_text_of_a_story_is_a_schedule_of_the_same_story(seed):
     for name, facts in protocols().items():
-        to = "{1}" if "broadcast" not in facts.casts else "{0,1,2}"
+        to = "{1}" if "broadcast" not in facts.assumes.casts else "{0,1,2}"
         program = read_program(f"0: {to} {to}; 2: {to}")
-        told = Story(program, name, fifo=facts.fifo_links).play(seed)
-        again = Story(program, name, fifo=facts.fifo_links)
+        told = Story(program, name, fifo=facts.assumes.fifo_links).play(seed)
+        again = Story(program, name, fifo=facts.assumes.fifo_links)
         assert again.follow([line for scene in told.scenes for line in scene.lines()]) == [], name
         assert again.scenes == told.scenes, name
 

@@ -89,7 +89,7 @@ def history(protocol, seed, n=4, steps=60):
     """What the others send to process n - 1, which sends nothing, and what had happened before each send."""
     dice = random.Random(seed)
     machines = [create(protocol, me, n) for me in range(n - 1)]
-    everybody = "multicast" not in machines[0].facts.casts
+    everybody = "multicast" not in machines[0].facts.assumes.casts
     flying, arriving = [], []
     past, known = {}, [set() for _ in machines]  # the oracle: what was sent or delivered before a send
 

@@ -153,7 +153,7 @@ def assert_links(routes):
 
 
 @pytest.mark.parametrize(
-    "protocol", [name for name, facts in protocols().items() if facts.relays is Relays.ROUTERS]
+    "protocol", [name for name, facts in protocols().items() if facts.copies.relays is Relays.ROUTERS]
 )
 @given(topologies(), st.data())
 def test_the_links_that_a_multicast_uses_follow_from_its_place(protocol, topology, data):

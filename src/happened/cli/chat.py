@@ -73,7 +73,7 @@ def add_parser(subparsers: Any) -> None:
         "--journal", metavar="FILE", type=local_path, help="survive being killed, and remember what was said"
     )
     parser.add_argument("--trace", metavar="DIR", type=local_path, help="record events, for `happened check`")
-    causal = sorted(name for name, facts in protocols().items() if "multicast" in facts.casts)
+    causal = sorted(name for name, facts in protocols().items() if "multicast" in facts.assumes.casts)
     parser.add_argument(
         "--protocol", choices=causal, default=DEFAULT, help="of ordering (default: %(default)s)"
     )

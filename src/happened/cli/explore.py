@@ -109,10 +109,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.protocol not in protocols():
         return _run_tracker(arguments)
     facts = protocols()[arguments.protocol]
-    casts = arguments.casts or next(cast for cast in CASTS if cast in facts.casts)
-    if casts not in facts.casts:
-        raise LocalProtocolError(f"{arguments.protocol} offers {', '.join(sorted(facts.casts))}, not {casts}")
-    if facts.fifo_links and not arguments.fifo:
+    casts = arguments.casts or next(cast for cast in CASTS if cast in facts.assumes.casts)
+    if casts not in facts.assumes.casts:
+        raise LocalProtocolError(
+            f"{arguments.protocol} offers {', '.join(sorted(facts.assumes.casts))}, not {casts}"
+        )
+    if facts.assumes.fifo_links and not arguments.fifo:
         raise LocalProtocolError(f"{arguments.protocol} needs FIFO links; add --fifo")
     order = Order(arguments.order) if arguments.order else facts.order
     make: str | Factory = arguments.protocol

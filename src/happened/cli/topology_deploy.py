@@ -24,7 +24,7 @@ pki/*.pem too: by them a process knows what the others have signed.
 
 
 def add_deploy(commands: Any) -> None:
-    routing = [name for name, facts in protocols().items() if facts.relays is Relays.ROUTERS]
+    routing = [name for name, facts in protocols().items() if facts.copies.relays is Relays.ROUTERS]
     parser: argparse.ArgumentParser = commands.add_parser(
         "deploy",
         help="write a configuration for every process",

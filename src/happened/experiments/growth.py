@@ -26,7 +26,7 @@ DELAY = "exp:0.1"
 
 def has_zones(facts: Facts) -> bool:
     """Whether messages of a protocol go through zones, from one router or gateway to the next."""
-    return facts.relays is Relays.ROUTERS
+    return facts.copies.relays is Relays.ROUTERS
 
 
 class Growth(NamedTuple):
@@ -77,8 +77,8 @@ def measure(
     if size < 2 or n < size or n % size:
         raise LocalProtocolError(f"{n} processes do not make zones of {size}")
     facts = protocols()[protocol]
-    if facts.entries is not None:
-        entries = facts.entries(n)
+    if facts.promises.entries is not None:
+        entries = facts.promises.entries(n)
         return Growth(protocol, n, 0, entries, entries, 1.0, entries)
     if messages < 2:
         raise LocalProtocolError(f"a run of {messages} messages has no second half to look at")

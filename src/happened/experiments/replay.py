@@ -74,9 +74,9 @@ class Replay:
         self._recording = recording
         self._terrain = terrain
         facts = protocols()[protocol]
-        self._relays_at_once = facts.fifo_links
+        self._relays_at_once = facts.assumes.fifo_links
         n = recording.computation.processes if terrain is None else terrain.processes(protocol)
-        options = {"groups": recording.groups()} if facts.fixed_groups else {}
+        options = {"groups": recording.groups()} if facts.assumes.fixed_groups else {}
         if make is None:
             make = _maker(protocol, options)
             if terrain is not None and relays(protocol):

@@ -149,16 +149,16 @@ def casts(counts: Counts) -> frozenset[str]:
 def refusal(protocol: str, counts: Counts) -> str | None:
     """Why a protocol cannot be asked to carry these messages; None if it may be tried."""
     facts = protocols()[protocol]
-    if not casts(counts) & facts.casts:
-        return f"the trace is {_listed(casts(counts))}; {protocol} offers only {_listed(facts.casts)}"
-    if facts.fifo_links and counts["overtaking"]:
+    if not casts(counts) & facts.assumes.casts:
+        return f"the trace is {_listed(casts(counts))}; {protocol} offers only {_listed(facts.assumes.casts)}"
+    if facts.assumes.fifo_links and counts["overtaking"]:
         return f"{protocol} needs FIFO links; {counts['overtaking']:,} arrivals overtook an earlier message"
-    if facts.serialized and counts["unserialized"]:
+    if facts.assumes.serialized and counts["unserialized"]:
         unknowing = _share(counts["unserialized"], counts["messages"])
         return f"{protocol} needs serialized sends; {unknowing} were sent without knowing the one before"
-    if facts.fixed_groups and counts["groups"] > MOST_GROUPS:
+    if facts.assumes.fixed_groups and counts["groups"] > MOST_GROUPS:
         return f"{counts['groups']:,} different groups; more than {MOST_GROUPS} are no fixed ones"
-    if counts["processes"] > (most := facts.most_processes):
+    if counts["processes"] > (most := facts.assumes.most_processes):
         return (
             f"{counts['processes']:,} processes in one computation; messages of {protocol} can name {most:,}"
         )

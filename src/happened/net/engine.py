@@ -94,8 +94,10 @@ class Engine:
         self.protocol = protocol
         self._facts = facts = facts_of(protocol)
         n = len(members)
-        if n > facts.most_processes:
-            raise LocalProtocolError(f"{n} members; messages of {protocol} can name {facts.most_processes}")
+        if n > facts.assumes.most_processes:
+            raise LocalProtocolError(
+                f"{n} members; messages of {protocol} can name {facts.assumes.most_processes}"
+            )
         load(facts)
         self.members = MemberChanges(name, members, facts, self)
         self.me = self.members.me
@@ -106,7 +108,7 @@ class Engine:
         self.machine: Machine = create(protocol, self.me, n, **placed)
         self._has_witnesses = having(self.machine, ReplacesForwarder) is not None
         self.serialization: Serialization | None = None
-        if facts.serialized:
+        if facts.assumes.serialized:
             self.serialization = Serialization(needed(self.machine, Serializes), self.me, n, self.links.put)
         self.transfers = Transfers(self.me, self.links.put)
         self.tracking = None if tracker is None else Tracking(tracker, self.me, n, facts)
@@ -116,7 +118,7 @@ class Engine:
             self._clocks = check_protocol(facts, self.machine)
         # Whether a delivery brings nothing but a payload: see _opened.
         brings_more = self.tracking is not None or site is not None or signed is not None
-        self._is_plain = not brings_more and facts.qualifier != "after"
+        self._is_plain = not brings_more and facts.qualifier.keyword != "after"
         self.recorder = recorder
         self.history: Any = None  # of our last multicast, where the application manages histories
         self.events = 0
@@ -126,7 +128,7 @@ class Engine:
         self.unacknowledged: dict[int, Delivery] = {}
         self.unacknowledged_bytes = 0
         # Held messages are counted by link only where pausing that link makes progress.
-        self.counts_held = facts.waits_only_for_past
+        self.counts_held = facts.waits.only_for_past
         self.held_bytes = 0  # of their payloads
         # Sizes of our newest multicasts: of those that the protocol keeps back.
         self.unsent: deque[int] = deque()
@@ -191,14 +193,14 @@ class Engine:
         if self.signed is not None:
             clock = self._clocks.coming_clock
             payload = self.signed.seal(self.me, clock, pack(to), payload, self.roster, ORDERED)
-        if self._facts.qualifier:
+        if self._facts.qualifier.keyword:
             return self._multicast_qualified(to, payload, how)
         return self._multicast(to, payload)
 
     def _multicast_qualified(self, to: Sequence[int], payload: bytes, how: How) -> int:
         self._check_may_send()
         clock, effects = cast(Any, self.machine).multicast(to, payload, **how)
-        if self._facts.qualifier == "after":
+        if self._facts.qualifier.keyword == "after":
             self.history = cast(Any, self.machine).history_of(self.me, clock)
         dests = pack(to)
         head = to_bytes(dests, how)
@@ -632,7 +634,7 @@ class Engine:
             payload = self.signed.open(payload)
         if self.sites is not None:
             self.sites.tally.delivered[sender] += 1
-        if self._facts.qualifier != "after":
+        if self._facts.qualifier.keyword != "after":
             return payload, ""
         return payload, json.dumps(history_to_json(cast(Any, self.machine).history_of(sender, clock)))
 

@@ -27,9 +27,9 @@ def check_state(facts: Facts, *, journaled: bool, topology: bool) -> None:
     why = None
     if not journaled:
         why = "a journal, in which it is certain what the state contains"
-    elif topology or not facts.joins:
+    elif topology or not facts.membership.joins:
         why = "members that join, as they cannot here"
-    elif facts.serialized or facts.qualifier or "unicast" not in facts.casts:
+    elif facts.assumes.serialized or facts.qualifier.keyword or "unicast" not in facts.assumes.casts:
         why = f"a protocol that can order a message to one process at any time, and not {facts.name}"
     if why is not None:
         raise LocalProtocolError(f"a newcomer that begins with a state needs {why}")

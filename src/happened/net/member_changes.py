@@ -119,10 +119,10 @@ class MemberChanges:
                 "somebody was expelled who may have admitted others; try again when everybody has heard of it"
             )
         # A tracker's timestamps name everybody for ever, and a state that is owed names messages by index.
-        recycles = self._facts.recycles and self._concerned.tracking is None
+        recycles = self._facts.membership.recycles and self._concerned.tracking is None
         recycles = recycles and not self._concerned.transfers.owed
         free = self.departures.free(self.present_links()) if recycles else None
-        most = self._facts.most_processes
+        most = self._facts.assumes.most_processes
         if len(self.roster) >= most and free is None:
             raise LocalProtocolError(f"there were {most} members already, which is the limit")
         index = len(self.roster) if free is None else free
@@ -151,7 +151,7 @@ class MemberChanges:
         """Refuse to expel another process while not everybody has closed with the one before, where the order
         of messages of others could be lost with both."""
         open_ones = [p for p, each in sorted(self.departures.items()) if each.expelled and each.stage < 2]
-        if not self._facts.expels_one or not open_ones:
+        if not self._facts.membership.expels_one or not open_ones:
             return
         behind = [self.roster.name(p) for p in self.present_links() if self._is_behind(p, open_ones)]
         raise LocalProtocolError(
@@ -220,7 +220,9 @@ class MemberChanges:
             raise RemoteProtocolError(f"not a change of members: {error}") from error
         known = len(self.roster)
         is_free = index in self.gone and self.departures[index].stage >= LAST_STAGE
-        if name not in self.roster.ever() and (index == known < self._facts.most_processes or is_free):
+        if name not in self.roster.ever() and (
+            index == known < self._facts.assumes.most_processes or is_free
+        ):
             if self._has_admitted and not self.has_left and not self._concerned.replays:
                 check_admission(self.name, self.departures, link, name)
             self.join(index, name, address)

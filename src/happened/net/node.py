@@ -311,7 +311,7 @@ class Node:
             commits=self._commits,
             members=Membership(self._initial, engine, self._protocol, incarnation, terms),
             transport=self.transport,
-            flow=Flow(self._limits, relays=facts.relays is Relays.COORDINATOR),
+            flow=Flow(self._limits, relays=facts.copies.relays is Relays.COORDINATOR),
             connections=self._connections,
             quarantine=Quarantine(),
             policies=self._policies,
@@ -779,9 +779,9 @@ class Node:
 
 
 def _check_order(facts: Facts, tracker: str | None, journal: object) -> None:
-    if facts.qualifier and tracker is not None:
+    if facts.qualifier.keyword and tracker is not None:
         raise LocalProtocolError(f"{facts.name} is an incomplete order, which no tracker can ride on")
-    if facts.serialized and journal is None:
+    if facts.assumes.serialized and journal is None:
         raise LocalProtocolError(
             f"{facts.name} passes a token from sender to sender, which would end with a process that is "
             "killed: give every node a journal"

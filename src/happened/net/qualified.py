@@ -25,8 +25,10 @@ def keywords(facts: Facts, **given: Any) -> How:
     """Those of these that are not None; refused if the protocol takes them not."""
     how = {name: value for name, value in given.items() if value is not None}
     for name in how:
-        if name != facts.qualifier:
-            able = ", ".join(sorted(each.name for each in incomplete().values() if each.qualifier == name))
+        if name != facts.qualifier.keyword:
+            able = ", ".join(
+                sorted(each.name for each in incomplete().values() if each.qualifier.keyword == name)
+            )
             raise LocalProtocolError(f"{facts.name} takes no `{name}`; that is for {able}")
     history = how.get("after")
     if history is not None and not isinstance(history, CausalHistory):
@@ -56,8 +58,8 @@ def history_from_json(said: list[Any]) -> CausalHistory:
 
 def attributes(facts: Facts, how: How, names: Callable[[int], str]) -> dict[str, str]:
     """What a trace says of a message that was sent so."""
-    value = how.get(facts.qualifier)
-    if facts.qualifier == "after":
+    value = how.get(facts.qualifier.keyword)
+    if facts.qualifier.keyword == "after":
         told = " ".join(f"{names(cause.sender)}:{cause.clock}" for cause in value or ())
         return {"after": told}
-    return {facts.qualifier: str(value if value is not None else facts.usual)}
+    return {facts.qualifier.keyword: str(value if value is not None else facts.qualifier.usual)}

@@ -46,9 +46,9 @@ class Sending:
         self._stamps, self._confirms = stamps, confirms
         self._beside = HEAD if running.engine.signed is not None else 0  # bytes in front of each payload
         facts = running.facts
-        self._is_routed = facts.relays is Relays.ROUTERS
+        self._is_routed = facts.copies.relays is Relays.ROUTERS
         # Otherwise others pass messages on, or hold what follows a message that somebody else has not got.
-        self._is_alone = facts.relays is Relays.NOBODY and facts.waits_only_for_past
+        self._is_alone = facts.copies.relays is Relays.NOBODY and facts.waits.only_for_past
 
     async def room(
         self, to: str | Iterable[str] | None, timeout: float | None, *, refuses: bool = False
@@ -167,7 +167,7 @@ class Sending:
     def _check_frame(self, destinations: Iterable[int], size: int) -> None:
         """Refuse a payload whose frame somebody on its way would not take, as far as they have told."""
         members = self._running.members
-        relayed = bool(self._running.facts.relays) or self._running.site is not None
+        relayed = bool(self._running.facts.copies.relays) or self._running.site is not None
         links = self._engine.present_links() if relayed else destinations
         longest = members.longest_frame(links)
         if longest is not None and size > longest * 15 // 16:  # the rest is for control information

@@ -80,8 +80,8 @@ class Site(NamedTuple):
 
 def check_relays(facts: Facts, file: Path) -> None:
     """Refuse a protocol whose messages do not travel along links."""
-    if facts.relays is not Relays.ROUTERS:
-        able = ", ".join(sorted(p for p, each in protocols().items() if each.relays is Relays.ROUTERS))
+    if facts.copies.relays is not Relays.ROUTERS:
+        able = ", ".join(sorted(p for p, each in protocols().items() if each.copies.relays is Relays.ROUTERS))
         raise LocalProtocolError(
             f"{facts.name} sends to every destination directly and can make no use of {file}; use one of "
             f"these, whose messages travel along links: {able}"

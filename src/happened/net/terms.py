@@ -115,7 +115,10 @@ def digest_of_options(machine: Machine, options: Mapping[str, Any]) -> str:
     """Of those options that differ from their defaults: so defaults may be written out, and a version that
     has an option more agrees with one that does not know it. How a sender frames its own messages for a
     medium is not compared, since receivers take both forms; nor is its place, which the topology tells."""
-    parameters, left_out = inspect.signature(type(machine)).parameters, (machine.facts.common_frame, "place")
+    parameters, left_out = (
+        inspect.signature(type(machine)).parameters,
+        (machine.facts.copies.common_frame, "place"),
+    )
     defaults = {name: parameter.default for name, parameter in parameters.items()}
     told = {
         name: value

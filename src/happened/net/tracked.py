@@ -34,7 +34,7 @@ class Tracking:
         self._me = me
         self._ordering = ordering
         self._machine = create(name, me, n)
-        self._is_passed_on = bool(ordering.relays) or ordering.carries_payloads
+        self._is_passed_on = bool(ordering.copies.relays) or ordering.copies.carries_payloads
 
     def relevant(self, roster: Roster) -> Stamp:
         return named(self._machine.relevant(), roster)

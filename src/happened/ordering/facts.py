@@ -81,29 +81,57 @@ FIXED = "its members are fixed from the start"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    name: str
-    description: str
-    paper: str
-    order: Order
-    wire: WireFormat | None = None  # None: its messages never leave one address space
+class Assumptions:
+    """What must be so for the protocol to work."""
+
     casts: frozenset[str] = ANY_CAST
     fifo_links: bool = False  # whether it needs links that keep the order of each sender
+    fixed_groups: bool = False  # it sends to whole groups, which everybody is told alike (option `groups`)
+    serialized: bool = False  # sends must be totally ordered by happened-before; see `Serializes`
+    most_processes: int = FEW_PROCESSES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promises:
+    """What it promises beyond its order."""
+
     optimal: bool = False  # every message carries exactly the necessary units
     longest_chain: int | None = None  # causal order is kept along chains of this many messages only
-    relays: Relays = Relays.NOBODY
-    carries_payloads: bool = False  # its packets have messages of others in them, whole
-    waits_only_for_past: bool = False
+    entries: Callable[[int], int] | None = None  # of every message, where the number of processes decides it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """What a message waits for, and where."""
+
+    only_for_past: bool = False
     """A held message waits only for messages of its causal past, each of which comes straight from its
     sender. Then a causally first one among those not yet delivered is the next on its link and is not held:
     reading only the links that have nothing held makes progress, whatever has been held back."""
     tells_past: bool = False
     """A message tells of every process the newest of its messages that it follows; see `follows`."""
     names_missing: bool = True  # `pending` names the very messages that a held one waits for
-    waits_at_sender: bool = False  # a multicast may stay with its sender until earlier ones are through
-    joins: bool = True  # processes may join a running system
-    departures: bool = True  # processes may leave a running system
-    expulsions: bool = True  # processes that are not there to agree may be expelled from it
+    at_sender: bool = False  # a multicast may stay with its sender until earlier ones are through
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """How the copies of a multicast travel."""
+
+    relays: Relays = Relays.NOBODY
+    carries_payloads: bool = False  # its packets contain messages of others, whole
+    common_frame: bool | str = False
+    """Whether the copies of a multicast are the same bytes for all its destinations, so that a broadcast
+    medium can carry one for all; a string: if the option of this name is on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """Which changes of members are possible in a running system, and what happens then."""
+
+    joins: bool = True
+    departures: bool = True
+    expulsions: bool = True  # of processes that are not there to agree
     expels_one: bool = False
     """One process may be expelled at a time: messages tell so little of what they follow that the order of
     messages of others, which wait for lost messages of one and of another, may be lost with both."""
@@ -111,41 +139,6 @@ class Facts:
     at_join: str = AT_JOIN
     at_leave: str = "is not addressed any more; all that it sent is delivered"
     at_expulsion: str = "is not addressed any more; what it sent to some only is not waited for elsewhere"
-    fixed_groups: bool = False  # it sends to whole groups, which everybody is told alike (option `groups`)
-    serialized: bool = False  # sends must be totally ordered by happened-before; see `follow` and `latest`
-    qualifier: str = (
-        ""  # a keyword that `multicast` takes beside destinations and payload: an incomplete order
-    )
-    usual: Any = None  # what it stands for where it is not given
-    promise: str = ""  # which order an incomplete one is
-    most_processes: int = FEW_PROCESSES
-    entries: Callable[[int], int] | None = None  # of every message, where the number of processes decides it
-    options: tuple[Option, ...] = ()
-    common_frame: bool | str = False
-    """Whether the copies of a multicast are the same bytes for all its destinations, so that a broadcast
-    medium can carry one for all; a string: if the option of this name is on."""
-
-    @property
-    def is_agreed(self) -> bool:
-        """Whether all destinations agree on the place of a message, of which they are told after it on the
-        same links: what is held may wait for frames that are sent, or read, last."""
-        return self.order.is_total and self.relays is Relays.NOBODY
-
-    def sharing(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The options with which the copies of a multicast are the same; LocalProtocolError if there are
-        none."""
-        if not self.common_frame:
-            raise LocalProtocolError(
-                f"{self.name} sends each destination a message of its own, which a broadcast medium cannot "
-                "carry once for all: use another protocol, or no medium"
-            )
-        if isinstance(self.common_frame, str):
-            if not options.get(self.common_frame, True):
-                raise LocalProtocolError(
-                    f"a broadcast medium needs option {self.common_frame} of {self.name}"
-                )
-            return {**options, self.common_frame: True}
-        return dict(options)
 
     def changes(self) -> dict[str, str]:
         """What happens when a process joins, leaves or is expelled; where that is refused, why."""
@@ -157,11 +150,58 @@ class Facts:
         }
         return {change: text if can else f"refused: {text}" for change, (can, text) in said.items()}
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qualifier:
+    """What `multicast` of an incomplete order takes beside destinations and payload."""
+
+    keyword: str = ""  # empty: nothing
+    usual: Any = None  # its value where it is not given
+    promise: str = ""  # which order the incomplete one is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    name: str
+    description: str
+    paper: str
+    order: Order
+    wire: WireFormat | None = None  # None: its messages never leave one address space
+    options: tuple[Option, ...] = ()
+    assumes: Assumptions = Assumptions()
+    promises: Promises = Promises()
+    waits: Waits = Waits()
+    copies: Copies = Copies()
+    membership: Membership = Membership()
+    qualifier: Qualifier = Qualifier()
+
+    @property
+    def is_agreed(self) -> bool:
+        """Whether all destinations agree on the place of a message, of which they are told after it on the
+        same links: what is held may wait for frames that are sent, or read, last."""
+        return self.order.is_total and self.copies.relays is Relays.NOBODY
+
+    def sharing(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options with which the copies of a multicast are the same; LocalProtocolError if there are
+        none."""
+        if not self.copies.common_frame:
+            raise LocalProtocolError(
+                f"{self.name} sends each destination a message of its own, which a broadcast medium cannot "
+                "carry once for all: use another protocol, or no medium"
+            )
+        if isinstance(self.copies.common_frame, str):
+            if not options.get(self.copies.common_frame, True):
+                raise LocalProtocolError(
+                    f"a broadcast medium needs option {self.copies.common_frame} of {self.name}"
+                )
+            return {**options, self.copies.common_frame: True}
+        return dict(options)
+
     def check_expulsion(self, name: str) -> None:
         """Refuse to expel the process of this name, where the protocol could not go on."""
-        if not self.expulsions:
+        if not self.membership.expulsions:
             raise LocalProtocolError(
-                f"{name!r} cannot be expelled from {self.name}: {self.at_expulsion}. "
+                f"{name!r} cannot be expelled from {self.name}: {self.membership.at_expulsion}. "
                 "Start it again from its journal, and let it leave"
             )
 

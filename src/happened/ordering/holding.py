@@ -139,7 +139,7 @@ class HoldingProcess(Process, Generic[M]):
     def _skip_closed(self) -> list[Effect]:
         """Stop to wait for the missing messages of those who have ended, of each once nothing of it is
         held: what is held of it comes before what is missing."""
-        if self.facts.tells_past:
+        if self.facts.waits.tells_past:
             return self._skip_in_order()
         effects: list[Effect] = []
         while ready := self._closing & ~pack({self.origin(message) for message, _ in self._parking}):
@@ -179,7 +179,7 @@ class HoldingProcess(Process, Generic[M]):
         """What a message lacks. While something is held that lost messages may have followed, it lacks what
         it follows too, for which it waits under its own place: `_skip_in_order` looks at it again."""
         want = self.lacks(message)
-        if want is not None or not self._closing or not self.facts.tells_past:
+        if want is not None or not self._closing or not self.facts.waits.tells_past:
             return want
         causes = (other for other, _ in self._parking if other is not message)
         return self.reached(message) if any(self.follows(message, other) for other in causes) else None

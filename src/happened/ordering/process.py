@@ -74,7 +74,7 @@ class Process:
     # Who is there.
 
     def join(self, process: int) -> list[Effect]:
-        if not self.facts.joins:
+        if not self.facts.membership.joins:
             raise LocalProtocolError(
                 f"{self.facts.name} has a fixed group of {self.n}, which process {process} cannot join: "
                 "start anew with all processes"
@@ -89,7 +89,7 @@ class Process:
         return []
 
     def leave(self, process: int) -> list[Effect]:
-        if not self.facts.departures:
+        if not self.facts.membership.departures:
             raise LocalProtocolError(
                 f"{self.facts.name} has a fixed group, which process {process} cannot leave: "
                 "start anew without it"
@@ -108,7 +108,7 @@ class Process:
 
     def forget(self, process: int) -> None:
         self._check_departed(process)
-        if self.facts.recycles:
+        if self.facts.membership.recycles:
             self.forgotten |= 1 << process
 
     def _check_departed(self, process: int) -> None:

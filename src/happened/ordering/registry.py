@@ -114,7 +114,7 @@ def protocols() -> Mapping[str, Facts]:
 
 
 def incomplete() -> Mapping[str, Facts]:
-    """The protocols of incomplete orders by name: a multicast takes a keyword more (`Facts.qualifier`)."""
+    """The protocols of incomplete orders by name: a multicast takes a keyword more (`Qualifier`)."""
     return MappingProxyType({name: machine.facts for name, machine in _INCOMPLETE.items()})
 
 

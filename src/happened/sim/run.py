@@ -97,12 +97,12 @@ class Parameters:
             raise LocalProtocolError(f"no ordering protocol is called {self.protocol!r}; there are: {names}")
         facts = known[self.protocol]
         cast = cast_of(self.workload.pattern)
-        if cast not in facts.casts:
-            offered = ", ".join(sorted(facts.casts))
+        if cast not in facts.assumes.casts:
+            offered = ", ".join(sorted(facts.assumes.casts))
             raise LocalProtocolError(
                 f"pattern {self.workload.pattern!r} is {cast}; {self.protocol} offers only {offered}"
             )
-        if facts.fifo_links and not self.network.fifo:
+        if facts.assumes.fifo_links and not self.network.fifo:
             raise LocalProtocolError(f"{self.protocol} needs FIFO links: ask for a FIFO network (--fifo)")
 
     def as_json(self) -> dict[str, Any]:

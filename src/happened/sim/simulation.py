@@ -135,7 +135,7 @@ class Simulation:
             del self._members[terrain.applications :]
         self._turns: TakingTurns | None = None
         facts = getattr(self.machines[0], "facts", None)  # what is simulated need not be a protocol
-        if facts is not None and facts.serialized:
+        if facts is not None and facts.assumes.serialized:
             if changes:
                 raise LocalProtocolError("nobody can join or leave a simulated system that shares a token")
             serialized = [needed(machine, Serializes) for machine in self.machines]

@@ -46,7 +46,7 @@ class Story(Play):
         terrain: Terrain | None = None,
     ) -> None:
         super().__init__(program, fifo=fifo)
-        if protocols()[protocol].fifo_links and not fifo:
+        if protocols()[protocol].assumes.fifo_links and not fifo:
             raise LocalProtocolError(f"{protocol} needs FIFO links; add --fifo")
         self.protocol = protocol
         self.names, self._machines = _cast(program, protocol, terrain)

@@ -57,7 +57,7 @@ class Terrain:
 
 def relays(protocol: str) -> bool:
     """Whether messages of a protocol go from router to router."""
-    return protocols()[protocol].relays is Relays.ROUTERS
+    return protocols()[protocol].copies.relays is Relays.ROUTERS
 
 
 def _placed(protocol: str, places: Sequence[Place], me: int, n: int) -> Machine:

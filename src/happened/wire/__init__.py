@@ -65,7 +65,9 @@ def load(facts: Facts) -> None:
     if facts.wire is not None and facts.wire.number not in _codecs:
         module = import_module(facts.wire.codec)
         plain = getattr(module, "decode_plain", None)
-        codec = Codec(tuple(module.MESSAGES), module.encode, module.decode, plain, facts.most_processes)
+        codec = Codec(
+            tuple(module.MESSAGES), module.encode, module.decode, plain, facts.assumes.most_processes
+        )
         _codecs[facts.wire.number] = codec
         _number_of.update(dict.fromkeys(codec.messages, facts.wire.number))
 

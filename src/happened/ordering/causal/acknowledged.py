@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ...core.effects import Deliver, Send
 from ...core.errors import LocalProtocolError, RemoteProtocolError
 from ...core.orders import Order
-from ..facts import UNICAST, Facts, WireFormat
+from ..facts import UNICAST, Assumptions, Facts, Membership, Waits, WireFormat
 from ..machine import Effect, Multicast
 from ..messages import Application, Control
 from ..notation import key_name
@@ -31,11 +31,13 @@ FACTS = Facts(
     description="carries nothing: each message waits for the acknowledgement of its sender's previous one",
     paper="Mattern & Fünfrocken, LNCS 938, 1995",
     order=Order.CAUSAL,
-    casts=frozenset({UNICAST}),
-    waits_at_sender=True,
-    at_leave="is not addressed any more, nor waited for to acknowledge; all that it sent is delivered",
-    at_expulsion="is not addressed any more, nor waited for to acknowledge; a message of its may be lost",
     wire=WireFormat(30, "happened.wire.acknowledged"),
+    assumes=Assumptions(casts=frozenset({UNICAST})),
+    waits=Waits(at_sender=True),
+    membership=Membership(
+        at_leave="is not addressed any more, nor waited for to acknowledge; all that it sent is delivered",
+        at_expulsion="is not addressed any more, nor waited for to acknowledge; a message of its may be lost",
+    ),
 )
 
 

@@ -18,7 +18,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import lanes
 from ...core.orders import Order
-from ..facts import BROADCAST, Facts, WireFormat
+from ..facts import BROADCAST, Assumptions, Copies, Facts, Membership, Promises, Waits, WireFormat
 from ..machine import Effect, Unit
 from ..messages import Application
 from .group_vector import GroupProcess
@@ -26,14 +26,14 @@ from .group_vector import GroupProcess
 FACTS = Facts(
     name="bss",
     order=Order.CAUSAL,
-    casts=frozenset({BROADCAST}),
-    joins=False,
-    waits_only_for_past=True,
-    entries=lambda n: n,
     description="broadcast to a fixed group: one vector clock",
     paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
-    common_frame=True,
     wire=WireFormat(14, "happened.wire.bss"),
+    assumes=Assumptions(casts=frozenset({BROADCAST})),
+    membership=Membership(joins=False),
+    waits=Waits(only_for_past=True),
+    promises=Promises(entries=lambda n: n),
+    copies=Copies(common_frame=True),
 )
 
 

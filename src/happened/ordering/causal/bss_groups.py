@@ -19,7 +19,18 @@ from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.lanes import lanes
 from ...core.orders import Order
-from ..facts import BROADCAST, MULTICAST, Facts, Names, Option, WireFormat
+from ..facts import (
+    BROADCAST,
+    MULTICAST,
+    Assumptions,
+    Copies,
+    Facts,
+    Membership,
+    Names,
+    Option,
+    Waits,
+    WireFormat,
+)
 from ..holding import HoldingProcess
 from ..machine import Effect, MessageKey, Unit
 from ..messages import Application
@@ -30,15 +41,14 @@ from .group_vector import GroupVector
 FACTS = Facts(
     name="bss-groups",
     order=Order.CAUSAL,
-    casts=frozenset({BROADCAST, MULTICAST}),
-    joins=False,
-    fixed_groups=True,
-    waits_only_for_past=True,
     description="multicast in fixed, overlapping groups (option `groups`): a vector per group",
     paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
-    common_frame=True,
     wire=WireFormat(15, "happened.wire.bss_groups"),
     options=(Option("groups", "the members of each group; by default, one group of everybody", Names.SETS),),
+    assumes=Assumptions(casts=frozenset({BROADCAST, MULTICAST}), fixed_groups=True),
+    membership=Membership(joins=False),
+    waits=Waits(only_for_past=True),
+    copies=Copies(common_frame=True),
 )
 
 

@@ -20,7 +20,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
-from ..facts import Facts, WireFormat
+from ..facts import Copies, Facts, WireFormat
 from ..machine import Effect, MessageKey, Multicast, Unit
 from ..messages import Application, Control
 from ..notation import key_name
@@ -31,9 +31,8 @@ FACTS = Facts(
     description="carries the messages of its causal past, and never holds one back",
     paper="Birman & Joseph, ACM TOCS 5(1), 1987",
     order=Order.CAUSAL,
-    common_frame=True,
     wire=WireFormat(31, "happened.wire.cbcast"),
-    carries_payloads=True,
+    copies=Copies(common_frame=True, carries_payloads=True),
 )
 
 

@@ -17,7 +17,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import lanes
 from ...core.orders import Order
-from ..facts import Facts, WireFormat
+from ..facts import Facts, Promises, Waits, WireFormat
 from ..machine import Effect, Unit
 from ..messages import Application
 from .columns import ColumnProcess
@@ -25,12 +25,11 @@ from .columns import ColumnProcess
 FACTS = Facts(
     name="chain-two",
     order=Order.FIFO,  # the strongest of the four that it keeps
-    longest_chain=2,
-    waits_only_for_past=True,
-    entries=lambda n: 2 * n,
     description="FIFO, and causal order over chains of two messages: violated from length three on",
     paper="Adelstein & Singhal, International Conference on Distributed Computing Systems 15, 1995",
     wire=WireFormat(17, "happened.wire.chain_two"),
+    promises=Promises(longest_chain=2, entries=lambda n: 2 * n),
+    waits=Waits(only_for_past=True),
 )
 
 

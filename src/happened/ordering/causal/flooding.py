@@ -17,7 +17,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
-from ..facts import BROADCAST, Facts, Names, Option, Relays, WireFormat
+from ..facts import BROADCAST, Assumptions, Copies, Facts, Membership, Names, Option, Relays, WireFormat
 from ..machine import Effect, Multicast
 from ..messages import Application
 from ..process import Process, State, refusal
@@ -27,16 +27,17 @@ FACTS = Facts(
     description="constant size: everybody relays everything once, over FIFO links",
     paper="Nédelec, Molli & Mostéfaoui, Middleware 2018",
     order=Order.CAUSAL,
-    casts=frozenset({BROADCAST}),
-    fifo_links=True,
-    relays=Relays.EVERYBODY,
-    joins=False,
-    at_join="a new link can be faster than the old path, and would let messages overtake",
-    at_leave="is not relayed to any more, which is refused if the others would be cut off from each other",
-    at_expulsion="is not relayed to any more; what reached anybody reaches everybody",
     options=(Option("overlay", '"complete", "ring", or the links as pairs of processes', Names.SETS),),
-    common_frame=True,
     wire=WireFormat(34, "happened.wire.flooding"),
+    assumes=Assumptions(casts=frozenset({BROADCAST}), fifo_links=True),
+    copies=Copies(relays=Relays.EVERYBODY, common_frame=True),
+    membership=Membership(
+        joins=False,
+        at_join="a new link can be faster than the old path, and would let messages overtake",
+        at_leave="is not relayed to any more, which is refused if the others would be cut off from each "
+        "other",
+        at_expulsion="is not relayed to any more; what reached anybody reaches everybody",
+    ),
 )
 
 

@@ -22,7 +22,7 @@ from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
 from ...core.places import in_use
-from ..facts import MANY_PROCESSES, Facts, WireFormat
+from ..facts import MANY_PROCESSES, Assumptions, Copies, Facts, Membership, Waits, WireFormat
 from ..machine import Effect
 from ..process import refusal
 from .extended_history import Entry, Timestamped, check_entries, read_entries, without
@@ -33,13 +33,12 @@ FACTS = Facts(
     description="causal, delivery and carbon-copy histories; whoever was told is not told again",
     paper="Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
-    expels_one=True,
-    waits_only_for_past=True,
-    recycles=True,
-    most_processes=MANY_PROCESSES,
     options=OPTIONS,
-    common_frame=True,
     wire=WireFormat(60, "happened.wire.histories"),
+    membership=Membership(expels_one=True, recycles=True),
+    waits=Waits(only_for_past=True),
+    assumes=Assumptions(most_processes=MANY_PROCESSES),
+    copies=Copies(common_frame=True),
 )
 
 

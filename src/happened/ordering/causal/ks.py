@@ -25,7 +25,7 @@ from ...core.lanes import CLOCK_LIMIT, lanes
 from ...core.orders import Order
 from ...core.tuples import new
 from .. import notation
-from ..facts import Facts, Option, WireFormat
+from ..facts import Copies, Facts, Membership, Option, Promises, Waits, WireFormat
 from ..machine import Effect, MessageKey, Unit
 from ..messages import Application
 from ..parking import Want
@@ -37,18 +37,17 @@ from .lane_process import LaneProcess
 FACTS = Facts(
     name="ks",
     order=Order.CAUSAL,
-    optimal=True,
-    recycles=True,
-    waits_only_for_past=True,
-    tells_past=True,
     description="optimal: carries exactly the necessary information",
     paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998",
-    common_frame="hardware_multicast",
     wire=WireFormat(1, "happened.wire.ks"),
     options=(
         Option("hardware_multicast", "one message for all destinations, 1.5 to 1.75 times the bytes (§4.5)"),
         Option("lookahead", "use the log of a held message at once; fewer units, no longer optimal (§4.5)"),
     ),
+    promises=Promises(optimal=True),
+    membership=Membership(recycles=True),
+    waits=Waits(only_for_past=True, tells_past=True),
+    copies=Copies(common_frame="hardware_multicast"),
 )
 
 

@@ -28,7 +28,7 @@ from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
-from ..facts import BROADCAST, Facts, Names, Option, WireFormat
+from ..facts import BROADCAST, Assumptions, Copies, Facts, Membership, Names, Option, Waits, WireFormat
 from ..holding import HoldingProcess
 from ..machine import Effect, Held, MessageKey
 from ..messages import Application, Control
@@ -40,16 +40,17 @@ FACTS = Facts(
     description="a number per group: phases that everybody passes, if need be by a message without content",
     paper="Mostéfaoui & Raynal, IEEE Workshop on Future Trends of Distributed Computing Systems, 1993",
     order=Order.CAUSAL,
-    casts=frozenset({BROADCAST}),
-    names_missing=False,
-    joins=False,
-    at_join="groups are fixed, and phases that are past would have to be passed by a new member",
-    at_leave="is a member no more; no phase waits for it once all that it sent has come",
-    at_expulsion="is a member no more; no phase waits for it once everybody has heard",
-    fixed_groups=True,
     options=(Option("groups", "sets of processes, the same for everybody; all by default", Names.SETS),),
-    common_frame=True,
     wire=WireFormat(33, "happened.wire.phased"),
+    assumes=Assumptions(casts=frozenset({BROADCAST}), fixed_groups=True),
+    waits=Waits(names_missing=False),
+    membership=Membership(
+        joins=False,
+        at_join="groups are fixed, and phases that are past would have to be passed by a new member",
+        at_leave="is a member no more; no phase waits for it once all that it sent has come",
+        at_expulsion="is a member no more; no phase waits for it once everybody has heard",
+    ),
+    copies=Copies(common_frame=True),
 )
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.orders import Order
-from ..facts import Facts, WireFormat
+from ..facts import Copies, Facts, Membership, Waits, WireFormat
 from ..machine import Effect, Unit
 from ..messages import ENTRY_BYTES, Application
 from .columns import ColumnProcess, Columns, known_to, named, units_of
@@ -24,12 +24,12 @@ from .columns import ColumnProcess, Columns, known_to, named, units_of
 FACTS = Facts(
     name="prs",
     order=Order.CAUSAL,
-    expels_one=True,
-    waits_only_for_past=True,
     description="per destination, the direct predecessors of the next message to it",
     paper="Prakash, Raynal & Singhal, J. Parallel and Distributed Computing 41(2), 1997",
-    common_frame=True,
     wire=WireFormat(12, "happened.wire.prs"),
+    membership=Membership(expels_one=True),
+    waits=Waits(only_for_past=True),
+    copies=Copies(common_frame=True),
 )
 
 

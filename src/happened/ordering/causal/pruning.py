@@ -27,7 +27,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.orders import Order
 from .. import notation
-from ..facts import Facts, WireFormat
+from ..facts import Facts, Promises, Waits, WireFormat
 from ..holding import ListeningProcess
 from ..machine import Effect, MessageKey, Unit
 from ..messages import Application
@@ -36,12 +36,11 @@ from ..process import State
 FACTS = Facts(
     name="pruning",
     order=Order.CAUSAL,
-    optimal=True,
-    waits_only_for_past=True,
-    tells_past=True,
     description="prunes and counts four kinds of redundant information; as little as ks, grouped otherwise",
     paper="Jang, Park, Cho & Yoon, IEEE Workshop on Future Trends of Distributed Computing Systems, 1997",
     wire=WireFormat(10, "happened.wire.pruning"),
+    promises=Promises(optimal=True),
+    waits=Waits(only_for_past=True, tells_past=True),
 )
 
 JUST_DELIVERED, ALREADY_DELIVERED, JUST_REPLACED, ALREADY_REPLACED = CLASSES = (

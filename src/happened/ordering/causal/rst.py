@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.orders import Order
-from ..facts import Facts, WireFormat
+from ..facts import Copies, Facts, Promises, Waits, WireFormat
 from ..machine import Effect, Unit
 from ..messages import Application
 from .columns import ColumnProcess, Columns, known_to, named, units_of
@@ -25,12 +25,12 @@ from .columns import ColumnProcess, Columns, known_to, named, units_of
 FACTS = Facts(
     name="rst",
     order=Order.CAUSAL,
-    waits_only_for_past=True,
-    entries=lambda n: n * n,
     description="a matrix of the last message from everyone to everyone",
     paper="Raynal, Schiper & Toueg, Information Processing Letters 39(6), 1991",
-    common_frame=True,
     wire=WireFormat(11, "happened.wire.rst"),
+    waits=Waits(only_for_past=True),
+    promises=Promises(entries=lambda n: n * n),
+    copies=Copies(common_frame=True),
 )
 
 

@@ -20,7 +20,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
-from ..facts import BROADCAST, Facts, WireFormat
+from ..facts import BROADCAST, Assumptions, Copies, Facts, Membership, Waits, WireFormat
 from ..machine import Effect, Held, Multicast, Unit
 from ..messages import ENTRY_BYTES, Application
 from ..process import State, refusal
@@ -31,14 +31,11 @@ FACTS = Facts(
     description="one entry; broadcasts must be serialized (a token, a lock): others are refused",
     paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998, §7.1",
     order=Order.CAUSAL,
-    casts=frozenset({BROADCAST}),
-    waits_only_for_past=True,
-    joins=False,
-    serialized=True,
-    expulsions=False,
-    at_expulsion=NO_EXPULSION,
-    common_frame=True,
     wire=WireFormat(18, "happened.wire.serialized_broadcast"),
+    assumes=Assumptions(casts=frozenset({BROADCAST}), serialized=True),
+    waits=Waits(only_for_past=True),
+    membership=Membership(joins=False, expulsions=False, at_expulsion=NO_EXPULSION),
+    copies=Copies(common_frame=True),
 )
 
 

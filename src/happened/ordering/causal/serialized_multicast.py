@@ -19,7 +19,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
-from ..facts import Facts, WireFormat
+from ..facts import Assumptions, Copies, Facts, Membership, Waits, WireFormat
 from ..machine import Effect, Held, Multicast, Unit
 from ..messages import Application
 from ..process import State, refusal
@@ -30,12 +30,11 @@ FACTS = Facts(
     description="an entry per destination; sends must be serialized (a token, a lock): others are refused",
     paper="Kshemkalyani & Singhal, Distributed Computing 11(2), 1998, §7.1",
     order=Order.CAUSAL,
-    waits_only_for_past=True,
-    serialized=True,
-    expulsions=False,
-    at_expulsion=NO_EXPULSION,
-    common_frame=True,
     wire=WireFormat(19, "happened.wire.serialized_multicast"),
+    waits=Waits(only_for_past=True),
+    assumes=Assumptions(serialized=True),
+    membership=Membership(expulsions=False, at_expulsion=NO_EXPULSION),
+    copies=Copies(common_frame=True),
 )
 
 Table = tuple[tuple[int, Link], ...]

@@ -20,7 +20,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import lanes
 from ...core.orders import Order
-from ..facts import Facts, WireFormat
+from ..facts import Copies, Facts, Membership, Waits, WireFormat
 from ..machine import Effect
 from ..messages import Application
 from ..parking import Want
@@ -30,14 +30,15 @@ from .lane_process import LaneProcess
 FACTS = Facts(
     name="ses",
     order=Order.CAUSAL,
-    waits_only_for_past=True,
-    names_missing=False,
     description="per destination, one vector time that it must have reached",
     paper="Schiper, Eggli & Sandoz, Workshop on Distributed Algorithms, LNCS 392, 1989",
-    expulsions=False,
-    at_expulsion="vectors count messages to others, of which only those that are lost may have told",
-    common_frame=True,
     wire=WireFormat(13, "happened.wire.ses"),
+    waits=Waits(only_for_past=True, names_missing=False),
+    membership=Membership(
+        expulsions=False,
+        at_expulsion="vectors count messages to others, of which only those that are lost may have told",
+    ),
+    copies=Copies(common_frame=True),
 )
 
 Pair = tuple[int, int]

@@ -26,7 +26,7 @@ from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
 from ...core.places import Branch, Place, onward
 from .. import notation
-from ..facts import MANY_PROCESSES, Facts, Relays, WireFormat
+from ..facts import MANY_PROCESSES, Assumptions, Copies, Facts, Membership, Relays, Waits, WireFormat
 from ..machine import Effect, Held, Hop, MessageKey
 from ..process import State, refusal
 from .extended_history import Entry, check_entries, read_entries, without
@@ -40,14 +40,14 @@ FACTS = Facts(
     description="routers on a tree whose timestamps leave out what stays on other sides of their separators",
     paper="Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
-    expels_one=True,
-    relays=Relays.ROUTERS,
-    names_missing=False,  # but the hop messages that bring them
-    recycles=True,
-    most_processes=MANY_PROCESSES,
     options=OPTIONS,
-    common_frame=True,
     wire=WireFormat(61, "happened.wire.topological"),
+    membership=Membership(expels_one=True, recycles=True),
+    copies=Copies(relays=Relays.ROUTERS, common_frame=True),
+    waits=Waits(
+        names_missing=False,  # but the hop messages that bring them
+    ),
+    assumes=Assumptions(most_processes=MANY_PROCESSES),
 )
 
 

@@ -36,7 +36,7 @@ from ...core.errors import LocalProtocolError, RemoteProtocolError
 from ...core.orders import Order
 from ...core.places import Place, alone, check, reach, restored
 from .. import notation
-from ..facts import MANY_PROCESSES, Facts, Relays, WireFormat
+from ..facts import MANY_PROCESSES, Assumptions, Copies, Facts, Membership, Relays, Waits, WireFormat
 from ..machine import Effect, Held, Hop, Multicast, Unit
 from ..process import State, refusal
 from .carrier import Carrier, InHop, Named
@@ -49,12 +49,14 @@ FACTS = Facts(
     description="ks in each zone, gateways between them: entries about the members of one zone only",
     paper="Kshemkalyani & Singhal 1998, §7.1; Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
-    relays=Relays.ROUTERS,
-    names_missing=False,  # but the hops that bring them
-    recycles=True,
-    most_processes=MANY_PROCESSES,
     options=(PLACE,),
     wire=WireFormat(70, "happened.wire.zoned_ks"),
+    copies=Copies(relays=Relays.ROUTERS),
+    waits=Waits(
+        names_missing=False,  # but the hops that bring them
+    ),
+    membership=Membership(recycles=True),
+    assumes=Assumptions(most_processes=MANY_PROCESSES),
 )
 
 

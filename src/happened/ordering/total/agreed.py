@@ -12,7 +12,7 @@ Invariant  that of three_phase.py, which also says what was wrong in print.
 from collections.abc import Iterable
 
 from ...core.orders import Order
-from ..facts import Facts
+from ..facts import Facts, Membership
 from ..machine import Multicast
 from .three_phase import AT_EXPULSION, AT_LEAVE, WIRE, ThreePhase
 
@@ -21,9 +21,8 @@ FACTS = Facts(
     description="three phases agree on a timestamp for every message",
     paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; three repairs, see docs/papers.md",
     order=Order.TOTAL,
-    at_leave=AT_LEAVE,
-    at_expulsion=AT_EXPULSION,
     wire=WIRE,
+    membership=Membership(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
 )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...core.orders import Order
-from ..facts import Facts
+from ..facts import Facts, Membership, Waits
 from ..machine import Effect, Multicast
 from ..process import State
 from .three_phase import AT_EXPULSION, AT_LEAVE, WIRE, ThreePhase
@@ -26,10 +26,9 @@ FACTS = Facts(
     description="three phases agree on a timestamp beyond those of the causal past",
     paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; one message of a sender at a time",
     order=Order.CAUSAL_TOTAL,
-    waits_at_sender=True,
-    at_leave=AT_LEAVE,
-    at_expulsion=AT_EXPULSION,
     wire=WIRE,
+    waits=Waits(at_sender=True),
+    membership=Membership(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
 )
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ....core.effects import Send
 from ....core.errors import LocalProtocolError
 from ....core.orders import Order
-from ...facts import Facts, Option, WireFormat
+from ...facts import Facts, Membership, Option, Qualifier, Waits, WireFormat
 from ...machine import Effect, Held, Multicast
 from ...process import Process, State, refusal
 from ..carrier import Carrier, InHop, Named
@@ -24,15 +24,19 @@ FACTS = Facts(
     description="ks for each label: messages of one label in causal order, those of several in none",
     paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
     order=Order.NONE,
-    qualifier="label",
-    usual="",
-    promise="causal among the messages of each label, by chains of that label",
-    recycles=False,
-    expulsions=False,
-    at_expulsion="a message that only it could send again would be waited for",
-    names_missing=False,  # but what they are within their label
     options=(Option("most", "how many labels there may be"),),
     wire=WireFormat(71, "happened.wire.incomplete"),
+    qualifier=Qualifier(
+        keyword="label", usual="", promise="causal among the messages of each label, by chains of that label"
+    ),
+    membership=Membership(
+        recycles=False,
+        expulsions=False,
+        at_expulsion="a message that only it could send again would be waited for",
+    ),
+    waits=Waits(
+        names_missing=False,  # but what they are within their label
+    ),
 )
 
 MOST_LABELS = 1024

@@ -28,7 +28,7 @@ from ....core.destinations import unpack
 from ....core.effects import Deliver, Send
 from ....core.errors import LocalProtocolError
 from ....core.orders import Order
-from ...facts import Facts, WireFormat
+from ...facts import Facts, Membership, Qualifier, WireFormat
 from ...machine import Effect, Held, MessageKey, Multicast
 from ...process import Process, State, refusal
 from ..extended_history import Entry, Timestamped, check_entries
@@ -38,11 +38,14 @@ FACTS = Facts(
     description="the application says what a message comes after",
     paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
     order=Order.NONE,
-    qualifier="after",
-    promise="after the messages of the history that a message is sent with, and after no other",
-    expulsions=False,
-    at_expulsion="a message that only it could send again would be waited for",
     wire=WireFormat(71, "happened.wire.incomplete"),
+    qualifier=Qualifier(
+        keyword="after",
+        promise="after the messages of the history that a message is sent with, and after no other",
+    ),
+    membership=Membership(
+        expulsions=False, at_expulsion="a message that only it could send again would be waited for"
+    ),
 )
 
 PRIORITIES = 1 << 32

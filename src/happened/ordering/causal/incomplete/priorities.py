@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from ....core.effects import Deliver
 from ....core.orders import Order
-from ...facts import Facts, WireFormat
+from ...facts import Facts, Membership, Qualifier, Waits, WireFormat
 from ...machine import Effect, Multicast
 from ...process import State
 from .managed import NOTHING, CausalHistory, Cause, ManagedMessage, ManagedProcess
@@ -25,13 +25,14 @@ FACTS = Facts(
     description="a message waits for earlier ones of its own or a higher priority, and for no other",
     paper="Rodrigues & Veríssimo, ICDCS 1995, and its report, chapter 6",
     order=Order.NONE,
-    qualifier="priority",
-    usual=0,
-    promise="causal, but that a message waits for none of a lower priority",
-    expulsions=False,
-    at_expulsion="a message that only it could send again would be waited for",
-    waits_only_for_past=True,
     wire=WireFormat(71, "happened.wire.incomplete"),
+    qualifier=Qualifier(
+        keyword="priority", usual=0, promise="causal, but that a message waits for none of a lower priority"
+    ),
+    membership=Membership(
+        expulsions=False, at_expulsion="a message that only it could send again would be waited for"
+    ),
+    waits=Waits(only_for_past=True),
 )
 
 
