@@ -16,7 +16,8 @@ from happened.core.destinations import unpack
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
 from happened.core.orders import Order
-from happened.ordering import create
+from happened.ordering import create, having
+from happened.ordering.capabilities import TellsUnits
 from happened.ordering.facts import BROADCAST, MULTICAST, UNICAST, Relays
 from oracles.history import History
 
@@ -221,7 +222,9 @@ class System:
             else:
                 self.deliver(process, self.name(effect), effect.payload)
         if self.facts.optimal and process not in self.gone:
-            log = self.machines[process].log_units()
+            told = having(self.machines[process], TellsUnits)
+            assert told is not None, "an optimal protocol tells the units of its log"
+            log = told.log_units()
             required = self.necessary(process, self.history.log(self.uids[process]))
             self.check_necessary(log, required, f"log of {process}")
 

@@ -10,7 +10,8 @@ from contract.drive import Dice, busy, is_application, make, some_destinations
 from happened import wire
 from happened.core.effects import Send
 from happened.core.errors import RemoteProtocolError
-from happened.ordering import protocols
+from happened.ordering import having, protocols
+from happened.ordering.capabilities import TellsUnits
 from happened.wire.primitives import write_number
 
 SIZES = {1: 40, 2: 40, 5: 40, 14: 40, 63: 20, 64: 20, 70: 20}  # processes: multicasts
@@ -154,5 +155,6 @@ def survive(facts, message, dice):
                     f"a refused message has changed the state: {message!r:.200}"
                 )
             machine.pending()
-            machine.log_units()
+            if (told := having(machine, TellsUnits)) is not None:
+                told.log_units()
             machine.restore(machine.snapshot())

@@ -20,7 +20,8 @@ from contract.drive import (
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.core.orders import Order
-from happened.ordering import create, protocols
+from happened.ordering import create, having, protocols
+from happened.ordering.capabilities import KeepsLog, TellsUnits
 from happened.ordering.facts import ANY_CAST, BROADCAST, THIRD_PARTY_NUMBERS, UNICAST
 from happened.ordering.machine import Machine, Message
 
@@ -50,10 +51,10 @@ def check_shape(facts, seed):
     for machine in system.machines:
         assert not [name for name in machine_members if not hasattr(machine, name)]
         assert machine.me == system.machines.index(machine) and machine.n == 4
-        size, units = machine.log_size(), machine.log_units()
-        assert size is None or min(size) >= 0
-        assert units is None or size is None or len(units) == size[1]
-        assert not facts.optimal or units is not None
+        log, told = having(machine, KeepsLog), having(machine, TellsUnits)
+        assert log is None or min(log.log_size()) >= 0
+        assert told is None or log is None or len(told.log_units()) == log.log_size()[1]
+        assert not facts.optimal or told is not None
     message_members = {name for name in vars(Message) if not name.startswith("_")}
     for message in system.made:
         assert not [name for name in message_members if not hasattr(message, name)]

@@ -13,10 +13,11 @@ from happened.causality import check_delivery, check_order
 from happened.core.errors import LocalProtocolError
 from happened.net.config import ConfigError, load
 from happened.net.engine import Engine
-from happened.ordering import protocols
+from happened.ordering import able
+from happened.ordering.capabilities import Expires
 from happened.trace import read
 
-EXPIRES = sorted(name for name, facts in protocols().items() if facts.expires)
+EXPIRES = able(Expires)
 
 
 def kept(engine):

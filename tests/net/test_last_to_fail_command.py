@@ -8,13 +8,14 @@ from netcluster import free_ports
 
 from happened.cli import main
 from happened.net import Node, Plaintext
-from happened.ordering import protocols
+from happened.ordering import able
+from happened.ordering.capabilities import ReplacesForwarder
 
 HUB = (
     "processes: [a, b]\nrouters: [f, w]\nseparators: [[f, w]]\n"
     "links: [[f, w], [a, f], [a, w], [b, f], [b, w]]\n"
 )
-WITNESSED = next(name for name, facts in protocols().items() if facts.witnesses)
+WITNESSED = able(ReplacesForwarder)[0]
 
 
 @pytest.fixture

@@ -18,7 +18,9 @@ from happened.net import site as net_site
 from happened.net.engine import Engine
 from happened.net.site import site_of
 from happened.net.site_failures import How, check_witnesses, succession_proposal
-from happened.ordering import protocols
+from happened.net.site_steps import SiteSteps
+from happened.ordering import able, protocols
+from happened.ordering.capabilities import ReplacesForwarder
 from happened.topology import derive, from_document, problems
 from happened.wire import resent
 from happened.wire import site_news as wire
@@ -32,7 +34,7 @@ def derive_once(monkeypatch):
         monkeypatch.setattr(f"happened.net.{module}.site_of", once)
 
 
-WITNESSED = [name for name in ROUTING if protocols()[name].witnesses]
+WITNESSED = [name for name in ROUTING if name in able(ReplacesForwarder)]
 
 GATEWAYS = {  # two sites of two, each behind its gateways f and w
     "processes": ["a", "b", "c", "d"],
@@ -413,9 +415,9 @@ def test_successions_that_cannot_be_are_refused(seed):
         if protocol not in WITNESSED:
             with pytest.raises(LocalProtocolError, match=f"{protocol} gives witnesses no copies"):
                 check_witnesses(protocols()[protocol], How.WITNESS)
-            with pytest.raises(LocalProtocolError, match="none can stand in"):
+            with pytest.raises(LocalProtocolError, match="lacks the capability ReplacesForwarder"):
                 running = start(random.Random(seed), protocol, LINE)
-                running.engines["a"].machine.stand_in(4)
+                SiteSteps(running.engines["a"]).stand_in(4)
 
 
 def test_news_of_a_failure_are_read_as_they_were_written():

@@ -13,11 +13,12 @@ import yaml
 from test_site_changes_kill import EXAMPLES, FAULTS, ROUTING, SITES, Heard, Site, site_file
 
 from happened.cli import main
-from happened.ordering import protocols
+from happened.ordering import able
+from happened.ordering.capabilities import ReplacesForwarder
 from happened.topology import derive, to_document
 from happened.topology.replacement import with_heir, without
 
-WITNESSED = [name for name in ROUTING if protocols()[name].witnesses]
+WITNESSED = [name for name in ROUTING if name in able(ReplacesForwarder)]
 HUB = (
     "processes: [a, b]\nrouters: [f, w]\nseparators: [[f, w]]\n"
     "links: [[f, w], [a, f], [a, w], [b, f], [b, w]]\n"

@@ -10,12 +10,6 @@ class BareMachine:
     def pending(self):
         return []
 
-    def log_size(self):
-        return None
-
-    def log_units(self):
-        return None
-
     def join(self, process):
         self.n = process + 1
 

@@ -11,7 +11,9 @@ from typing import NamedTuple
 from happened.core.destinations import pack
 from happened.core.effects import Deliver
 from happened.core.errors import CausalityError
-from happened.ordering import Held, Machine, Message, create, notation, protocols
+from happened.ordering import Held, Machine, Message, create, having, notation, protocols
+from happened.ordering.capabilities import TellsUnits
+from happened.ordering.explaining import knowledge
 from oracles.history import History
 from scenarios.language import ScenarioError, names
 
@@ -194,10 +196,10 @@ class System:
 
     def show_log(self, name: str) -> Iterator[str]:
         machine = self._machine(name)
-        log = machine.log_entries()
-        if log is None:
+        if having(machine, TellsUnits) is None:
             raise ScenarioError(f"{self.protocol} tells no log")
-        yield f"log of {name}: {notation.entries(log)}"
+        ((_, log),) = knowledge(machine)
+        yield f"log of {name}: {log}"
 
     def show_held(self, name: str) -> Iterator[str]:
         held = self._machine(name).pending()

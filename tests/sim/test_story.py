@@ -13,7 +13,8 @@ import pytest
 from happened.cli import main
 from happened.core.errors import LocalProtocolError
 from happened.core.orders import Order
-from happened.ordering import create, protocols
+from happened.ordering import able, protocols
+from happened.ordering.capabilities import TellsUnits
 from happened.ordering.causal.ks import KshemkalyaniSinghal
 from happened.sim.playing import read_program
 from happened.sim.programs import Program, programs
@@ -62,9 +63,7 @@ def test_every_unit_that_ks_forgets_is_delivered_or_replaced(seed):
     assert reasons == {"just delivered", "already delivered", "just replaced", "already replaced"}
 
 
-@pytest.mark.parametrize(
-    "name", sorted(name for name in protocols() if create(name, 0, 2).log_units() is not None)
-)
+@pytest.mark.parametrize("name", able(TellsUnits))
 def test_the_constraint_that_is_told_is_the_one_that_holds(name, seed):
     """PC1 and PC2 of each unit, against the definitions read literally."""
     dice = random.Random(seed)

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from happened.core.errors import CausalityError
-from happened.ordering import create
-from happened.ordering.listening import Listener, listening
+from happened.ordering import able, create
+from happened.ordering.capabilities import Listens
+from happened.ordering.listening import Listener
 from happened.streaming import paged, reached
 from happened.streaming.destination import DEAD, DELIVERED, LATE, VIOLATED, Destination, Head
 from happened.streaming.paged import Numbers, PagedMap
@@ -116,7 +117,7 @@ def history(protocol, seed, n=4, steps=60):
     return arriving, past
 
 
-@pytest.mark.parametrize("protocol", listening())
+@pytest.mark.parametrize("protocol", able(Listens))
 def test_frames_of_every_protocol_that_listens_are_delivered_after_their_causal_past(protocol, seed):
     dice = random.Random(seed)
     weak = "chains" in create(protocol, 0, 2).facts.description  # promises less than causal order
@@ -481,7 +482,7 @@ def test_what_a_message_that_was_given_up_had_waited_for_is_late_also_where_nobo
     assert destination.duplicates == 1
 
 
-@pytest.mark.parametrize("protocol", listening())
+@pytest.mark.parametrize("protocol", able(Listens))
 def test_whatever_is_given_up_all_that_arrives_is_delivered_once(protocol, seed):
     dice = random.Random(seed)
     statuses = set()

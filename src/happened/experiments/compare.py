@@ -135,21 +135,21 @@ class Timed:
     """A machine that counts the CPU time of its two inputs, in ns."""
 
     def __init__(self, make: Factory, me: int, n: int) -> None:
-        self._machine: Machine = make(me, n)
+        self.wrapped: Machine = make(me, n)
         self.sending = self.receiving = 0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._machine, name)
+        return getattr(self.wrapped, name)
 
     def multicast(self, to: Any, payload: bytes) -> Multicast:
         start = process_time_ns()
-        made = self._machine.multicast(to, payload)
+        made = self.wrapped.multicast(to, payload)
         self.sending += process_time_ns() - start
         return made
 
     def receive(self, message: Any) -> list[Effect]:
         start = process_time_ns()
-        effects = self._machine.receive(message)
+        effects = self.wrapped.receive(message)
         self.receiving += process_time_ns() - start
         return effects
 

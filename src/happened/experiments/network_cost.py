@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError
-from ..ordering import DEFAULT, Effect, Machine, Multicast, protocols
+from ..ordering import DEFAULT, Effect, Machine, Multicast, having, protocols
+from ..ordering.capabilities import KeepsLog
 from ..sim.automaton import Factory
 from ..sim.ledger import Ledger, Transmission
 from ..sim.network import Network
@@ -130,11 +131,9 @@ class _Keepers:
     def __call__(self, me: int, n: int) -> Any:
         return _Keeper(self._make(me, n), me, self)
 
-    def look(self, me: int, machine: Machine) -> None:
-        size = machine.log_size()
-        if size is not None:
-            self._kept[me] += size[1]
-            self._events[me] += 1
+    def note(self, me: int, kept: int) -> None:
+        self._kept[me] += kept
+        self._events[me] += 1
 
     def mean(self, wanted: Callable[[int], bool]) -> float | None:
         events = sum(count for me, count in self._events.items() if wanted(me))
@@ -143,19 +142,24 @@ class _Keepers:
 
 class _Keeper:
     def __init__(self, machine: Machine, me: int, keepers: _Keepers) -> None:
-        self._machine = machine
+        self.wrapped = machine
+        self._log = having(machine, KeepsLog)
         self._me = me
         self._keepers = keepers
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._machine, name)
+        return getattr(self.wrapped, name)
 
     def multicast(self, to: Any, payload: bytes) -> Multicast:
-        made = self._machine.multicast(to, payload)
-        self._keepers.look(self._me, self._machine)
+        made = self.wrapped.multicast(to, payload)
+        self._look()
         return made
 
     def receive(self, message: Any) -> list[Effect]:
-        effects = self._machine.receive(message)
-        self._keepers.look(self._me, self._machine)
+        effects = self.wrapped.receive(message)
+        self._look()
         return effects
+
+    def _look(self) -> None:
+        if self._log is not None:
+            self._keepers.note(self._me, self._log.log_size()[1])

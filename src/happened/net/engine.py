@@ -29,7 +29,8 @@ from ..core.effects import Deliver, Send
 from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolError
 from ..core.roster import Roster
 from ..core.tuples import new
-from ..ordering import Held, Machine, Multicast, create, facts_of
+from ..ordering import Held, Machine, Multicast, create, facts_of, having, needed
+from ..ordering.capabilities import Expires, ReplacesForwarder, Serializes
 from ..tracking import Stamp
 from ..wire import decode, encode_multicast, load, resent, site_news, token_frames
 from ..wire import membership as changes
@@ -73,7 +74,7 @@ class Engine:
         *("name", "protocol", "_facts", "members", "me", "links", "sites", "routes", "machine"),
         *("serialization", "transfers", "tracking", "_is_total", "_is_plain", "recorder", "history"),
         *("signed", "events", "time", "sent", "delivered", "unacknowledged", "unacknowledged_bytes"),
-        *("counts_held", "held_bytes", "unsent", "queued_bytes", "replays"),
+        *("_clocks", "_has_witnesses", "counts_held", "held_bytes", "unsent", "queued_bytes", "replays"),
         *("_journaled", "_entries", "_staged", "is_dirty", "_fresh", "shares", "_shared"),
     )
 
@@ -103,15 +104,16 @@ class Engine:
         placed = dict(options or {}) | ({} if site is None else {"place": site.place})
         self.routes = Routes(placed.get("place"))
         self.machine: Machine = create(protocol, self.me, n, **placed)
+        self._has_witnesses = having(self.machine, ReplacesForwarder) is not None
         self.serialization: Serialization | None = None
         if facts.serialized:
-            self.serialization = Serialization(cast(Any, self.machine), self.me, n, self.links.put)
+            self.serialization = Serialization(needed(self.machine, Serializes), self.me, n, self.links.put)
         self.transfers = Transfers(self.me, self.links.put)
         self.tracking = None if tracker is None else Tracking(tracker, self.me, n, facts)
         self._is_total = facts.order.is_total
         self.signed = signed
         if signed is not None:
-            check_protocol(facts, self.machine)
+            self._clocks = check_protocol(facts, self.machine)
         # Whether a delivery brings nothing but a payload: see _opened.
         brings_more = self.tracking is not None or site is not None or signed is not None
         self._is_plain = not brings_more and facts.qualifier != "after"
@@ -187,7 +189,7 @@ class Engine:
         if not self.has_turn:
             raise LocalProtocolError(f"{self.name!r} does not have the token; wait until there is room")
         if self.signed is not None:
-            clock = self.machine.coming_clock
+            clock = self._clocks.coming_clock
             payload = self.signed.seal(self.me, clock, pack(to), payload, self.roster, ORDERED)
         if self._facts.qualifier:
             return self._multicast_qualified(to, payload, how)
@@ -265,7 +267,7 @@ class Engine:
         dests = pack(to)
         check_destinations(dests, len(self.roster), self.gone)
         if self.signed is not None and not self.replays:
-            clock = self.machine.clock + 1
+            clock = self._clocks.clock + 1
             payload = self.signed.seal(self.me, clock, dests, payload, self.roster, UNORDERED)
         clock = self.machine.tick()
         self.transfers.sent(dests, clock)
@@ -326,9 +328,7 @@ class Engine:
 
     def expire(self) -> None:
         """A time has passed since the last call in which every message is delivered (expiry.py)."""
-        if not self._facts.expires:
-            raise LocalProtocolError(f"{self.protocol} forgets nothing by the clock")
-        cast(Any, self.machine).expire()
+        needed(self.machine, Expires).expire()
         self._stage(Input.EXPIRED, 0)
 
     def receive(self, link: int, frame: bytes) -> None:
@@ -530,7 +530,7 @@ class Engine:
         if batch.parking is not None:
             for link, frames in batch.parking.frames.items():
                 self.outboxes[link].written = frames[-1][0]
-        if self.sites is not None and self._facts.witnesses:
+        if self.sites is not None and self._has_witnesses:
             self.sites.witnessing.hold_back(batch.released_through, self.outboxes, self.absent())
         else:
             for link, number in batch.released_through.items():

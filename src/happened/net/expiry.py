@@ -15,7 +15,8 @@ import logging
 from collections.abc import Callable
 
 from ..core.errors import LocalProtocolError
-from ..ordering import Facts, protocols
+from ..ordering import Facts, able
+from ..ordering.capabilities import Expires
 from .engine import Engine
 
 log = logging.getLogger("happened.node")
@@ -25,10 +26,10 @@ def check_expiry(seconds: float, facts: Facts) -> None:
     """Refuse a bound that is none, or a protocol that forgets nothing by the clock."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds > 0:
         raise LocalProtocolError(f"`expiry` is a number of seconds above 0, not {seconds!r}")
-    if not facts.expires:
-        able = ", ".join(sorted(name for name, each in protocols().items() if each.expires))
+    if facts.name not in able(Expires):
         raise LocalProtocolError(
-            f"{facts.name} keeps nothing that a bound on delivery would let it forget; `expiry` is for {able}"
+            f"{facts.name} keeps nothing that a bound on delivery would let it forget; `expiry` is for "
+            f"{', '.join(able(Expires))}"
         )
 
 

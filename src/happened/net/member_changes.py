@@ -16,6 +16,7 @@ from ..core.destinations import pack, unpack
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.roster import Roster
 from ..ordering import Facts, Machine
+from ..ordering.capabilities import members
 from ..wire import membership as wire
 from ..wire.membership import (
     LAST_STAGE,
@@ -131,7 +132,7 @@ class MemberChanges:
 
     def leave(self, index: int) -> None:
         """Leave: say farewell on every link."""
-        self._concerned.perform(self._concerned.machine.leave(index))  # refuses if members are fixed
+        self._concerned.perform(members(self._concerned.machine).leave(index))  # refuses if members are fixed
         if self._concerned.serialization is not None:
             self._concerned.serialization.leave(index)
         self._tell(self.present_links(), MemberDeparted(index))
@@ -272,7 +273,7 @@ class MemberChanges:
         admits = self.registrar == self.me
         news = MemberJoined(index, name, address)
         wire.encode(news)  # refuses what is too long
-        effects = self._concerned.machine.join(index)  # refuses if members are fixed; nothing has changed
+        effects = members(self._concerned.machine).join(index)  # refuses if fixed; nothing has changed
         self.roster.join(name, index)
         if self._concerned.tracking is not None:
             self._concerned.tracking.join(index)
@@ -327,13 +328,13 @@ class MemberChanges:
         departure = self.departures.get(index)
         is_expelled = isinstance(news, MemberExpelled)
         if departure is None:
-            effects = machine.leave(index)
+            effects = members(machine).leave(index)
             self.roster.leave(self.roster.name(index))
             self.gone.add(index)
             self._concerned.transfers.left(index)
             self.departures[index] = departure = Departure()
         if is_expelled:
-            effects += machine.expel(index)
+            effects += members(machine).expel(index)
         self._tell(self._listeners(), news, besides=index)
         if is_expelled:
             departure.expelled = departure.parted = True
@@ -357,8 +358,8 @@ class MemberChanges:
             if index == self.me:
                 self.has_left = True
                 continue
-            self._concerned.perform(self._concerned.machine.leave(index))
-            self._concerned.perform(self._concerned.machine.close(index))
+            self._concerned.perform(members(self._concerned.machine).leave(index))
+            self._concerned.perform(members(self._concerned.machine).close(index))
             self.note_gone(index)
 
     def advance(self) -> None:
@@ -366,14 +367,14 @@ class MemberChanges:
         present, machine = self.present_links(), self._concerned.machine
         for index in self.departures.to_close(self.awaited, present):
             self.departures[index].closed = True
-            self._concerned.perform(machine.close(index))
+            self._concerned.perform(members(machine).close(index))
         for index in self.departures.under_way():
             departure = self.departures[index]
             if departure.closed and not departure.stage and not self._holds(index):
                 self._reach(index, 1)
             while departure.advances(present):
                 if departure.stage == 1:
-                    machine.forget(index)
+                    members(machine).forget(index)
                 self._reach(index, departure.stage + 1)
         self.under_way = self.departures.under_way()
 

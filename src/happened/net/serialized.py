@@ -5,31 +5,19 @@ the journal has it, and a holder that is killed has the token when it comes back
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from ..core.effects import Send
 from ..core.errors import CausalityError, RemoteProtocolError
+from ..ordering.capabilities import Serializes
 from ..ordering.token import Token, TokenPassed, TokenRequest
 from ..wire.token_frames import decode, encode
-
-
-class SerializedMachine(Protocol):
-    """What a machine of serialized sends has beside the usual."""
-
-    @property
-    def latest(self) -> Any:
-        """What the next sender must know of the sends before."""
-
-    def follow(self, latest: Any) -> None:
-        """Know that; LocalProtocolError if it cannot be."""
 
 
 class Serialization:
     """The token as process `me` of n sees it; `put` puts a frame into the outbox of a link."""
 
-    def __init__(
-        self, machine: SerializedMachine, me: int, n: int, put: Callable[[int, bytes], object]
-    ) -> None:
+    def __init__(self, machine: Serializes, me: int, n: int, put: Callable[[int, bytes], object]) -> None:
         self.token = Token(me, n)
         self._machine, self._put = machine, put
 

@@ -26,7 +26,8 @@ from typing import Any, Protocol
 from ..core.destinations import unpack
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.roster import Roster
-from ..ordering import Facts, Machine
+from ..ordering import Facts, Machine, having
+from ..ordering.capabilities import TellsClock
 from ..wire import piggybacks
 
 SCHEME = "ecdsa-p256-1"
@@ -96,14 +97,17 @@ class Signed:
         return ("message", self._cluster, roster.name(origin), str(clock), kind, str(len(names)), *names)
 
 
-def check_protocol(facts: Facts, machine: Machine) -> None:
-    """Refuse a protocol, registered by others, that does not tell what signatures need to know."""
+def check_protocol(facts: Facts, machine: Machine) -> TellsClock:
+    """The machine as one that tells its clocks. LocalProtocolError if its protocol, registered by others,
+    does not tell what signatures need to know."""
     kinds = import_module(facts.wire.codec).MESSAGES if facts.wire is not None else ()
     silent = [f"{kind.__name__} tells nothing by `carries`" for kind in kinds if not hasattr(kind, "carries")]
-    if not hasattr(machine, "coming_clock"):
+    clocks = having(machine, TellsClock)
+    if clocks is None:
         silent.append("its machine tells no `coming_clock`")
-    if silent:
+    if clocks is None or silent:
         raise LocalProtocolError(f"messages of {facts.name} cannot be signed: {silent[0]} (docs/runtime.md)")
+    return clocks
 
 
 def check_node(me: str, signatures: Signer, cluster: str) -> None:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from ..core.destinations import unpack
 from ..core.errors import LocalProtocolError
-from ..ordering import Facts
+from ..ordering import Facts, able
+from ..ordering.capabilities import ReplacesForwarder
 from .site import Site, proposed
 
 
@@ -77,7 +78,7 @@ def _check_heir(present: Site, failed: str, heir: str | None, how: How) -> None:
 
 def check_witnesses(facts: Facts, how: How) -> None:
     """Refuse a witness where the protocol gives it no copies."""
-    if how is How.WITNESS and not facts.witnesses:
+    if how is How.WITNESS and facts.name not in able(ReplacesForwarder):
         raise LocalProtocolError(
             f"{facts.name} gives witnesses no copies, so none can take over: start the failed process again "
             "from its journal, or give up what only it had, by collection"

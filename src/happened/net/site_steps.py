@@ -5,7 +5,9 @@ from typing import Any, Protocol
 
 from ..core.destinations import pack, unpack
 from ..core.errors import RemoteProtocolError
-from ..ordering import Machine
+from ..ordering import Machine, needed
+from ..ordering.capabilities import HasPlace, ReplacesForwarder
+from ..ordering.capabilities import members as members_of
 from ..wire import decode, resent
 from .link_routes import Routes
 from .links import Links
@@ -48,13 +50,13 @@ class SiteSteps:
     def go_on(self, site: Site) -> None:
         engine, members = self._engine, self._engine.members
         for index in range(len(members.roster), len(site.members)):
-            engine.machine.join(index)
+            members_of(engine.machine).join(index)
             members.roster.join(site.members[index])
             if engine.tracking is not None:
                 engine.tracking.join(index)
             engine.links.open(index)
             members.seniority.append(index)
-        engine.machine.resume_at(site.place)
+        needed(engine.machine, HasPlace).resume_at(site.place)
         engine.routes.stand(site.place)
         members.addresses.update(site.addresses)
         members.addresses.pop(members.name, None)
@@ -75,10 +77,10 @@ class SiteSteps:
                 self.put(link, resent.encode(failed, kept.frame))
 
     def stand_in(self, failed: int) -> None:
-        self._engine.perform(self._engine.machine.stand_in(failed))
+        self._engine.perform(needed(self._engine.machine, ReplacesForwarder).stand_in(failed))
 
     def do_without(self, failed: int) -> None:
-        self._engine.perform(self._engine.machine.do_without(failed))
+        self._engine.perform(needed(self._engine.machine, HasPlace).do_without(failed))
         self._engine.members.note_gone(failed)
 
 

@@ -1,8 +1,9 @@
 """Delivery-order protocols: one registry, one shape, one file per protocol."""
 
+from .capabilities import having, needed
 from .facts import Facts, Option, Relays, WireFormat
 from .machine import Effect, Held, Machine, Message, Multicast, Unit
-from .registry import DEFAULT, create, declared, facts_of, incomplete, protocols, register, unregister
+from .registry import DEFAULT, able, create, declared, facts_of, incomplete, protocols, register, unregister
 
 __all__ = [
     "DEFAULT",
@@ -16,10 +17,13 @@ __all__ = [
     "Relays",
     "Unit",
     "WireFormat",
+    "able",
     "create",
     "declared",
     "facts_of",
+    "having",
     "incomplete",
+    "needed",
     "protocols",
     "register",
     "unregister",

@@ -92,7 +92,6 @@ class Facts:
     optimal: bool = False  # every message carries exactly the necessary units
     longest_chain: int | None = None  # causal order is kept along chains of this many messages only
     relays: Relays = Relays.NOBODY
-    witnesses: bool = False  # a place's witnesses get copies, from which one can succeed its forwarder
     carries_payloads: bool = False  # its packets have messages of others in them, whole
     waits_only_for_past: bool = False
     """A held message waits only for messages of its causal past, each of which comes straight from its
@@ -105,7 +104,6 @@ class Facts:
     joins: bool = True  # processes may join a running system
     departures: bool = True  # processes may leave a running system
     expulsions: bool = True  # processes that are not there to agree may be expelled from it
-    expires: bool = False  # `expire` forgets what a bound on the time of delivery lets it (§4.5)
     expels_one: bool = False
     """One process may be expelled at a time: messages tell so little of what they follow that the order of
     messages of others, which wait for lost messages of one and of another, may be lost with both."""

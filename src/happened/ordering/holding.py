@@ -32,7 +32,6 @@ M = TypeVar("M", bound=Any)
 
 class HoldingProcess(Process, Generic[M]):
     message_type: ClassVar[type[Application]]
-    listens: ClassVar[bool] = False  # whether delivered clocks, one per sender, decide what is deliverable
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
@@ -221,3 +220,11 @@ class HoldingProcess(Process, Generic[M]):
         super()._loaded(state)
         self._closing, self._closed_at = state["closing"]
         self._parking.refill(held, self.lacks)
+
+
+class ListeningProcess(HoldingProcess[M]):
+    """One for which the delivered clocks, one for each sender, decide what can be delivered."""
+
+    def listen(self) -> None:
+        """Only receive from now on: what others say of our own messages is taken to be true."""
+        self.clock = CLOCK_LIMIT - 1

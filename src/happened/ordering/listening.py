@@ -1,6 +1,6 @@
 """The delivery side of a protocol, for a driver that keeps what was delivered in a store of its own.
 
-A stream processor wants its state in small records and not as one machine. For a protocol that `listens`,
+A stream processor wants its state in small records and not as one machine. For a protocol that `Listens`,
 what is deliverable at a process depends on nothing but a clock for each sender: a message waits for some
 (sender, clock), and its delivery brings some senders' clocks forward. `Listener` tells both.
 
@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError
-from .holding import HoldingProcess
+from .capabilities import Listens, having
 from .machine import MessageKey
 from .parking import Want
-from .registry import create, protocols
+from .registry import able, create
 
 
 class Heard(NamedTuple):
@@ -28,24 +28,11 @@ class Heard(NamedTuple):
     moves: tuple[Want, ...]  # the clocks that its delivery reaches
 
 
-def listening() -> list[str]:
-    """The protocols that a Listener can be made of."""
-    return [name for name in protocols() if _listens(name, {})]
-
-
-def _listens(name: str, options: dict[str, Any]) -> bool:
-    try:
-        machine = create(name, 0, 2, **options)
-    except LocalProtocolError:  # it needs options, as a topology
-        return False
-    return isinstance(machine, HoldingProcess) and machine.listens
-
-
 class Listener:
     def __init__(self, protocol: str, me: int, n: int, **options: Any) -> None:
-        machine = create(protocol, me, n, **options)
-        if not isinstance(machine, HoldingProcess) or not machine.listens:
-            known = ", ".join(listening())
+        machine = having(create(protocol, me, n, **options), Listens)
+        if machine is None:
+            known = ", ".join(able(Listens))
             raise LocalProtocolError(
                 f"{protocol} needs more than the messages that arrive to put them in order; these do: {known}"
             )

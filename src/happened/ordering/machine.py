@@ -7,15 +7,14 @@ was; duplicates made by the network are normal input and change nothing.
 Local events are numbered 1, 2, … in the order a driver records them: one for each `multicast`, one
 for each `receive`, one for each `Deliver` it returns, one for each `tick`.
 
-`process.py` is the part that all our machines share, `holding.py` what those share that hold messages back.
+`process.py` has what all machines of this package share, `holding.py` what those share that hold messages
+back, and `capabilities.py` what drivers may ask of some machines only.
 """
 
 from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from ..core.effects import Deliver, Send
-from ..core.places import Place
-from ..core.telling import Told
 from .facts import Facts
 
 Effect = Send[Any] | Deliver
@@ -101,114 +100,42 @@ class Multicast(NamedTuple):
 
 
 class Machine(Protocol):
+    """What every driver needs of every protocol; `capabilities.py` has what only some can do."""
+
     facts: ClassVar[Facts]
 
     @property
     def me(self) -> int: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def clock(self) -> int:
-        """The clock of the last event that has one."""
-
-    @property
-    def coming_clock(self) -> int:
-        """The clock that names the next multicast, if that is the next input."""
-
-    @property
-    def queued(self) -> int:
-        """How many multicasts of ours the protocol keeps back or has not done with: we leave when none is."""
-
-    @property
-    def kept_bytes(self) -> int:
-        """How much it keeps of our multicasts that have gone out until everybody has them, beyond what it
-        keeps when nothing is under way: a driver lets the application wait while this is too much."""
-
     def multicast(self, to: Iterable[int], payload: bytes) -> Multicast: ...
     def receive(self, message: Any) -> list[Effect]: ...
-    def pending(self) -> list[Held]:
-        """The messages that have arrived and wait, in order of arrival unless the protocol says otherwise."""
-
-    @property
-    def pending_count(self) -> int:
-        """How many `pending` lists, in time linear in that."""
-
-    @property
-    def pending_bytes(self) -> int:
-        """The bytes of their payloads."""
-
     def tick(self) -> int:
         """Advance the clock for an event that is neither a send nor an arrival; returns the new clock."""
 
-    # Who is there. A driver gives these inputs so that whoever gets a message knows every change that its
-    # sender knew. What a machine sends to a process that has left need not arrive.
-
-    def join(self, process: int) -> list[Effect]:
-        """A process exists from now on. It has the next index, or that of one whom all have forgotten."""
-
-    def leave(self, process: int) -> list[Effect]:
-        """A process leaves: nothing more may be addressed to it, whatever waits for its
-        answer goes on without, its role passes on. What it has sent may still come. If it is this process,
-        which has nothing `queued`, it hands its role over; what it is sent may still come."""
-
-    def expel(self, process: int) -> list[Effect]:
-        """A process was expelled, which may have been leaving: as `leave`, if we have not heard that it
-        leaves, and it will not do any more what it would do before it has left."""
-
-    def close(self, process: int) -> list[Effect]:
-        """Nothing more comes from a process that has left: nobody waits for what has not come. Of what it
-        sent us, the first so many messages have come; if it left by itself, all. If it was expelled, so has
-        everything that others, and we ourselves, sent us before they heard of it."""
-
-    def forget(self, process: int) -> None:
-        """Everybody present has closed with a process that has left, and holds nothing of it: whatever is
-        kept about its messages is needed no more."""
-
-    def resume_at(self, place: Place) -> None:
-        """Stand at a place of another graph, once everything that anybody sent has been delivered
-        everywhere. LocalProtocolError where the protocol does not relay."""
-
-    def do_without(self, process: int) -> list[Effect]:
-        """A process at a place of our graph has failed for good, and everybody has told us so: leave and
-        close with it, even if others are reached through it. LocalProtocolError as for `resume_at`."""
-
-    def stand_in(self, forwarder: int) -> list[Effect]:
-        """Send on what a forwarder that has failed has left to send on, as a witness of it.
-        LocalProtocolError where witnesses get no copies (`facts.witnesses`)."""
-
-    def log_size(self) -> tuple[int, int] | None:
-        """How many entries and units the next message would draw on; None where no log is kept."""
-
-    def log_units(self) -> frozenset[Unit] | None:
-        """The units of the log, which an optimal protocol keeps necessary; None where it does not tell."""
-
-    def log_entries(self) -> list[tuple[int, int, frozenset[int]]] | None:
-        """The log as the papers write it: (sender, clock, destinations), empty sets too where they are kept;
-        None where it does not tell."""
-
-    # What a story asks, of small systems.
-
-    def observe(self) -> None:
-        """From now on, record which rules of the paper are applied."""
-
-    def observed(self) -> list[Told]:
-        """What was recorded since this was last asked, in order."""
-
-    def logs(self) -> dict[str, frozenset[Unit]]:
-        """The units of each log, by the part of the system that it is about; empty for all of it."""
-
-    def knowledge(self) -> list[tuple[str, str]]:
-        """What is remembered, as the paper writes it: the name of each structure, and what is in it."""
-
-    def holds(self) -> list[str]:
-        """What is held and for what, as `pending` tells, in words."""
-
-    def hop_of(self, message: Any, peer: int) -> Hop | None:
-        """A message exchanged with this peer as a hop; None where messages have the same name on all their
-        way."""
+    def pending(self) -> list[Held]:
+        """The messages that have arrived and wait, in order of arrival unless the protocol says otherwise."""
 
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""
 
     def restore(self, data: bytes) -> None:
         """Replace this machine's state by a snapshot of the same protocol."""
+
+    # What bounds need.
+
+    @property
+    def pending_count(self) -> int:
+        """How many messages `pending` lists, in time linear in that."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """The bytes of their payloads."""
+
+    @property
+    def queued(self) -> int:
+        """How many multicasts of ours the protocol keeps back or has not finished; a process leaves when
+        there are none."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much it keeps of our multicasts that have gone out until everybody has them, beyond what it
+        keeps when nothing is under way: a driver lets the application wait while this is too much."""

@@ -5,6 +5,7 @@ A protocol adds `multicast` and `receive`, and, if it keeps anything, `save` and
 every protocol shares are here, so that all of them refuse in the same words.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -12,11 +13,9 @@ from ..core.destinations import pack, unpack
 from ..core.effects import Deliver
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT
-from ..core.places import Place
-from ..core.telling import Told
-from . import notation
+from . import explaining
 from .facts import Facts
-from .machine import Effect, Held, Hop, Unit
+from .machine import Effect, Held, Multicast
 from .snapshots import opened, seal
 
 State = dict[str, Any]
@@ -40,8 +39,8 @@ class Process:
 
     def __repr__(self) -> str:
         told = [f"process {self.me} of {self.n}", f"clock {self.clock}"]
-        told += [f"{title} {text}" for title, text in self.knowledge()]
-        told += [f"holds {each}" for each in self.holds()]
+        told += [f"{title} {text}" for title, text in explaining.knowledge(self)]
+        told += [f"holds {each}" for each in explaining.holds(self)]
         return f"<{self.facts.name}: {'; '.join(told)}>"
 
     @property
@@ -71,40 +70,6 @@ class Process:
     @property
     def pending_bytes(self) -> int:
         return sum(len(held.message.payload) for held in self.pending())
-
-    def log_size(self) -> tuple[int, int] | None:
-        return None
-
-    def log_units(self) -> frozenset[Unit] | None:
-        return None
-
-    def log_entries(self) -> list[tuple[int, int, frozenset[int]]] | None:
-        units = self.log_units()
-        return None if units is None else notation.grouped(units)
-
-    # What a story asks.
-
-    def observe(self) -> None:
-        """Begin to record for `observed`; a protocol whose paper numbers no rules has nothing to record."""
-
-    def observed(self) -> list[Told]:
-        return []
-
-    def logs(self) -> dict[str, frozenset[Unit]]:
-        units = self.log_units()
-        return {} if units is None else {"": units}
-
-    def knowledge(self) -> list[tuple[str, str]]:
-        log = self.log_entries()
-        return [] if log is None else [("log", notation.entries(log))]
-
-    def holds(self) -> list[str]:
-        pending = [(held, held.message.via) for held in self.pending()]
-        hops = [None if via is None else self.hop_of(held.message, via) for held, via in pending]
-        return [notation.holding(held, hop) for (held, _), hop in zip(pending, hops, strict=True)]
-
-    def hop_of(self, message: Any, peer: int) -> Hop | None:
-        return None
 
     # Who is there.
 
@@ -150,22 +115,6 @@ class Process:
         if not 0 <= process < self.n or not self.gone >> process & 1:
             raise LocalProtocolError(f"process {process} has not left")
 
-    def resume_at(self, place: Place) -> None:
-        raise self._stands_nowhere()
-
-    def do_without(self, process: int) -> list[Effect]:
-        raise self._stands_nowhere()
-
-    def stand_in(self, forwarder: int) -> list[Effect]:
-        raise LocalProtocolError(f"{self.facts.name} gives witnesses no copies: none can stand in")
-
-    def _stands_nowhere(self) -> LocalProtocolError:
-        return LocalProtocolError(f"{self.facts.name} does not relay: its processes stand at no place")
-
-    def listen(self) -> None:
-        """Only receive from now on: what others say of our own messages is taken to be true."""
-        self.clock = CLOCK_LIMIT - 1
-
     # Events.
 
     def destinations(self, to: Iterable[int], payload: bytes) -> int:
@@ -194,6 +143,12 @@ class Process:
             names = ", ".join(map(str, unpack(left_out)))
             raise LocalProtocolError(f"only broadcasts are ordered here; this one leaves out {names}")
         return dests
+
+    @abstractmethod
+    def multicast(self, to: Iterable[int], payload: bytes) -> Multicast: ...
+
+    @abstractmethod
+    def receive(self, message: Any) -> list[Any]: ...
 
     def tick(self) -> int:
         return self.next_clock()

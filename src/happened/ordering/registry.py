@@ -123,6 +123,11 @@ def declared() -> list[Facts]:
     return [*protocols().values(), *incomplete().values()]
 
 
+def able(capability: type[object]) -> list[str]:
+    """The `protocols` whose machines have this capability (capabilities.py)."""
+    return sorted(name for name in protocols() if issubclass(_machines[name], capability))
+
+
 def facts_of(name: str) -> Facts:
     """The facts of a protocol, which may be that of an incomplete order."""
     known = {facts.name: facts for facts in declared()}

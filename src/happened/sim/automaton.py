@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from ..core.destinations import unpack
 from ..core.effects import Deliver, Send
-from ..ordering import Machine, Multicast, Unit
+from ..ordering import Machine, Multicast, Unit, having
+from ..ordering.capabilities import TellsUnits
 
 Factory = Callable[[int, int], Machine]
 
@@ -34,7 +35,9 @@ class Automaton:
         self._n = processes
         self._machines = [factory(me, processes) for me in range(processes)]
         self._initial = [machine.snapshot() for machine in self._machines]
-        self.tells_log = all(machine.log_units() is not None for machine in self._machines)
+        told = [having(machine, TellsUnits) for machine in self._machines]
+        self._told = [machine for machine in told if machine is not None]
+        self.tells_log = len(self._told) == processes
         self.forget()
 
     def forget(self) -> None:
@@ -80,8 +83,9 @@ class Automaton:
         """The units in the log of a machine in this state."""
         units = self._logs[state]
         if units is None:
-            units = self._logs[state] = self._restore(state).log_units()
-        assert units is not None, "asked only of machines that tell their log"
+            assert self.tells_log, "asked only of machines that tell their log"
+            self._restore(state)
+            units = self._logs[state] = self._told[self._states[state][0]].log_units()
         return units
 
     def held(self, state: int) -> list[tuple[tuple[int, int], tuple[tuple[int, int], ...]]]:

@@ -3,13 +3,13 @@
 In     each multicast and each arrival, after the machine has dealt with it
 Out    one Scene per step: what messages carried, what is held and for what, what is passed on, what every
        process remembers afterwards, and which rule made it forget, or leave out, each entry
-Rules  A protocol whose paper numbers its rules records them itself (`Machine.observed`). Why a log of units
+Rules  A protocol whose paper numbers its rules records them itself (`RecordsRules`). Why a log of units
        drops one is worked out from the events alone, not by the machine: a unit (s, t, d) is redundant once
        the delivery of M(s,t) at d is in the causal past (Propagation Constraint 1 of Kshemkalyani & Singhal
        1998), or a message to d sent causally after M(s,t) is (Propagation Constraint 2). Jang et al. (1997)
        call these *delivered* and *replaced*, and *just* so if the process itself does it in this step: d
        delivers, or a later message is sent; *already*, if it learns, or knew, that it was done.
-Hops   Where messages are relayed under a name of their own on each stretch (`Machine.hop_of`), the units are
+Hops   Where messages are relayed under a name of their own on each stretch (`NamesHops`), the units are
        about those, and each part of the system (a zone) has a causal order of its own hops.
 Wrong  is what breaks the order that is judged by; an overtaking that it allows is told too.
 """
@@ -21,7 +21,9 @@ from ..core.destinations import pack, unpack
 from ..core.effects import Deliver, Send
 from ..core.orders import Order
 from ..core.telling import Told
-from ..ordering import Effect, Machine, Unit, notation
+from ..ordering import Effect, Machine, Unit, explaining, having, notation
+from ..ordering.capabilities import RecordsRules
+from ..ordering.explaining import hop_of
 from ..ordering.machine import Held, Hop, MessageKey
 from .programs import set_text
 from .promises import disagreement, keeps
@@ -42,13 +44,15 @@ class Narrator:
         self.scenes: list[Scene] = []
         self._truth = _Truth(notation.key_name)  # of application messages
         self._parts: dict[str, _Truth] = {}  # of hops, by the part of the system they are in
-        self._logs = [machine.logs() for machine in machines]  # as each was after its last step
+        self._logs = [explaining.logs(machine) for machine in machines]  # as each was after its last step
         self._arrived: list[dict[str, Any]] = [{} for _ in machines]  # what each has yet to take
         self._taken: list[set[str]] = [set() for _ in machines]
         self._refused: set[tuple[MessageKey, int]] = set()  # messages, and who refused a copy
         self._flights: dict[tuple[int, int, int], tuple[int, Any]] = {}  # per copy: its scene, its message
-        for machine in machines:
-            machine.observe()
+        self._recorders = [having(machine, RecordsRules) for machine in machines]
+        for recorder in self._recorders:
+            if recorder is not None:
+                recorder.observe()
 
     def sent(
         self, process: int, clock: int, to: int, effects: Sequence[Effect], seconds: float | None = None
@@ -140,7 +144,7 @@ class Narrator:
         """The units of each log before this step, and those of what was sent in it."""
         added = dict(added)
         for to, message in copies:
-            hop = self._machines[process].hop_of(message, to)
+            hop = hop_of(self._machines[process], message, to)
             if hop is not None:
                 added[hop.part] = added.get(hop.part, frozenset()) | {(*hop.key, d) for d in hop.to}
         return {part: units | added.get(part, frozenset()) for part, units in self._logs[process].items()}
@@ -162,8 +166,9 @@ class Narrator:
         if self._tick:
             for _ in delivered:
                 machine.tick()
-        after = self._logs[process] = machine.logs()
-        rules = machine.observed()
+        after = self._logs[process] = explaining.logs(machine)
+        recorder = self._recorders[process]
+        rules = [] if recorder is None else recorder.observed()
         for part, units in known.items():
             where = f" of {part}" if len(known) > 1 else ""
             for unit in sorted(units - after.get(part, units)):
@@ -175,9 +180,9 @@ class Narrator:
             taken=tuple(taken),
             wrong=tuple(wrong),
             allowed=tuple(allowed),
-            held=tuple(machine.holds()),
+            held=tuple(explaining.holds(machine)),
             rules=tuple(rules),
-            known=tuple(machine.knowledge()),
+            known=tuple(explaining.knowledge(machine)),
             **told,
         )
         self.scenes.append(scene)
@@ -232,14 +237,14 @@ class Narrator:
     def _send_hops(self, process: int, effects: Iterable[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
-                hop = self._machines[process].hop_of(effect.message, effect.to)
+                hop = hop_of(self._machines[process], effect.message, effect.to)
                 if hop is not None and hop.part:
                     self._part(hop.part).send(hop.key, pack(hop.to))
 
     def _carried(self, process: int, copies: Sequence[Send[Any]]) -> tuple[str, ...]:
         """What the copies of one message carry, told apart by destination where they differ."""
         by_text: dict[str, list[int]] = {}
-        hops = [self._machines[process].hop_of(message, to) for to, message in copies]
+        hops = [hop_of(self._machines[process], message, to) for to, message in copies]
         for (to, message), hop in zip(copies, hops, strict=True):
             text = notation.carried(message, None if hop is None else hop.units)
             by_text.setdefault(f"{text}{_as_hop(hop)}", []).append(to)
@@ -277,7 +282,7 @@ def message_name(message: Any) -> str:
 
 def _arrival_name(machine: Machine, message: Any, peer: int | None) -> tuple[str, Hop | None]:
     """What names an arrived copy at its process, and the hop that it came in."""
-    hop = machine.hop_of(message, peer) if peer is not None else None
+    hop = hop_of(machine, message, peer)
     return (message_name(message) if hop is None else f"{notation.hop_name(hop.key)} {hop.part}".strip()), hop
 
 

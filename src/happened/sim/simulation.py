@@ -22,7 +22,8 @@ from typing import Any, Literal, NamedTuple
 from ..core.destinations import pack
 from ..core.effects import Deliver, Send
 from ..core.errors import LocalProtocolError
-from ..ordering import Machine, Message
+from ..ordering import Machine, Message, having
+from ..ordering.capabilities import KeepsLog, Serializes, members, needed
 from ..tracking import Timestamp
 from ..wire import control_sizes
 from .automaton import Factory
@@ -121,6 +122,7 @@ class Simulation:
         self._unsent = messages
         self._changes_ahead = len(changes)
         self.machines: list[Machine] = []
+        self._logs: list[KeepsLog | None] = []  # of these, if they keep one
         self._members: list[int] = []  # the present ones, in increasing order
         self._seq: list[int] = []
         # Per link, of what was put on it: needed if somebody leaves.
@@ -136,7 +138,8 @@ class Simulation:
         if facts is not None and facts.serialized:
             if changes:
                 raise LocalProtocolError("nobody can join or leave a simulated system that shares a token")
-            self._turns = TakingTurns(self.machines, self._multicast, self._put_token)
+            serialized = [needed(machine, Serializes) for machine in self.machines]
+            self._turns = TakingTurns(serialized, self._multicast, self._put_token)
         for change in sorted(changes, key=lambda change: change.time):
             self._at(int(change.time * SECOND), self._change, change)
 
@@ -162,7 +165,9 @@ class Simulation:
 
     def _add(self, n: int) -> None:
         process = len(self.machines)
-        self.machines.append(self._factory(process, n))
+        machine = self._factory(process, n)
+        self.machines.append(machine)
+        self._logs.append(having(machine, KeepsLog))
         self._members.append(process)
         self._seq.append(0)
         self._due.append({})
@@ -182,13 +187,13 @@ class Simulation:
                 raise LocalProtocolError(f"the next process to join is {n}, not {change.process}")
             if self._riders is not None:
                 self._riders.join()
-            reactions = [machine.join(n) for machine in self.machines]
+            reactions = [members(machine).join(n) for machine in self.machines]
             self._add(n + 1)
             for process, effects in enumerate(reactions):
                 self._react(process, effects)
             for gone in sorted(set(range(n)) - set(self._members)):
-                self._react(n, self.machines[n].leave(gone))
-                self._react(n, self.machines[n].close(gone))
+                self._react(n, members(self.machines[n]).leave(gone))
+                self._react(n, members(self.machines[n]).close(gone))
         else:
             if change.process not in self._members:
                 raise LocalProtocolError(f"process {change.process} is not present and cannot leave")
@@ -198,15 +203,15 @@ class Simulation:
     def _depart(self, gone: int) -> None:
         """All hear of it at once, and what is on its way still arrives, as if it had left by itself."""
         assert self._last_arrival is not None
-        self._react(gone, self.machines[gone].leave(gone))
+        self._react(gone, members(self.machines[gone]).leave(gone))
         for process, machine in enumerate(self.machines):
             if process != gone:
-                self._react(process, machine.leave(gone))
+                self._react(process, members(machine).leave(gone))
                 last = self._last_arrival.get((gone, process), self._now)
                 self._at(max(last, self._now) + 1, self._close, process, gone)
 
     def _close(self, process: int, gone: int) -> None:
-        self._react(process, self.machines[process].close(gone))
+        self._react(process, members(self.machines[process]).close(gone))
 
     def _react(self, process: int, effects: Iterable[Any]) -> None:
         """Perform what a machine does about a change of members."""
@@ -269,8 +274,8 @@ class Simulation:
         entries, size = self._transmit(process, effects)
         if self._recorder is not None:
             self._recorder.sent(process, seq, clock, to, self._now, entries, size)
-        log_size = machine.log_size()
-        self.ledger.multicast(log_size[1] if log_size is not None else None)
+        log = self._logs[process]
+        self.ledger.multicast(None if log is None else log.log_size()[1])
         self._happen(process)
         self._deliver(process, effects)
 

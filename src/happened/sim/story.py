@@ -12,6 +12,7 @@ from ..core.effects import Send
 from ..core.errors import CausalityError, LocalProtocolError
 from ..core.orders import Order
 from ..ordering import Effect, Machine, create, notation, protocols
+from ..ordering.explaining import knowledge
 from .narrator import Narrator, message_name
 from .playing import MOST_PROCESSES, Packet, Play
 from .programs import Program, set_text
@@ -127,7 +128,7 @@ def numbered(names: Iterable[str]) -> list[str]:
 
 def explained(protocol: str, machines: Iterable[Machine]) -> str:
     """How to read what the machines of a protocol remember."""
-    titles = {title for machine in machines for title, _ in machine.knowledge()}
+    titles = {title for machine in machines for title, _ in knowledge(machine)}
     if not titles:
         return "This protocol does not tell what it remembers."
     return (HISTORIES if "H" in titles else UNITS) + (f" {HOPS}" if relays(protocol) else "")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..core.effects import Send
+from ..ordering.capabilities import Serializes
 from ..ordering.messages import ENTRY_BYTES
 from ..ordering.token import Token, TokenPassed, TokenRequest
 from ..wire.token_frames import encode
@@ -24,7 +25,7 @@ class TakingTurns:
 
     def __init__(
         self,
-        machines: Sequence[Any],
+        machines: Sequence[Serializes],
         send: Callable[..., None],
         put: Callable[[int, int, TokenRequest | TokenPassed], None],
     ) -> None:

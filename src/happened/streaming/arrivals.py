@@ -73,7 +73,7 @@ class ByProtocol:
     what the stream has delivered. A stream that only watches the messages of a process that goes its own way
     cannot be put in order by frames: protocols leave out what the process was known to have delivered.
 
-    protocol   its name; `happened.ordering.listening.listening()` lists those that can be used
+    protocol   its name; `happened.ordering.able(Listens)` lists those that can be used
     members    the processes in order of their indices; destinations are named so
     frame      the column of the frame
     options    of the protocol, if it has any

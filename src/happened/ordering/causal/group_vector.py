@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from ...core.lanes import lanes
-from ..holding import HoldingProcess
+from ..holding import ListeningProcess
 from ..machine import MessageKey
 from ..parking import Want
 from ..process import State, refusal
@@ -89,10 +89,8 @@ class GroupVector:
 M = TypeVar("M", bound=Any)
 
 
-class GroupProcess(HoldingProcess[M]):
+class GroupProcess(ListeningProcess[M]):
     """A process that broadcasts to a fixed group of which it is a member."""
-
-    listens = True
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)

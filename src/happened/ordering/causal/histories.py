@@ -33,7 +33,6 @@ FACTS = Facts(
     description="causal, delivery and carbon-copy histories; whoever was told is not told again",
     paper="Rodrigues & Veríssimo, ICDCS 1995",
     order=Order.CAUSAL,
-    expires=True,
     expels_one=True,
     waits_only_for_past=True,
     recycles=True,

@@ -24,6 +24,7 @@ from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT, lanes
 from ...core.orders import Order
 from ...core.tuples import new
+from .. import notation
 from ..facts import Facts, Option, WireFormat
 from ..machine import Effect, MessageKey, Unit
 from ..messages import Application
@@ -238,6 +239,9 @@ class KshemkalyaniSinghal(LaneProcess[KsMessage]):
         """The log as the paper writes it: (sender, clock, Dests), ordered by sender and clock."""
         self._merge_delivered()
         return [(s, t, frozenset(unpack(dests))) for s, t, dests in self._log.entries()]
+
+    def knowledge(self) -> list[tuple[str, str]]:
+        return [("log", notation.entries(self.log_entries()))]
 
     def join(self, process: int) -> list[Effect]:
         self._merge_delivered()

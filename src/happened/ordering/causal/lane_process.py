@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ...core.effects import Deliver
 from ...core.lanes import lanes
 from ...core.tuples import new
-from ..holding import HoldingProcess
+from ..holding import ListeningProcess
 from ..machine import Effect, MessageKey
 from ..parking import Want
 from ..process import State
@@ -19,9 +19,7 @@ from ..process import State
 M = TypeVar("M", bound=Any)
 
 
-class LaneProcess(HoldingProcess[M]):
-    listens = True
-
+class LaneProcess(ListeningProcess[M]):
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
         self._lanes = lanes(n)

@@ -1,7 +1,7 @@
 """An extended causal history that records which of the rules R2 to R9 did what (Rodrigues & Veríssimo 1995).
 
 It does what `History` does, by the same code, and compares what was there before each step with what is
-there after it. A machine keeps its history in one of these while it is observed (`Process.observe`).
+there after it. A machine keeps its history in one of these while it is observed (`RecordsRules.observe`).
 """
 
 from collections.abc import Iterable, Sequence

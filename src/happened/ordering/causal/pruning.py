@@ -26,8 +26,9 @@ from typing import NamedTuple
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.orders import Order
+from .. import notation
 from ..facts import Facts, WireFormat
-from ..holding import HoldingProcess
+from ..holding import ListeningProcess
 from ..machine import Effect, MessageKey, Unit
 from ..messages import Application
 from ..process import State
@@ -90,12 +91,11 @@ class PruningMessage(_Pruning, Application):
         return 6 * len(self.ci) + 2 * sum(dests.bit_count() for _, _, dests in self.ci) + 6 * len(self.dc)
 
 
-class Pruning(HoldingProcess[PruningMessage]):
+class Pruning(ListeningProcess[PruningMessage]):
     """One process of the protocol."""
 
     facts = FACTS
     message_type = PruningMessage
-    listens = True
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
@@ -162,8 +162,8 @@ class Pruning(HoldingProcess[PruningMessage]):
     def log_units(self) -> frozenset[Unit]:
         return frozenset((s, t, d) for s, t, dests in self._entries() for d in unpack(dests))
 
-    def log_entries(self) -> list[tuple[int, int, frozenset[int]]]:
-        return [(s, t, frozenset(unpack(dests))) for s, t, dests in self._entries()]
+    def knowledge(self) -> list[tuple[str, str]]:
+        return [("log", notation.entries((s, t, unpack(dests)) for s, t, dests in self._entries()))]
 
     def log_size(self) -> tuple[int, int]:
         """How many entries CI has, and how many units."""

@@ -17,7 +17,7 @@ from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
 from ..facts import BROADCAST, Facts, WireFormat
-from ..holding import HoldingProcess
+from ..holding import ListeningProcess
 from ..machine import Effect, MessageKey
 from ..messages import ENTRY_BYTES, Application
 from ..process import State, refusal
@@ -57,10 +57,9 @@ class PsyncMessage(_Psync, Application):
         return ENTRY_BYTES * len(self.context)
 
 
-class ContextGraph(HoldingProcess[PsyncMessage]):
+class ContextGraph(ListeningProcess[PsyncMessage]):
     facts = FACTS
     message_type = PsyncMessage
-    listens = True
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
