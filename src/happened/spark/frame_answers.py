@@ -29,6 +29,7 @@ from ..causality.analysis import analyse
 from ..causality.written import EVENTS_PER_BATCH, large_computations
 from ..core.errors import CausalityError
 from ..trace.parts import write_part
+from ..trace.schema import DEFAULTS
 from ..trace.store import matching
 from .event_rows import sort_out_unread
 from .in_parts import Asked, answer_splits
@@ -167,9 +168,10 @@ def _with_all_columns(table: pa.Table) -> pa.Table:
         else pa.nulls(table.num_rows, field.type)
         for field in UNCHECKED
     ]
-    complete = pa.table(columns, schema=UNCHECKED)
-    at = UNCHECKED.get_field_index("relevant")
-    return complete.set_column(at, UNCHECKED.field(at), pc.fill_null(complete["relevant"], False))
+    for name, value in DEFAULTS.items():
+        place = UNCHECKED.get_field_index(name)
+        columns[place] = pc.fill_null(columns[place], value)
+    return pa.table(columns, schema=UNCHECKED)
 
 
 def _laid(kind: str, computation: str, table: pa.Table) -> pa.RecordBatch:
