@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ..causality.written import EVENTS_PER_BATCH, whole_computations
+from ..trace.schema import DEFAULTS
 from .event_rows import sort_out_unread
 from .schemas import spark_schema
 from .splits import UNCHECKED, sort_out
@@ -60,9 +61,10 @@ def padded(table: pa.Table) -> pa.Table:
         else pa.nulls(table.num_rows, field.type)
         for field in UNCHECKED
     ]
-    complete = pa.table(columns, schema=UNCHECKED)
-    at = UNCHECKED.get_field_index("relevant")
-    return complete.set_column(at, UNCHECKED.field(at), pc.fill_null(complete["relevant"], False))
+    for name, value in DEFAULTS.items():
+        place = UNCHECKED.get_field_index(name)
+        columns[place] = pc.fill_null(columns[place], value)
+    return pa.table(columns, schema=UNCHECKED)
 
 
 # In the tasks that send.
