@@ -1,4 +1,4 @@
-"""Three `happened chat` processes, and a link that is late: what carol sees.
+"""Three `happened node chat` processes, and a link that is late: what carol sees.
 
     python examples/chat.py
 

@@ -1,4 +1,4 @@
-"""`happened track`: exit code, stdout, stderr, curves, and the figures of docs/tracking.md."""
+"""`happened compare --trackers`: exit code, stdout, stderr, curves, and the figures of docs/tracking.md."""
 
 import json
 from xml.etree import ElementTree

@@ -1,4 +1,4 @@
-"""`happened chat` in processes of its own, through pipes."""
+"""`happened node chat` in processes of its own, through pipes."""
 
 import asyncio
 import contextlib

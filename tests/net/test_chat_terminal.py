@@ -1,4 +1,4 @@
-"""`happened chat` at a terminal: a real pseudo-terminal, whose screen an emulator draws."""
+"""`happened node chat` at a terminal: a real pseudo-terminal, whose screen an emulator draws."""
 
 import asyncio
 import contextlib

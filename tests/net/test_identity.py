@@ -73,7 +73,7 @@ def test_what_is_no_shared_key_is_said_to_be_none(tmp_path, content):
     path = tmp_path / "key"
     path.write_bytes(content)
     path.chmod(0o600)
-    with pytest.raises(IdentityError, match="happened keygen"):
+    with pytest.raises(IdentityError, match="happened node keys shared"):
         identity.SharedKey(path)
 
 

@@ -1,4 +1,4 @@
-"""`happened check --out`: tables, summary and report of `happened analyze`, without Spark or Java."""
+"""`happened analyze --local`: tables, summary and report of `happened analyze`, without Spark or Java."""
 
 import json
 import subprocess

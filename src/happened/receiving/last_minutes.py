@@ -50,7 +50,7 @@ CRITICAL_PATH = pa.schema(
         pa.field("saved", pa.int64()),
     ]
 )
-"""The shares of places in the critical paths of all requests, as `happened critical-path` has them."""
+"""The shares of places in the critical paths of all requests, as `happened ask critical-path` has them."""
 SLOWEST = pa.schema(
     [
         pa.field("request", pa.string()),
