@@ -17,7 +17,7 @@ NAMES = ("alice", "bob", "carol")
 
 
 async def chat(name: str, listen: str, peers: dict[str, str]) -> Process:
-    command = ["-m", "happened", "chat", name, "--listen", listen, "--plaintext"]
+    command = ["-m", "happened", "node", "chat", name, "--listen", listen, "--plaintext"]
     for peer, address in peers.items():
         command += ["--peer", f"{peer}={address}"]
     return await asyncio.create_subprocess_exec(

@@ -47,7 +47,7 @@ def test_one_question_and_rebuild_at_urls(executors, command, bucket, seed, tmp_
     for name in ("sparse", "full"):
         words = ["stamp", f"{bucket}/trace", "--out", f"{bucket}/{name}", "--timestamps", name]
         assert command(words) == 0
-    assert command(["rebuild", f"{bucket}/sparse", "--out", f"{bucket}/rebuilt"]) == 0
+    assert command(["analyze", f"{bucket}/sparse", "--rebuild", "--out", f"{bucket}/rebuilt"]) == 0
     at = any_path(bucket)
     clocks = {}
     for name in ("full", "rebuilt"):

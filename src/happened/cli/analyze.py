@@ -16,7 +16,7 @@ EPILOG = """\
 examples:
   happened analyze run --out answers                         a simulated run, on all cores of this machine
   happened analyze run --out answers --local                 the same in this process, without Spark and Java
-  happened analyze run --only order,messages --out answers   two questions; docs/pipeline.md lists all
+  happened analyze run --only order,messages --out answers   two questions
   happened analyze s3://traces/run --out s3://answers/run --master spark://host:7077 --timestamps sparse
   happened analyze run --out answers --resume                after it was interrupted
   happened analyze answers/stamps --rebuild --out full       full vectors of sparse stamps or predecessors
@@ -37,7 +37,11 @@ def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
     add("trace", type=stored_path, metavar="TRACE", help="what `simulate` or `import` made, or Parquet")
     add_output(parser, "a directory that does not exist", type=stored_path)
-    add("--only", metavar="A,B", help="ask these questions alone, and write no report")
+    add(
+        "--only",
+        metavar="A,B",
+        help="ask these questions alone (see `happened help questions`), and write no report",
+    )
     where = parser.add_mutually_exclusive_group()
     option(where, "--master", "without it on local[*]")
     option(where, "--local")

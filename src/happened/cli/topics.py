@@ -43,12 +43,22 @@ def _protocols() -> str:
     return f"--protocol, --protocols   {', '.join(protocols())}\n--tracker, --trackers     {trackers}"
 
 
+def _questions() -> str:
+    from ..causality.questions import QUESTIONS
+
+    return "Questions of `happened analyze`, each with its tables:\n" + "\n".join(
+        f"  {name:<16} {question.help} (tables: {', '.join(question.tables)})"
+        for name, question in QUESTIONS.items()
+    )
+
+
 TOPICS: dict[str, tuple[str, Callable[[], str]]] = {
     "completion": ("completion for bash, zsh and fish", lambda: COMPLETION),
     "events": ("how events are named", lambda: EVENTS),
     "exit-codes": ("what the exit code says", lambda: EXIT_CODES),
     "patterns": ("the values of --pattern and --delay", _patterns),
     "protocols": ("the protocols and trackers that there are", _protocols),
+    "questions": ("the questions of `happened analyze --only`", _questions),
     "traces": ("what a verb takes as TRACE", lambda: TRACES),
 }
 EPILOG = "topics:\n" + "\n".join(f"  {name:<12}{about}" for name, (about, _) in TOPICS.items())
