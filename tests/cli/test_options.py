@@ -79,7 +79,14 @@ def named_commands():
             yield path.relative_to(ROOT), re.split(r"[ `'\"\n]", found[1])
 
 
-ENGLISH = {"before", "after", "between", "there", "then", "in", "and", "is", "on", "to", "at"}
+NO_COMMANDS = {
+    "before": "English",
+    "order": "docs/pipeline.md: the description of a job on Spark",
+    "authority": "net/identity.py and cli/keys.py: the name in a certificate",
+    "medium": "net/udp_multicast.py: what a key is derived for",
+    "nats": "net/nats_security.py: likewise",
+    "signature": "net/signatures.py: likewise",
+}
 
 
 def test_every_command_that_is_named_exists():
@@ -87,7 +94,7 @@ def test_every_command_that_is_named_exists():
     verbs_with_forms = {words[0] for words in forms if len(words) > 1} - {"node"}
     count = 0
     for path, words in named_commands():
-        if words[0] in ENGLISH:
+        if words[0] in NO_COMMANDS:
             continue
         count += 1
         assert (words[0],) in forms, f"{path} names `happened {words[0]}`"

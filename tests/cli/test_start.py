@@ -109,13 +109,13 @@ def test_an_unknown_command_is_answered_with_all_there_are(capsys):
         ("check run --necess", "no such option: --necess; did you mean --necessary?"),
         ("check run --nothing=3", "no such option: --nothing; the options are: --help, --order"),
         ("check run too many", "too many arguments: too many"),
-        ("check run --order casual", "invalid choice: 'casual'; did you mean causal? choose from: causal, fifo"),
+        ("check run --order casual", "invalid choice: 'casual'; did you mean causal? choose from: causal,"),
         ("simulate --protocol kss", "invalid choice: 'kss'; did you mean ks"),
         ("compare --protocols kss", "no ordering protocol is called 'kss'; did you mean ks"),
         ("explore --protocol vectr", "no protocol is called 'vectr'; did you mean vector?"),
         ("topology shw x.yaml", "invalid choice: 'shw'; did you mean show?"),
         ("help chek", "no topic 'chek'; did you mean check?"),
-        ("help completion csh", "no completion for 'csh'; there is bash, zsh, fish"),
+        ("help completion csh", "no completion for 'csh'; did you mean zsh? there is bash, zsh, fish"),
     ],
 )  # fmt: skip
 def test_a_word_that_does_not_exist_is_answered_with_what_may_be_meant(words, hint, capsys):

@@ -102,7 +102,7 @@ def _parser(argv: Sequence[str]) -> Parser:
     """The parser of all commands, of which only the one that `argv` gives has its options."""
     parser = Parser(prog="happened", usage="happened VERB …", description=_overview(), epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"happened {__version__}")
-    subparsers = parser.add_subparsers(required=True, help=argparse.SUPPRESS)
+    subparsers = parser.add_subparsers(prog="happened", required=True, help=argparse.SUPPRESS)
     given = next((word for word in argv if not word.startswith("-")), None)
     if given == "help":
         add_command(subparsers, "help", "", import_module(".topics", __name__))

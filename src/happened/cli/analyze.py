@@ -40,7 +40,7 @@ def add_arguments(parser: Parser) -> None:
     add(
         "--only",
         metavar="A,B",
-        help="ask these questions alone (see `happened help questions`), and write no report",
+        help="ask these questions alone, without a report (see `happened help questions`)",
     )
     where = parser.add_mutually_exclusive_group()
     option(where, "--master", "without it on local[*]")

@@ -52,9 +52,8 @@ def script(shell: str) -> str:
 
 def _cases(found: list[Place], offer: str) -> tuple[str, str, str]:
     """Patterns of the words that lead to another place; cases of options' values; cases of places."""
-    steps = "|".join(
-        f'"{" ".join(("", *place.words.split())[:-1])} {place.words.split()[-1]}"' for place in found[1:]
-    )
+    paths = [place.words.split() for place in found[1:]]
+    steps = "|".join(f'"{" ".join(before)} {last}"' for *before, last in paths)
     values, at = [], []
     for place in found:
         for option in place.options:

@@ -37,7 +37,7 @@
     [nats]                               # instead of `listen` and `security`
     servers = ["nats://127.0.0.1:4222"]  # tls://… with [nats.tls]
     credentials = "alice.creds"          # or nkey = "alice.nk", or token = "…": who we are to the broker
-    key = "lab.key"                      # from `happened node keys shared`: other clients cannot speak for nodes
+    key = "lab.key"                      # from `happened node keys shared`: others cannot speak for nodes
     tls = {authority = "ca.pem", certificate = "alice.pem", private_key = "alice.key"}
     broadcast = true                     # a multicast is one message for all its destinations
 

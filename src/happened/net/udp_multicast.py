@@ -66,9 +66,9 @@ class UdpMulticast:
 
     group       "address:port", the same for all nodes of the system and for nobody else
     interface   address of the network interface to use
-    key         a key that authenticates datagrams, or its file (`happened node keys shared`); default: the links' own.
-                Whoever has it can speak for everybody, unless nodes sign: with certificates, that is less
-                than links ask for
+    key         a key that authenticates datagrams, or its file (`happened node keys shared`); default: the
+                links' own. Whoever has it can speak for everybody, unless nodes sign: with certificates,
+                that is less than links ask for
     ttl         routers that a datagram may cross; on loopback, 0
     datagram    the longest one, in bytes, that is sent
     repair      seconds after which a frame goes by the link, at the least
