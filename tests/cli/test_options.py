@@ -81,6 +81,7 @@ def named_commands():
 
 NO_COMMANDS = {
     "before": "English",
+    "between": "English",
     "order": "docs/pipeline.md: the description of a job on Spark",
     "authority": "net/identity.py and cli/keys.py: the name in a certificate",
     "medium": "net/udp_multicast.py: what a key is derived for",

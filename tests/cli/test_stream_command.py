@@ -7,7 +7,7 @@ import pytest
 
 from happened.causality.judgement import judge_totals
 from happened.cli import _parser, main
-from happened.cli.analysis import tell
+from happened.cli.analyzing import tell
 from happened.cli.stream import _cause, _summary
 from happened.receiving.receiver import Receiver
 from happened.spark import session as spark_session

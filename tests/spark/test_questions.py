@@ -20,7 +20,7 @@ from happened.causality.computation import SEND
 from happened.causality.questions import QUESTIONS, Fold, Question, register, withdraw
 from happened.causality.questions.question import EVENT
 from happened.cli import main
-from happened.cli.analysis import questions_of
+from happened.cli.analyzing import questions_of
 from happened.core.errors import CausalityError
 from happened.report.page import write_report
 from happened.spark.by_epoch.steps import check_answerable

@@ -10,7 +10,7 @@ import pytest
 from causality import traces
 from happened.causality.analysis import QUESTIONS, TABLES
 from happened.causality.written import ALWAYS
-from happened.cli.analysis import questions_of
+from happened.cli.analyzing import questions_of
 from happened.spark.pipeline import analyze_path
 from spark.test_analyze import wild_rows, write
 

@@ -80,16 +80,16 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.out is None and not (arguments.local and arguments.report):
         raise LocalProtocolError("name a directory for the tables with --out")
-    from . import analysis
+    from . import analyzing
 
     if arguments.rebuild:
         _refuse(arguments, OF_TRACES, "is not for --rebuild; leave it out")
-        return analysis.rebuild(arguments)
+        return analyzing.rebuild(arguments)
     if arguments.local:
         _refuse(arguments, OF_SPARK, "is about Spark: leave it out with --local")
-        return analysis.run_here(arguments)
+        return analyzing.run_here(arguments)
     _refuse(arguments, ("report",), "needs --local; on Spark the report is written to --out")
-    return analysis.run_on_spark(arguments)
+    return analyzing.run_on_spark(arguments)
 
 
 def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], reason: str) -> None:

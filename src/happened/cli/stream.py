@@ -12,7 +12,7 @@ from ..core.errors import CausalityError, LocalProtocolError, TraceFormatError
 from ..trace.location import was_complete
 from ..trace.store import AnyPath
 from . import stream_spans
-from .analysis import tell
+from .analyzing import tell
 from .options import add_completeness, option
 from .parser import Parser
 from .stream_spans import OTLP_SETTLE, seconds
