@@ -157,7 +157,7 @@ def test_earlier_results_are_replaced_with_force_alone_and_put_back_on_failure(t
     assert json.loads((out / "summary.json").read_text())["events"] == 4
     (out / "summary.json").write_text("earlier")
     (tmp_path / "cut.parquet").write_bytes(b"PAR1")
-    assert main(["check", str(tmp_path / "cut.parquet"), "--out", str(out), "--force"]) == 2
+    assert main(["analyze", str(tmp_path / "cut.parquet"), "--local", "--out", str(out), "--force"]) == 2
     assert "not a readable Parquet file" in capsys.readouterr().err
     assert (out / "summary.json").read_text() == "earlier"
     assert {path.name for path in tmp_path.iterdir()} == {"cut.parquet", "out", "t.jsonl"}

@@ -138,10 +138,10 @@ def test_commands_go_to_spark_by_size_and_as_they_are_told(spark, tmp_path, caps
     main(["export", str(tmp_path / "t.jsonl"), "--to", "trace", "--out", str(trace)])
     capsys.readouterr()
     for name, *words in commands:
-        code = main([name, str(trace), *words, "--json"])
+        code = main(["ask", name, str(trace), *words, "--json"])
         here = capsys.readouterr()
         assert "Spark" not in here.err
-        assert main([name, str(trace), *words, "--json", "--master", "local[2]"]) == code
+        assert main(["ask", name, str(trace), *words, "--json", "--master", "local[2]"]) == code
         there = capsys.readouterr()
         assert "asking on Spark (local[2])" in there.err and json.loads(there.out) == json.loads(here.out)
     monkeypatch.setattr(ask_history, "MOST_EVENTS", 2)

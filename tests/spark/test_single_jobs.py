@@ -78,7 +78,8 @@ def test_the_command_of_a_question(command, everything, tmp_path, capfd, name, c
     """Nothing is cut here: the trace is small."""
     folder, everything_said = everything
     out = tmp_path / name
-    assert command([name, str(folder / "trace"), "--out", str(out), "--master", "local[2]"]) == code
+    words = ["analyze", str(folder / "trace"), "--only", name, "--out", str(out), "--master", "local[2]"]
+    assert command(words) == code
     printed = capfd.readouterr().out
     assert printed.count("tables and summary.json are in") == 1
     assert printed.count("causal order VIOLATED") == (name == "order")
