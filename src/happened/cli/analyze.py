@@ -44,7 +44,7 @@ def add_arguments(parser: Parser) -> None:
     )
     where = parser.add_mutually_exclusive_group()
     option(where, "--master", "without it on local[*]")
-    option(where, "--local")
+    option(where, "--local", "refuses more than 5 million events")
     add("--report", type=local_path, metavar="FILE", help="with --local: write the report to this .html file")
     add(
         "--rebuild",

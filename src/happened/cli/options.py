@@ -36,7 +36,7 @@ COMMON: dict[str, dict[str, Any]] = {
     "--interval": {"type": float, "metavar": "MEAN", "help": "mean seconds between two sends of a process"},
     "--json": {"action": "store_true", "help": "print one JSON document instead of text"},
     "--limit": {"type": positive, "metavar": "N", "help": "list at most N"},
-    "--local": {"action": "store_true", "help": "work in this process, without Spark, whatever the size"},
+    "--local": {"action": "store_true", "help": "work in this process, without Spark"},
     "--master": {"metavar": "URL", "help": "work on this Spark master"},
     "--messages": {"type": int, "metavar": "M", "help": "messages sent in all"},
     "--order": {"help": "the order to judge by"},
@@ -61,7 +61,8 @@ def option(parser: Any, name: str, here: str = "", /, **more: Any) -> argparse.A
     """Add an option of COMMON to a parser or a group; `here` says what it does in this command."""
     common = COMMON[name] | more
     default = " (default: %(default)s)" if more.get("default") is not None else ""
-    common["help"] += (f"; {here}" if here else "") + default
+    joint = "" if not here else " " if here.startswith("(") else "; "
+    common["help"] += f"{joint}{here}{default}"
     action: argparse.Action = parser.add_argument(name, **common)
     return action
 
@@ -76,7 +77,7 @@ def add_where(parser: argparse.ArgumentParser, size: str) -> None:
     """--master or --local; `size` is from when Spark is used without being asked for."""
     where = parser.add_mutually_exclusive_group()
     option(where, "--master", f"without it from {size} on, as local[*]")
-    option(where, "--local")
+    option(where, "--local", "however large the trace is")
 
 
 def add_completeness(parser: argparse.ArgumentParser) -> None:

@@ -87,7 +87,8 @@ def add_forms(
     parser: argparse.ArgumentParser, forms: Mapping[str, Command], package: str, *, required: bool = True
 ) -> None:
     """Add the forms of a command: `happened COMMAND FORM …`."""
-    subparsers = parser.add_subparsers(title="forms", metavar="FORM", required=required)
+    metavar = "FORM" if required else "[FORM]"
+    subparsers = parser.add_subparsers(title="forms", metavar=metavar, required=required)
     for name, form in forms.items():
         add_command(subparsers, name, form.help, import_module(f".{form.module}", package))
 
