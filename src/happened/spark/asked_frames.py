@@ -77,7 +77,7 @@ def requests(
     """One row for each request: when it began (corrected ns), how long it took, and its critical path.
 
     place, label   of its first event
-    path           the stretches of its critical path in order, as `happened critical-path --request` has them
+    path           the stretches of its critical path in order, as `happened ask critical-path` has them
 
     All but request, computation and events are null where no two events have a time.
     """
