@@ -99,7 +99,7 @@ def main() -> None:
                 "simulate", "--processes", "20", "--messages", messages, "--seed", "1", "--out", str(run)
             )
         )
-        timed(happened("check", str(run), "--out", str(answers)))
+        timed(happened("analyze", str(run), "--local", "--out", str(answers)))
         questions = {
             "why": ["p3#2000"],
             "path": ["p3#5", "p7#2000"],
@@ -108,9 +108,9 @@ def main() -> None:
             "critical-path": [],
             "influenced": ["p3#2000"],
         }
-        commands = {name: happened(name, str(run), *words) for name, words in questions.items()}
-        commands["diff"] = happened("diff", str(run), str(run))
-        commands["why, from the tables"] = happened("why", str(answers), "p3#2000")
+        commands = {name: happened("ask", name, str(run), *words) for name, words in questions.items()}
+        commands["diff"] = happened("ask", "diff", str(run), str(run))
+        commands["why, from the tables"] = happened("ask", "why", str(answers), "p3#2000")
         events = json.loads((answers / "summary.json").read_text())["events"]
         compare(f"{events:,} events of 20 processes", run, commands, arguments.rounds)
 
@@ -118,9 +118,9 @@ def main() -> None:
         shop, tables, page = folder / "shop", str(folder / "tables"), str(folder / "page.html")
         timed(happened("import", str(folder / "spans.json"), "--out", str(shop)))
         commands = {
-            "critical-path": happened("critical-path", str(shop)),
-            "check --out --report": happened(
-                "check", str(shop), "--out", tables, "--report", page, "--force"
+            "critical-path": happened("ask", "critical-path", str(shop)),
+            "analyze --local --report": happened(
+                "analyze", str(shop), "--local", "--out", tables, "--report", page, "--force"
             ),
         }
         if arguments.spark:

@@ -155,7 +155,7 @@ async def until(is_so, seconds):
 
 
 async def measure(directory, seconds, rate):
-    keygen = [sys.executable, "-m", "happened", "keygen", "lab.key"]
+    keygen = [sys.executable, "-m", "happened", "node", "keys", "shared", "lab.key"]
     subprocess.run(keygen, cwd=directory, check=True, capture_output=True)
     peers = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, free_ports(3), strict=True)}
     setting = {"directory": str(directory), "peers": peers}

@@ -166,7 +166,7 @@ def time_frame(folder: Path, timestamps: str, master: str) -> dict[str, float]:
 
 def time_lay(folder: Path, timestamps: str, master: str) -> dict[str, float]:
     import happened.spark as hs
-    from happened.spark.frame_answers import lay_down
+    from happened.spark.laid_frames import lay_down
     from happened.spark.session import session
 
     spark = session(master)

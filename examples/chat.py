@@ -1,4 +1,4 @@
-"""Three `happened chat` processes, and a link that is late: what carol sees.
+"""Three `happened node chat` processes, and a link that is late: what carol sees.
 
     python examples/chat.py
 
@@ -17,7 +17,7 @@ NAMES = ("alice", "bob", "carol")
 
 
 async def chat(name: str, listen: str, peers: dict[str, str]) -> Process:
-    command = ["-m", "happened", "chat", name, "--listen", listen, "--plaintext"]
+    command = ["-m", "happened", "node", "chat", name, "--listen", listen, "--plaintext"]
     for peer, address in peers.items():
         command += ["--peer", f"{peer}={address}"]
     return await asyncio.create_subprocess_exec(

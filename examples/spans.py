@@ -5,7 +5,7 @@ go to a file of OTLP JSON, as the file exporter of a collector writes it, and th
 
     happened import spans.json --out spans
     happened check spans
-    happened why spans SPAN          # which this program prints
+    happened ask why spans SPAN          # which this program prints
 
 Needs opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http.
 """

@@ -61,5 +61,5 @@ def test_every_question_is_on_the_page():
     from happened import ask
 
     for command in ("why", "path", "past", "future", "influenced", "critical-path", "diff"):
-        assert f"`happened {command} " in PAGE.read_text()
+        assert f"`happened ask {command} " in PAGE.read_text()
         assert command.replace("-", "_") in ask.__all__

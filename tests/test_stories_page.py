@@ -50,9 +50,9 @@ def test_an_example_is_played_as_it_says(file, monkeypatch, capsys, tmp_path):
 
 def test_the_unit_of_the_page_is_explained_as_it_says(tmp_path):
     simulate, unit, told = re.search(
-        r"\$ happened (simulate .+?) --out small\n\$ happened explain small '(.+?)'\n(.*?)```", PAGE, re.S
+        r"\$ happened (simulate .+?) --out small\n\$ happened ask unit small '(.+?)'\n(.*?)```", PAGE, re.S
     ).groups()
     happened, run = [sys.executable, "-m", "happened"], str(tmp_path / "run")
     subprocess.run([*happened, *simulate.split(), "--out", run], check=True, timeout=120, capture_output=True)
-    done = subprocess.run([*happened, "explain", run, unit], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*happened, "ask", "unit", run, unit], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, told)

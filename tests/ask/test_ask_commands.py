@@ -23,7 +23,7 @@ def run(tmp_path, monkeypatch, capsys):
 
     def asked(*words):
         try:
-            code = main([*words])
+            code = main(["ask", *words])
         except SystemExit as end:
             code = end.code
         return code, *capsys.readouterr()
@@ -123,9 +123,9 @@ def test_influenced_by_clock(run, tmp_path):
         0,
         "two (web#1 internal “GET two”): 0 of 1 other requests influenced it\n",
     )
-    code, out, _ = run("influenced", "r.jsonl", "two", "--by-clock")
+    code, out, _ = run("influenced", "r.jsonl", "two", "--clock-order")
     assert code == 0 and "later by the clock of the process, 1 ns" in out
-    code, out, _ = run("influenced", "r.jsonl", "one", "--by-clock", "--whom")
+    code, out, _ = run("influenced", "r.jsonl", "one", "--clock-order", "--whom")
     assert code == 0 and "1 of 1 other requests it influenced" in out
 
 

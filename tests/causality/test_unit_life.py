@@ -54,7 +54,7 @@ def _lengths(computation):
 
 
 def explain(*arguments):
-    command = [sys.executable, "-m", "happened", "explain", *map(str, arguments)]
+    command = [sys.executable, "-m", "happened", "ask", "unit", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 

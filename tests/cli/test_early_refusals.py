@@ -12,16 +12,16 @@ from happened.sim.run import Parameters, simulate
 from happened.trace import TraceWriter
 
 
-@pytest.mark.parametrize("command", ["analyze", "order", "stamp", "rebuild"])
-def test_a_missing_trace_and_an_existing_directory(tmp_path, capsys, monkeypatch, command):
+@pytest.mark.parametrize("options", ["", "--only order", "--only stamp", "--rebuild"])
+def test_a_missing_trace_and_an_existing_directory(tmp_path, capsys, monkeypatch, options):
     def start(master=None):
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr("happened.spark.session.session", start)
-    assert main([command, str(tmp_path / "nothing"), "--out", str(tmp_path / "out")]) == 2
+    assert main(["analyze", str(tmp_path / "nothing"), "--out", str(tmp_path / "out"), *options.split()]) == 2
     assert "no such file or directory" in capsys.readouterr().err
     (tmp_path / "trace").mkdir()
-    assert main([command, str(tmp_path / "trace"), "--out", str(tmp_path)]) == 2
+    assert main(["analyze", str(tmp_path / "trace"), "--out", str(tmp_path), *options.split()]) == 2
     assert "exists already" in capsys.readouterr().err
 
 
@@ -31,7 +31,7 @@ def test_options_a_tracker_does_not_have():
 
 
 def test_a_chat_with_oneself(capsys):
-    assert main(["chat", "alice", "--peer", "alice=127.0.0.1:7001", "--plaintext"]) == 2
+    assert main(["node", "chat", "alice", "--peer", "alice=127.0.0.1:7001", "--plaintext"]) == 2
     assert "that is you" in capsys.readouterr().err
 
 
@@ -40,16 +40,16 @@ def test_a_chat_with_oneself(capsys):
     [
         "analyze trace --out URL",
         "analyze URL --out out",
-        "order trace --out URL",
-        "rebuild trace --out URL",
+        "analyze trace --only order --out URL",
+        "analyze trace --rebuild --out URL",
         "simulate --messages 5 --out URL",
         "compare --messages 5 --out URL",
-        "track --messages 5 --out URL",
+        "compare --trackers p1 --messages-each 5 --out URL",
         "advise trace --out URL",
         "import trace/events.jsonl --master local[2] --out URL",
         "topology show graph.yaml --svg URL",
-        "keygen URL",
-        "ca init --dir URL",
+        "node keys shared URL",
+        "node keys authority --pki URL",
     ],
 )
 @pytest.mark.parametrize("url", ["s3a://bucket/x", "s3://bucket/x", "ftp://host/x"])
@@ -64,7 +64,7 @@ def test_a_url_never_becomes_a_local_directory(tmp_path, capsys, monkeypatch, wo
     }.items():
         monkeypatch.setenv(name, value)
     assert main(words.replace("URL", url).split()) == 2
-    takes_urls = words.split()[0] in ("analyze", "order", "rebuild", "import")
+    takes_urls = words.split()[0] in ("analyze", "import")
     reason = "cannot be reached at http" if takes_urls else ": this command"
     reason = "is no storage I know" if url.startswith("ftp") else reason
     assert re.search(reason, capsys.readouterr().err)
@@ -84,10 +84,10 @@ EVENT = '{"process": "p", "seq": 1, "kind": "internal"}\n'
 @pytest.mark.parametrize(
     "words",
     [
-        "check t.jsonl --out t.jsonl",
+        "analyze t.jsonl --local --out t.jsonl",
         "analyze t.jsonl --out t.jsonl",
         "analyze answers/trace --out answers",
-        "rebuild answers/stamps --out answers",
+        "analyze answers/stamps --rebuild --out answers",
         "import t.jsonl --out t.jsonl",
         "export answers/trace --to trace --out ../here/answers",
     ],
@@ -114,7 +114,7 @@ def test_force_does_not_replace_what_is_read(tmp_path, capsys, monkeypatch, word
 @pytest.mark.parametrize(
     "words",
     [
-        "check t.jsonl --out answers --report nowhere/page.html",
+        "analyze t.jsonl --local --out answers --report nowhere/page.html",
         "view t.jsonl --out nowhere/page.html",
         "export t.jsonl --to shiviz --out nowhere/x.log",
     ],
@@ -135,7 +135,7 @@ def test_commands_that_start_spark_say_so(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("happened.spark.session.session", start)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.jsonl").write_text(EVENT)
-    assert main(["rebuild", "t.jsonl", "--out", "out"]) == 2
+    assert main(["analyze", "t.jsonl", "--rebuild", "--out", "out"]) == 2
     assert "rebuilding on Spark (local[*])" in capsys.readouterr().err
     assert main(["advise", "t.jsonl", "--master", "local[1]"]) == 2
     assert "replaying on Spark (local[1]); --local does it in this process" in capsys.readouterr().err

@@ -99,7 +99,7 @@ def test_bad_usage_exits_with_2_and_a_sentence(arguments, reason, capsys):
 
 
 def test_a_tracker_is_explored(capsys):
-    sizes = ["--processes", "3", "--messages", "2", "--relevant", "3"]
+    sizes = ["--processes", "3", "--messages", "2", "--relevant-events", "3"]
     for name in ("p1", "p2:1", "p3-reduced"):
         assert main(["explore", "--protocol", name, *sizes]) == 0
         assert "exact" in capsys.readouterr().out
@@ -110,7 +110,7 @@ def test_a_tracker_is_explored(capsys):
 
 def test_a_wrong_tracker_has_its_schedule_printed(capsys, monkeypatch):
     monkeypatch.setattr(Knowledge, "everyone_lacks_own", lambda knowledge: None)
-    assert main(["explore", "--protocol", "p1", "--messages", "2", "--relevant", "2"]) == 1
+    assert main(["explore", "--protocol", "p1", "--messages", "2", "--relevant-events", "2"]) == 1
     out = capsys.readouterr().out
     assert "WRONG" in out and "1's next event has the vector (1, 1, 0), not (0, 1, 0)" in out
     assert "  1. event at 0\n    2. 0 sends to 1\n    3. 1 receives from 0" in out

@@ -90,7 +90,11 @@ def test_help_shows_an_example_and_the_forms_of_every_text(capsys):
         main(["simulate", "--help"])
     assert stopped.value.code == 0
     text = capsys.readouterr().out
-    for piece in ("example:", "client-server[:S]", "lognormal:MEDIAN:SIGMA", "summary.json"):
+    for piece in ("example:", "happened help patterns", "summary.json"):
+        assert piece in text
+    assert main(["help", "patterns"]) == 0
+    text = capsys.readouterr().out
+    for piece in ("client-server[:S]", "lognormal:MEDIAN:SIGMA"):
         assert piece in text
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from happened.causality.judgement import judge_totals
 from happened.cli import _parser, main
-from happened.cli.analyze import tell
+from happened.cli.analyzing import tell
 from happened.cli.stream import _cause, _summary
 from happened.receiving.receiver import Receiver
 from happened.spark import session as spark_session
@@ -106,7 +106,7 @@ def test_a_run_that_said_it_was_complete_is_judged_so_unless_it_is_followed(tmp_
         ("--otlp --otlp-grpc 4317", "HOST:PORT"),
         ("--otlp --otlp-http 127.0.0.1:70000", "HOST:PORT"),
         ("--otlp --otlp-grpc off --otlp-http off", "nothing can be received"),
-        ("--otlp --settle 9 --window 5", "--window"),
+        ("--otlp --settle 9 --remember 5", "--remember"),
         ("--otlp --settle 0", "positive"),
         ("--otlp --otlp-grpc 192.0.2.1:4317 --otlp-http off", "cannot listen on 192.0.2.1:4317"),
         ("--otlp --otlp-grpc off --otlp-http 192.0.2.1:4318", "cannot listen on 192.0.2.1:4318"),

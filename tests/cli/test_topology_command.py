@@ -219,9 +219,9 @@ def test_cost_takes_the_traffic_of_a_trace(topology, tmp_path, capsys):
     run = ["simulate", "--topology", line, "--messages", "60", "--seed", "1", "--out", str(tmp_path / "run")]
     assert main(run) == 0
     capsys.readouterr()
-    code, out, _ = topology("cost", line, "--trace", tmp_path / "run")
+    code, out, _ = topology("cost", line, "--traffic", tmp_path / "run")
     assert code == 0 and "60 messages" in out
-    code, _, err = topology("cost", TWO_GATEWAYS, "--trace", tmp_path / "run")
+    code, _, err = topology("cost", TWO_GATEWAYS, "--traffic", tmp_path / "run")
     assert code == 2 and "has no process called 'a'" in err
 
 
@@ -281,7 +281,7 @@ def test_suggest_finds_the_zones_of_a_trace_and_tells_what_they_save(topology, c
     }
     assert 0.8 < found["inside"] < 1
     assert topology("check", out)[0] == 0
-    cost = json.loads(topology("cost", out, "--trace", clustered, "--json")[1])["protocols"]
+    cost = json.loads(topology("cost", out, "--traffic", clustered, "--json")[1])["protocols"]
     assert cost == found["protocols"]
     carried = {each["protocol"]: each["entries"] for each in cost}
     assert carried["topological"] < carried["ks"] and carried["zoned-ks"] < carried["ks"]

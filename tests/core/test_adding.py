@@ -1,6 +1,7 @@
-"""CONTRIBUTING lists the files that a new protocol and a new reader touch. Here each is added to a copy of
-the repository by touching those files and no other, and the tests of the copy take it."""
+"""CONTRIBUTING lists the files that a new protocol, a new reader and a new column touch. Here each is added
+to a copy of the repository by touching those files and no other, and the copy is used with it."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -34,8 +35,8 @@ class Copy:
         assert count == 1, f"{path} has no line that begins with {before}"
         self.write(path, changed)
 
-    def run(self, *arguments):
-        environment = {"PYTHONPATH": str(self.root / "src"), "PATH": ""}
+    def run(self, *arguments, path=""):
+        environment = {"PYTHONPATH": str(self.root / "src"), "PATH": path}
         done = subprocess.run(
             [sys.executable, *arguments],
             cwd=self.root,
@@ -173,3 +174,141 @@ def test_a_reader_is_added_by_touching_four_files(copy):
     assert len(copy.touched) <= 4
     copy.test("tests/trace/readers/test_seen.py")
     assert "seen" in copy.run("-c", "from happened.cli import main; main(['import', '--help'])")
+
+
+COLUMNS = """\
+    Column("host", pa.string()),
+    Column("retries", pa.int32()),
+    Column("zones", pa.list_(pa.string())),
+"""
+
+LINE = "| host, retries, zones | | carried along, not looked at |\n"
+
+ADDED = """
+import csv, json, sys
+from pathlib import Path
+
+from happened import trace
+from happened.causality import encode
+from happened.cli import main
+from happened.trace.importing import import_files
+from happened.trace.readers import Options
+from happened.view.prepared import Prepared
+from happened.view.query import matching
+from happened.view.scene import scene
+
+sys.path.append("tests")
+from view.unpacking import Unpacked
+
+there = Path(sys.argv[1])
+LISTED = {"host": "h1", "retries": 7, "zones": ["eu", "us"]}
+BOTH = [
+    {"process": "a", "seq": 1, "kind": "send", "message": "m", "to": ["b"], **LISTED},
+    {"process": "b", "seq": 1, "kind": "deliver", "message": "m"},
+]
+
+
+def has_both(path):
+    rows = trace.read(path).sort_by("process").to_pylist()
+    assert [[row[name] for name in LISTED] for row in rows] == [["h1", 7, ["eu", "us"]], [None, None, None]]
+
+
+def has_imported(name, **options):
+    import_files([there / name], there / f"{name}.trace", **options)
+    has_both(there / f"{name}.trace")
+
+
+def written(name, rows):
+    (there / name).write_text("".join(json.dumps(row) + "\\n" for row in rows))
+
+
+with trace.TraceWriter(there / "written") as writer:
+    for row in BOTH:
+        writer.append(row)
+has_both(there / "written")
+written("lines.jsonl", BOTH)
+has_both(there / "lines.jsonl")
+has_imported("lines.jsonl")
+
+mapping = "process=who,kind=what,message=m,to=to,host=machine,retries=again,zones=regions"
+names = dict(pair.split("=")[::-1] for pair in mapping.split(","))
+foreign = [{theirs: row[ours] for theirs, ours in names.items() if ours in row} for row in BOTH]
+written("foreign.json", foreign)
+has_imported("foreign.json", format="map", options=Options(map=mapping))
+with (there / "foreign.csv").open("w") as file:
+    table = csv.DictWriter(file, [*names])
+    table.writeheader()
+    for row in foreign:
+        table.writerow(row | {"to": "b", "regions": json.dumps(row["regions"]) if "regions" in row else ""})
+has_imported("foreign.csv", format="map", options=Options(map=mapping))
+written("wrong.json", [foreign[0] | {"again": "often"}, foreign[1]])
+done = import_files([there / "wrong.json"], there / "wrong", format="map", options=Options(map=mapping))
+assert [each.reason for each in done.quarantined] == ["again is 'often', not an integer"]
+written("bad.jsonl", [BOTH[0] | {"retries": "often"}, BOTH[1]])
+done = import_files([there / "bad.jsonl"], there / "bad")
+assert (done.quarantined[0].field, done.quarantined[0].reason) == ("retries", "is 'often', not an integer")
+
+for format in ("jsonl", "csv", "perfetto"):
+    name = f"exported.{format}"
+    assert main(["export", str(there / "written"), "--to", format, "--out", str(there / name)]) == 0
+    has_imported(name)
+
+table = trace.read(there / "written")
+(c,) = encode(table)
+shown = Unpacked(scene(Prepared(c, table)))
+first = shown.events.index(("a", 1))
+listed = shown.header["texts"][shown.arrays["attributes"][first]]
+pairs = dict(zip(listed[::2], listed[1::2]))
+assert pairs == {"to": "b", "host": "h1", "retries": "7", "zones": "eu, us"}
+for query in ("host=h1", "retries=7", "zones=us"):
+    assert matching(Prepared(c, table), query).tolist() == [name == "a" for name in c.process_names], query
+"""
+
+ON_SPARK = """
+import sys
+
+from happened import spark as hs
+from happened.spark.session import session
+
+COLUMNS = "process", "seq", "kind", "message", "to", "host", "retries", "zones"
+ROWS = [("a", 1, "send", "m", ["b"], "h1", 7, ["eu", "us"]), ("b", 1, "deliver", "m", None, None, None, None)]
+TYPES = "process string, seq long, kind string, message string, to array<string>, host string"
+
+
+def told(frame):
+    return [tuple(row) for row in frame.select("host", "retries", "zones").sort("process").collect()]
+
+
+expected = [("h1", 7, ["eu", "us"]), (None, None, None)]
+with session(master="local[1]") as spark:
+    frame = spark.createDataFrame(ROWS, f"{TYPES}, retries int, zones array<string>")
+    frame.write.parquet(f"{sys.argv[1]}/fitting")
+    assert told(hs.read_trace(spark, f"{sys.argv[1]}/fitting")) == expected
+    assert hs.stamp(frame).count() == 2
+    wider = frame.withColumn("retries", frame.retries.cast("long"))
+    wider.write.parquet(f"{sys.argv[1]}/wider")  # nobody looks at it, so that it is left out
+    assert {*hs.read_trace(spark, f"{sys.argv[1]}/wider").columns} == {*COLUMNS} - {"retries"}
+    renamed = frame.select("*", frame.seq.alias("position"), frame.host.alias("machine")).drop("seq", "host")
+    assert told(hs.log(renamed, {"host": "machine"})) == expected
+"""
+
+
+@pytest.fixture
+def with_columns(copy):
+    copy.insert("src/happened/trace/schema.py", r'    Column\("control_entries"', COLUMNS)
+    copy.insert(
+        "docs/pipeline.md", r"\| label, attributes, control", "| host, retries, zones | | carried along |\n"
+    )
+    assert copy.touched == listed("Adding a column")
+    assert len(copy.touched) <= 2
+    return copy
+
+
+@pytest.mark.long
+def test_a_column_is_added_by_touching_two_files(with_columns, tmp_path):
+    with_columns.run("-c", ADDED, str(tmp_path))
+
+
+@pytest.mark.long
+def test_an_added_column_passes_through_spark(with_columns, tmp_path):
+    with_columns.run("-c", ON_SPARK, str(tmp_path), path=os.environ["PATH"])

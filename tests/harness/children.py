@@ -109,7 +109,7 @@ def make_node(settings: dict, listen: str) -> Node:
 
 def trust_in(pki: Path) -> ssl.SSLContext:
     trust = ssl.create_default_context(cafile=pki / "ca.pem")
-    trust.check_hostname = False  # `happened ca` names processes, not hosts
+    trust.check_hostname = False  # `happened node keys` names processes, not hosts
     return trust
 
 

@@ -63,7 +63,11 @@ async def eventually(is_so: Callable[[], Any], what: str, patience: float = PATI
 
 def make_secrets(directory: Path) -> None:
     """A shared key, and certificates for everybody and for a broker, as docs/runtime.md says to make them."""
-    for command in ("keygen lab.key", "ca init --dir pki", f"ca issue --dir pki {' '.join(NAMES)} broker"):
+    for command in (
+        "node keys shared lab.key",
+        "node keys authority --pki pki",
+        f"node keys issue --pki pki {' '.join(NAMES)} broker",
+    ):
         subprocess.run([sys.executable, "-m", "happened", *command.split()], cwd=directory, check=True)
 
 

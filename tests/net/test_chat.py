@@ -1,4 +1,4 @@
-"""`happened chat` in processes of its own, through pipes."""
+"""`happened node chat` in processes of its own, through pipes."""
 
 import asyncio
 import contextlib
@@ -66,7 +66,7 @@ async def chats(links, *, reach=None, options=lambda name: ()):
         running = {}
         try:
             for name in NAMES:
-                command = [sys.executable, "-m", "happened", "chat", name, "--listen", address[name]]
+                command = [sys.executable, "-m", "happened", "node", "chat", name, "--listen", address[name]]
                 for other in NAMES:
                     if other != name:
                         relay = relays.get((name, other))
@@ -155,7 +155,7 @@ def test_links_that_are_guarded(tmp_path, kind):
 def test_through_a_broker_even_those_who_are_not_there_yet_are_told(tmp_path):
     async def act(url):
         async def chat(name, peer):
-            command = ["chat", name, "--peer", peer, "--nats", url, "--journal", str(tmp_path / name)]
+            command = ["node", "chat", name, "--peer", peer, "--nats", url, "--journal", str(tmp_path / name)]
             pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
             return Chat(
                 await asyncio.create_subprocess_exec(sys.executable, "-m", "happened", *command, **pipes)
@@ -178,7 +178,7 @@ def test_commands_that_are_not_understood_are_explained():
 
     async def act():
         address = f"127.0.0.1:{free_ports(1)[0]}"
-        command = ["chat", "alice", "--peer", f"bob={address}", "--plaintext"]
+        command = ["node", "chat", "alice", "--peer", f"bob={address}", "--plaintext"]
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
         alice = Chat(
             await asyncio.create_subprocess_exec(sys.executable, "-m", "happened", *command, **pipes)
@@ -218,5 +218,5 @@ def test_commands_that_are_not_understood_are_explained():
     ],
 )
 def test_bad_usage_is_explained(capsys, arguments, message):
-    assert main(["chat", "alice", *arguments]) == 2
+    assert main(["node", "chat", "alice", *arguments]) == 2
     assert message in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`happened chat` at a terminal: a real pseudo-terminal, whose screen an emulator draws."""
+"""`happened node chat` at a terminal: a real pseudo-terminal, whose screen an emulator draws."""
 
 import asyncio
 import contextlib
@@ -72,7 +72,7 @@ async def at_terminal(name, *arguments):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     before = termios.tcgetattr(terminal)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "happened", "chat", name, *arguments, "--plaintext"),
+        *(sys.executable, "-m", "happened", "node", "chat", name, *arguments, "--plaintext"),
         **dict.fromkeys(("stdin", "stdout", "stderr"), terminal),
         env=os.environ | {"TERM": "xterm-256color"},
         start_new_session=True,
@@ -97,7 +97,7 @@ async def at_terminal(name, *arguments):
 async def in_a_pipe(name, *arguments):
     pipes = dict.fromkeys(("stdin", "stdout"), asyncio.subprocess.PIPE)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "happened", "chat", name, *arguments, "--plaintext"),
+        *(sys.executable, "-m", "happened", "node", "chat", name, *arguments, "--plaintext"),
         **pipes,
         stderr=asyncio.subprocess.DEVNULL,
     )
@@ -209,7 +209,7 @@ def test_an_interrupt_ends_it_and_leaves_the_terminal_as_it_was():
 
 
 def lines_of(me, file, delivered=0):
-    from happened.cli.chat_lines import Lines
+    from happened.cli.chat.lines import Lines
 
     lines = Lines(me, file)
     lines.load(delivered)
@@ -237,7 +237,7 @@ def test_what_comes_again_is_shown_once_and_a_torn_line_is_not_read(tmp_path):
 
 
 def test_the_file_of_lines_is_bounded(tmp_path, monkeypatch):
-    from happened.cli import chat_lines
+    from happened.cli.chat import lines as chat_lines
 
     monkeypatch.setattr(chat_lines, "REMEMBERED", 10)
     file = tmp_path / "lines"

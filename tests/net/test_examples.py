@@ -52,7 +52,7 @@ def test_spans_of_nodes_say_what_an_answer_waited_for(tmp_path, capsys):
     ]
     assert main(["import", str(tmp_path / "spans.json"), "--out", str(tmp_path / "spans")]) == 0
     assert main(["check", str(tmp_path / "spans")]) == 0
-    assert main(["why", str(tmp_path / "spans"), lines[3].removeprefix("span ")]) == 0
+    assert main(["ask", "why", str(tmp_path / "spans"), lines[3].removeprefix("span ")]) == 0
     said = capsys.readouterr().out
     assert "causal order holds: 3 deliveries examined, no violation" in said and "receive “hold”" in said
 

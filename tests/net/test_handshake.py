@@ -84,7 +84,7 @@ def test_what_cannot_be_a_name_is_a_clear_local_error(name):
 @pytest.mark.parametrize(
     ("mode", "given", "message"),
     [
-        pytest.param(Mode.SHARED_KEY, {"key": b"k" * 31}, "happened keygen", id="a short key"),
+        pytest.param(Mode.SHARED_KEY, {"key": b"k" * 31}, "happened node keys shared", id="a short key"),
         pytest.param(Mode.SHARED_KEY, {"key": KEY, "nonce": b"n" * 31}, "a nonce has 32", id="a short nonce"),
         pytest.param(Mode.TLS, {}, "the name in the peer's certificate", id="TLS without a certificate"),
     ],

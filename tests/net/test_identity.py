@@ -73,7 +73,7 @@ def test_what_is_no_shared_key_is_said_to_be_none(tmp_path, content):
     path = tmp_path / "key"
     path.write_bytes(content)
     path.chmod(0o600)
-    with pytest.raises(IdentityError, match="happened keygen"):
+    with pytest.raises(IdentityError, match="happened node keys shared"):
         identity.SharedKey(path)
 
 
@@ -209,27 +209,37 @@ def test_two_nodes_meet_over_real_tls_and_older_versions_are_refused(pki):
 
 def test_the_commands_make_what_tls_takes(tmp_path, capsys):
     pki = str(tmp_path / "pki")
-    assert main(["ca", "init", "--dir", pki]) == 0
-    assert main(["ca", "issue", "--dir", pki, "alice", "bob"]) == 0
+    assert main(["node", "keys", "authority", "--pki", pki]) == 0
+    assert main(["node", "keys", "issue", "--pki", pki, "alice", "bob"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert [Path(line).name for line in printed] == ["ca.pem", "alice.pem", "alice.key", "bob.pem", "bob.key"]
     before = (tmp_path / "pki" / "bob.pem").read_bytes()
-    assert main(["ca", "renew", "--dir", pki, "--days", "7", "bob"]) == 0
+    assert main(["node", "keys", "renew", "--pki", pki, "--days", "7", "bob"]) == 0
     assert Path(capsys.readouterr().out.strip()).read_bytes() != before
     identity.MutualTls("bob", **files(tmp_path / "pki", "bob"))  # with the key that it has
-    assert main(["keygen", str(tmp_path / "k")]) == 0
+    assert main(["node", "keys", "shared", str(tmp_path / "k")]) == 0
     identity.SharedKey(tmp_path / "k")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["ca", "issue", "--dir", "{}", "alice"], "ca.key: cannot be read", id="no authority"),
-        pytest.param(["ca", "issue", "--dir", "{}", "a\nb"], "no name of a process", id="bad name"),
-        pytest.param(["ca", "renew", "--dir", "{}", "alice"], "ca.key: cannot be read", id="none to renew"),
-        pytest.param(["ca", "init", "--dir", "/dev/null/x"], "/dev/null/x: cannot be made", id="no folder"),
-        pytest.param(["keygen", "{}"], "exists", id="a directory is in the way"),
-        pytest.param(["keygen", "{}/no/such/folder"], "cannot be written", id="nowhere to write"),
+        pytest.param(
+            ["node", "keys", "issue", "--pki", "{}", "alice"], "ca.key: cannot be read", id="no authority"
+        ),
+        pytest.param(["node", "keys", "issue", "--pki", "{}", "a\nb"], "no name of a process", id="bad name"),
+        pytest.param(
+            ["node", "keys", "renew", "--pki", "{}", "alice"], "ca.key: cannot be read", id="none to renew"
+        ),
+        pytest.param(
+            ["node", "keys", "authority", "--pki", "/dev/null/x"],
+            "/dev/null/x: cannot be made",
+            id="no folder",
+        ),
+        pytest.param(["node", "keys", "shared", "{}"], "exists", id="a directory is in the way"),
+        pytest.param(
+            ["node", "keys", "shared", "{}/no/such/folder"], "cannot be written", id="nowhere to write"
+        ),
     ],
 )
 def test_the_commands_say_what_is_wrong(tmp_path, capsys, arguments, message):
@@ -240,7 +250,7 @@ def test_the_commands_say_what_is_wrong(tmp_path, capsys, arguments, message):
 
 def test_a_name_that_no_file_can_have_is_refused(pki, capsys):
     name = "é" * 60  # a process may be called so; each letter is six of a file's name
-    assert main(["ca", "issue", "--dir", str(pki), name]) == 2
+    assert main(["node", "keys", "issue", "--pki", str(pki), name]) == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert "cannot be written: File name too long" in said
 

@@ -372,7 +372,7 @@ def test_an_nkey_opens_the_broker(tmp_path):
 
 
 def test_certificates_open_the_broker(tmp_path):
-    """The server has one for its address; a node shows the one that `happened ca` issued."""
+    """The server has one for its address; a node shows the one that `happened node keys` issued."""
     from happened.net import identity
 
     pki = tmp_path / "pki"

@@ -115,7 +115,7 @@ def test_an_expired_certificate_proves_nothing_until_it_is_renewed_for_the_same_
     identity.renew(pki, "b", days=-1 / 48)  # half an hour ago
     a = of("a", pki)
     with pytest.raises(
-        RemoteProtocolError, match=r"valid from .* to .* UTC: `happened ca renew` makes a new one"
+        RemoteProtocolError, match=r"valid from .* to .* UTC: `happened node keys renew` makes a new one"
     ):
         a.check("b", signature, *PARTS)
     with pytest.raises(IdentityError, match="has no valid certificate of the key"):

@@ -162,7 +162,7 @@ def test_our_own_tool_judges_the_order_by_the_exported_spans(protocol, code, exp
         assert "chat@dave~[partition-dave]" in text and "too early" in text
     else:
         deliver = spans_of(exporter, "deliver", "dave")[1]
-        assert main(["why", out, f"{deliver.context.span_id:016x}"]) == 0
+        assert main(["ask", "why", out, f"{deliver.context.span_id:016x}"]) == 0
         why = capsys.readouterr().out
         assert "receive “hold”" in why and "chat@alice#1 send" in why
 

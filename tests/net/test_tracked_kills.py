@@ -82,7 +82,15 @@ def test_every_timestamp_equals_the_one_recomputed_on_spark(tmp_path, seed, trac
     table = survive(tmp_path, seed, tracker, 4_000, **settings, **more)
     found = recorded(table)
     assert check_told(tmp_path, tracker, found) > 10_000
-    command = [sys.executable, "-m", "happened", "verify-trackers", str(tmp_path / "trace")]
+    command = [
+        sys.executable,
+        "-m",
+        "happened",
+        "analyze",
+        str(tmp_path / "trace"),
+        "--only",
+        "verify-trackers",
+    ]
     done = subprocess.run(
         [*command, "--out", str(tmp_path / "answers"), "--json"], capture_output=True, text=True, timeout=900
     )

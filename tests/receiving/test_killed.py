@@ -23,7 +23,7 @@ KILLS = 10
 def start(out, window=3600.0):
     (out / "live.json").unlink(missing_ok=True)
     words = ["stream", "--otlp", "--out", str(out), "--otlp-grpc", "off", "--otlp-http", "127.0.0.1:0"]
-    words += ["--settle", "0.2", "--every", "0.1", "--window", str(window)]
+    words += ["--settle", "0.2", "--every", "0.1", "--remember", str(window)]
     process = subprocess.Popen(
         [sys.executable, "-m", "happened", *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -139,7 +139,7 @@ def test_dark_and_light_are_the_readers_choice(show, tmp_path, seed):
         show(table, dark=dark).evaluate("getComputedStyle(document.body).backgroundColor")
         for dark in (False, True)
     ]
-    assert backgrounds == ["rgb(255, 255, 255)", "rgb(20, 23, 29)"]
+    assert backgrounds == ["rgb(255, 255, 255)", "rgb(16, 19, 26)"]
 
 
 def test_a_clean_run_has_verdicts_and_no_witnesses(show, tmp_path, seed):

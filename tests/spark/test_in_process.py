@@ -1,4 +1,4 @@
-"""`happened check --out`: tables, summary and report of `happened analyze`, without Spark or Java."""
+"""`happened analyze --local`: tables, summary and report of `happened analyze`, without Spark or Java."""
 
 import json
 import subprocess
@@ -108,7 +108,15 @@ def test_the_command_needs_no_spark(trace, tmp_path):
         "import sys; sys.modules['pyspark'] = None\n"
         "from happened.cli import main; sys.exit(main(sys.argv[1:]))"
     )
-    words = ["check", str(trace), "--out", str(tmp_path / "out"), "--report", str(tmp_path / "page.html")]
+    words = [
+        "analyze",
+        str(trace),
+        "--local",
+        "--out",
+        str(tmp_path / "out"),
+        "--report",
+        str(tmp_path / "page.html"),
+    ]
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("causal order VIOLATED")
@@ -124,23 +132,23 @@ def test_the_command_needs_no_spark(trace, tmp_path):
 
 def test_a_report_alone_leaves_nothing_else(trace, tmp_path, capsys):
     page = tmp_path / "page.html"
-    assert main(["check", str(trace), "--report", str(page)]) == 1
+    assert main(["analyze", str(trace), "--local", "--report", str(page)]) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"t.jsonl", "page.html", "page-view.html"}
     assert 'href="violations/"' not in page.read_text()
     (tmp_path / "page.html").unlink()
-    assert main(["check", str(trace), "--report", str(page)]) == 2
+    assert main(["analyze", str(trace), "--local", "--report", str(page)]) == 2
     assert "page-view.html exists already" in capsys.readouterr().err
     (tmp_path / "page-view.html").unlink()
-    assert main(["check", str(trace), "--report", str(page)]) == 1
-    assert main(["check", str(trace), "--report", str(page)]) == 2
+    assert main(["analyze", str(trace), "--local", "--report", str(page)]) == 1
+    assert main(["analyze", str(trace), "--local", "--report", str(page)]) == 2
     assert "replace it with --force" in capsys.readouterr().err
-    assert main(["check", str(trace), "--report", str(page), "--force", "--json"]) == 1
+    assert main(["analyze", str(trace), "--local", "--report", str(page), "--force", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["causal_violations"] == 1
 
 
 def test_earlier_results_are_replaced_with_force_alone_and_put_back_on_failure(trace, tmp_path, capsys):
     out = tmp_path / "out"
-    words = ["check", str(trace), "--out", str(out)]
+    words = ["analyze", str(trace), "--local", "--out", str(out)]
     assert main(words) == 1
     assert main(words) == 2
     assert "exists already; name another directory, or replace it with --force" in capsys.readouterr().err
@@ -149,7 +157,7 @@ def test_earlier_results_are_replaced_with_force_alone_and_put_back_on_failure(t
     assert json.loads((out / "summary.json").read_text())["events"] == 4
     (out / "summary.json").write_text("earlier")
     (tmp_path / "cut.parquet").write_bytes(b"PAR1")
-    assert main(["check", str(tmp_path / "cut.parquet"), "--out", str(out), "--force"]) == 2
+    assert main(["analyze", str(tmp_path / "cut.parquet"), "--local", "--out", str(out), "--force"]) == 2
     assert "not a readable Parquet file" in capsys.readouterr().err
     assert (out / "summary.json").read_text() == "earlier"
     assert {path.name for path in tmp_path.iterdir()} == {"cut.parquet", "out", "t.jsonl"}
@@ -157,9 +165,9 @@ def test_earlier_results_are_replaced_with_force_alone_and_put_back_on_failure(t
 
 def test_force_removes_results_and_nothing_else(trace, tmp_path, capsys):
     out = tmp_path / "out"
-    assert main(["check", str(trace), "--out", str(out)]) == 1
+    assert main(["analyze", str(trace), "--local", "--out", str(out)]) == 1
     (out / "thesis.tex").write_text("years of work")
-    assert main(["check", str(trace), "--out", str(out), "--force"]) == 2
+    assert main(["analyze", str(trace), "--local", "--out", str(out), "--force"]) == 2
     assert "no result of happened (thesis.tex)" in capsys.readouterr().err
     assert (out / "thesis.tex").exists() and (out / "summary.json").exists()
 
@@ -168,11 +176,32 @@ def test_force_keeps_an_imported_trace(trace, tmp_path, capsys):
     shop = tmp_path / "shop"
     log = Path(__file__).parents[2] / "examples" / "shop.otlp.json"
     assert main(["import", str(log), "--out", str(shop)]) == 0
-    assert main(["check", str(trace), "--out", str(shop), "--force"]) == 2
+    assert main(["analyze", str(trace), "--local", "--out", str(shop), "--force"]) == 2
     assert "holds what is no result of happened (import.json, trace)" in capsys.readouterr().err
     assert main(["import", str(log), "--out", str(shop), "--force"]) == 0
 
 
 def test_options_that_say_nothing_together_are_refused(trace, tmp_path, capsys):
-    assert main(["check", str(trace), "--report", str(tmp_path / "p.html"), "--necessary"]) == 2
-    assert "give no --order or --necessary" in capsys.readouterr().err
+    words = ["analyze", str(trace), "--local", "--report", str(tmp_path / "p.html")]
+    assert main([*words, "--only", "order"]) == 2
+    assert "leave --only out" in capsys.readouterr().err
+    assert main([*words, "--io", "spark"]) == 2
+    assert "--io is about Spark: leave it out with --local" in capsys.readouterr().err
+    assert main(["analyze", str(trace), "--report", str(tmp_path / "p.html"), "--out", "out"]) == 2
+    assert "--report needs --local" in capsys.readouterr().err
+    assert main(["analyze", str(trace), "--local"]) == 2
+    assert "name a directory for the tables with --out" in capsys.readouterr().err
+    assert main(["analyze", str(trace), "--rebuild", "--only", "order", "--out", "out"]) == 2
+    assert "--only is not for --rebuild" in capsys.readouterr().err
+
+
+def test_one_question_in_this_process(trace, tmp_path, capsys):
+    assert (
+        main(["analyze", str(trace), "--local", "--only", "order,stamp", "--out", str(tmp_path / "o")]) == 1
+    )
+    assert capsys.readouterr().out.startswith("causal order VIOLATED")
+    tables = {"violations", "lost_causes", "stamps", "processes", "quarantine", "summary.json"}
+    assert {path.name for path in (tmp_path / "o").iterdir()} <= tables
+    assert (tmp_path / "o" / "violations").exists() and (tmp_path / "o" / "stamps").exists()
+    assert main(["analyze", str(trace), "--local", "--only", "ordr", "--out", str(tmp_path / "p")]) == 2
+    assert "--only ordr: no such question; did you mean order? the questions are:" in capsys.readouterr().err

@@ -138,16 +138,21 @@ def test_commands_go_to_spark_by_size_and_as_they_are_told(spark, tmp_path, caps
     main(["export", str(tmp_path / "t.jsonl"), "--to", "trace", "--out", str(trace)])
     capsys.readouterr()
     for name, *words in commands:
-        code = main([name, str(trace), *words, "--json"])
+        code = main(["ask", name, str(trace), *words, "--json"])
         here = capsys.readouterr()
         assert "Spark" not in here.err
-        assert main([name, str(trace), *words, "--json", "--master", "local[2]"]) == code
+        assert main(["ask", name, str(trace), *words, "--json", "--master", "local[2]"]) == code
         there = capsys.readouterr()
         assert "asking on Spark (local[2])" in there.err and json.loads(there.out) == json.loads(here.out)
     monkeypatch.setattr(ask_history, "MOST_EVENTS", 2)
-    assert main(["why", str(trace), "web#2"]) == 0 and "asking on Spark (local[*])" in capsys.readouterr().err
-    assert main(["why", str(trace), "web#2", "--local"]) == 0 and "Spark" not in capsys.readouterr().err
-    assert main(["influenced", str(trace), "t1", "--by-clock"]) == 2
+    assert (
+        main(["ask", "why", str(trace), "web#2"]) == 0
+        and "asking on Spark (local[*])" in capsys.readouterr().err
+    )
+    assert (
+        main(["ask", "why", str(trace), "web#2", "--local"]) == 0 and "Spark" not in capsys.readouterr().err
+    )
+    assert main(["ask", "influenced", str(trace), "t1", "--clock-order"]) == 2
     assert "give --local" in capsys.readouterr().err
     with pytest.raises(CausalityError, match="ask it on Spark"):
         ask.why(trace, "web#2")

@@ -235,19 +235,31 @@ def test_the_commands_say_what_was_not_judged_and_judge_windows_if_told_to(comma
     code, document, told = _said(command, capfd, "check", "--json", "--gaps", "renumber", window)
     assert (code, document["holds"], document["sent_outside"], told) == (0, True, 1, "")
     assert "1 delivery of a message sent outside the window was not judged" in document["sentence"]
-    for name in ("analyze", "order"):
+    for name, only in (("all", ()), ("order", ("--only", "order"))):
         out = tmp_path / name
-        code, summary, told = _said(command, capfd, name, window, "--out", out / "bad", "--json")
+        words = ("analyze", window, *only)
+        code, summary, told = _said(command, capfd, *words, "--out", out / "bad", "--json")
         assert (code, summary["quarantined"]) == (2, 4) and "--gaps renumber" in told
         code, summary, told = _said(
-            command, capfd, name, window, "--out", out / "good", "--json", "--gaps", "renumber"
+            command, capfd, *words, "--out", out / "good", "--json", "--gaps", "renumber"
         )
         assert (code, summary["sent_outside"], summary["quarantined"]) == (0, 1, 0)
-    code, summary, told = _said(command, capfd, "check", "--report", tmp_path / "r.html", "--json", window)
+    code, summary, told = _said(
+        command, capfd, "analyze", "--local", "--report", tmp_path / "r.html", "--json", window
+    )
     assert code == 2 and "--gaps renumber" in told
     assert "No rows; but 4 rows were quarantined" in Path(tmp_path / "r.html").read_text()
     code, _, _ = _said(
-        command, capfd, "check", "--report", tmp_path / "w.html", "--json", "--gaps", "renumber", window
+        command,
+        capfd,
+        "analyze",
+        "--local",
+        "--report",
+        tmp_path / "w.html",
+        "--json",
+        "--gaps",
+        "renumber",
+        window,
     )
     assert code == 0 and "sent outside the window" in (tmp_path / "w.html").read_text()
     assert _said(command, capfd, "check", "--necessary", "--gaps", "renumber", window)[0] == 2

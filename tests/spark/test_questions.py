@@ -19,7 +19,8 @@ from happened.causality.analysis import TABLES, analyse
 from happened.causality.computation import SEND
 from happened.causality.questions import QUESTIONS, Fold, Question, register, withdraw
 from happened.causality.questions.question import EVENT
-from happened.cli import jobs
+from happened.cli import main
+from happened.cli.analyzing import questions_of
 from happened.core.errors import CausalityError
 from happened.report.page import write_report
 from happened.spark.by_epoch.steps import check_answerable
@@ -96,13 +97,10 @@ def test_a_new_question_is_answered_by_everyone(spark, reach, dice, tmp_path):
     assert max(epochs) > 1
 
 
-def test_a_new_question_is_a_command_with_help(reach, capsys):
-    parser = argparse.ArgumentParser(prog="happened")
-    jobs.add_parser(parser.add_subparsers(title="commands"))
-    assert Reach.help in parser.format_help()
-    with pytest.raises(SystemExit):
-        parser.parse_args(["reach", "--help"])
-    assert "The tables (reach)" in " ".join(capsys.readouterr().out.split())
+def test_a_new_question_can_be_asked_alone_and_is_explained(reach, capsys):
+    assert questions_of(argparse.Namespace(only="reach,order")) == ["reach", "order"]
+    assert main(["help", "questions"]) == 0
+    assert f"reach {Reach.help} (tables: reach)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_names_are_given_once():
@@ -122,7 +120,7 @@ def test_the_documentation_lists_every_question_with_its_tables_and_totals():
     page = (DOCS / "pipeline.md").read_text()
     for question in QUESTIONS.values():
         tables = ", ".join(f"`{name}`" for name in question.tables)
-        assert f"| `happened {question.name}` | {tables} | {question.help} |" in page
+        assert f"| `{question.name}` | {tables} | {question.help} |" in page
         assert all(total in page for total in question.totals)
     for name, schema in TABLES.items():
         (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` | computation"))

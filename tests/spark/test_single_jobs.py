@@ -10,7 +10,7 @@ import pytest
 from causality import traces
 from happened.causality.analysis import QUESTIONS, TABLES
 from happened.causality.written import ALWAYS
-from happened.cli import jobs
+from happened.cli.analyzing import questions_of
 from happened.spark.pipeline import analyze_path
 from spark.test_analyze import wild_rows, write
 
@@ -45,10 +45,9 @@ def everything(spark, tmp_path_factory):
     return folder, summary
 
 
-def test_every_question_has_a_command_and_every_table_a_question():
-    parser = argparse.ArgumentParser()
-    jobs.add_parser(commands := parser.add_subparsers())
-    assert commands.choices.keys() == QUESTIONS.keys() | {"rebuild"}
+def test_every_question_can_be_asked_alone_and_every_table_has_a_question():
+    for name in QUESTIONS:
+        assert questions_of(argparse.Namespace(only=name)) == [name]
     answered = [table for question in QUESTIONS.values() for table in question.tables]
     assert sorted([*answered, "quarantine"]) == sorted(TABLES)
 
@@ -79,7 +78,8 @@ def test_the_command_of_a_question(command, everything, tmp_path, capfd, name, c
     """Nothing is cut here: the trace is small."""
     folder, everything_said = everything
     out = tmp_path / name
-    assert command([name, str(folder / "trace"), "--out", str(out), "--master", "local[2]"]) == code
+    words = ["analyze", str(folder / "trace"), "--only", name, "--out", str(out), "--master", "local[2]"]
+    assert command(words) == code
     printed = capfd.readouterr().out
     assert printed.count("tables and summary.json are in") == 1
     assert printed.count("causal order VIOLATED") == (name == "order")

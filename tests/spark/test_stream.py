@@ -356,7 +356,7 @@ def test_a_trace_that_is_followed_is_judged_when_that_is_ended(tmp_path, by):
 
 def test_files_that_are_read_within_a_limit_are_read_side_by_side(tmp_path):
     """Two processes that talk to each other wait for each other: if one file were read to its end first, its
-    events would be let go (--retire) before what they wait for, which is there, was read."""
+    events would be let go (--settle) before what they wait for, which is there, was read."""
     logs, seq = {"a": "", "b": ""}, {"a": 0, "b": 0}
     for number in range(200):
         sender, receiver = ("b", "a") if number % 2 else ("a", "b")

@@ -63,11 +63,27 @@ def test_lines_that_are_no_events_are_quarantined_as_by_files(spark, tmp_path, s
 
 def test_a_command_on_this_machine_takes_files_and_can_be_told_not_to(command, tmp_path, capsys):
     write(traces.wild(random.Random(1)), tmp_path / "trace")
-    code = command(["stamp", str(tmp_path / "trace"), "--out", str(tmp_path / "out"), "--io", "spark"])
+    code = command(
+        [
+            "analyze",
+            str(tmp_path / "trace"),
+            "--only",
+            "stamp",
+            "--out",
+            str(tmp_path / "out"),
+            "--io",
+            "spark",
+        ]
+    )
     assert code in (0, 2)
     assert pq.read_table(tmp_path / "out" / "stamps").num_rows
     given = ["--io", "spark", "--resume"]
-    assert command(["stamp", str(tmp_path / "trace"), "--out", str(tmp_path / "again"), *given]) == 2
+    assert (
+        command(
+            ["analyze", str(tmp_path / "trace"), "--only", "stamp", "--out", str(tmp_path / "again"), *given]
+        )
+        == 2
+    )
     assert "--io direct" in capsys.readouterr().err
 
 

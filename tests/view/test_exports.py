@@ -308,7 +308,7 @@ def test_the_command_writes_parts_and_says_what_is_wrong(tmp_path, capsys):
     for wrong, said in (
         (["--to", "trace"], "say where with --out"),
         (["--to", "csv", "--past", "p#99"], "no event 'p#99'"),
-        (["--to", "csv", "--processes", "q"], "no process 'q'"),
+        (["--to", "csv", "--process", "q"], "no process 'q'"),
         (["--to", "csv", "--computation", "d"], "no computation 'd'"),
         (["--to", "csv", "--window", "50..60"], "no event fits"),
     ):

@@ -1,6 +1,6 @@
 """The tables of an analysis as a trace to ask questions of: what is too large to be read whole.
 
-In    a directory that `happened analyze` or `happened check --out` left, and names of events
+In    a directory that `happened analyze` or `happened analyze --local` left, and names of events
 Out   rows of trace.SCHEMA: the computations of those events, or only their past
 
 What is read: the rows of `stamps` of those computations, their rows of `messages` and `times`, and
@@ -40,7 +40,7 @@ def is_answered(path: AnyPath) -> bool:
     if lacking:
         raise CausalityError(
             f"{path} has no table {', '.join(lacking)}: it is the answer to some questions only; ask what "
-            "`happened analyze` or `happened check --out` leave, or the trace itself"
+            "`happened analyze` or `happened analyze --local` leave, or the trace itself"
         )
     return True
 

@@ -1,7 +1,7 @@
 """From what was found in a trace to one sentence and one exit code, for everybody who tells it to a person.
 
-`happened check`, `happened analyze`, `happened order`, `happened stream` and the report all call `judge`, so
-the same trace has the same outcome and the same sentence in each of them:
+`happened check`, `happened analyze` (all of it, or `--only order`), `happened stream` and the report all call
+`judge`, so the same trace has the same outcome and the same sentence in each of them:
 
     violated     the order is violated; or a delivery is duplicated, misdelivered or of something never
                  sent; or the trace is complete and has a lost cause (see `order`)
@@ -134,7 +134,7 @@ def _was(count: int) -> str:
 
 
 def judge_totals(totals: Mapping[str, int], order: str = "causal") -> Judgement:
-    """The judgement that a summary of `happened analyze` or `happened order` holds, on causal or FIFO order.
+    """The judgement that a summary of `happened analyze` holds, on causal or FIFO order.
 
     A total order is no part of it: causal order leaves concurrent messages in any order.
     """

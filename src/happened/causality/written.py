@@ -63,7 +63,7 @@ class Whole:
     def analyse_in_batches(self, table: pa.Table, part: str) -> Counter[str]:
         """The same for many computations, each of which the table has whole."""
         totals: Counter[str] = Counter()
-        for number, batch in enumerate(_whole_computations(table)):
+        for number, batch in enumerate(whole_computations(table)):
             totals += self.analyse(batch, f"{part}-{number:05d}")
         return totals
 
@@ -144,7 +144,7 @@ def sizes_of(events: pa.Table) -> pa.Table:
     return table.select(names).rename_columns(["computation", "events", "processes", "delivers", "messages"])
 
 
-def _whole_computations(table: pa.Table) -> Iterator[pa.Table]:
+def whole_computations(table: pa.Table) -> Iterator[pa.Table]:
     """The rows in tables of about EVENTS_PER_BATCH, cut only between computations."""
     if table.num_rows <= EVENTS_PER_BATCH:
         yield table

@@ -1,113 +1,65 @@
-"""The command line: one file per command, data on stdout, everything else on stderr.
+"""The command line: verbs in groups, one module each; data on stdout, everything else on stderr.
 
-The module of a command is imported when that command is given, so that `happened --help` imports none and a
-command waits for no other command's imports.
+The module of a verb is imported when that verb is given, so that `happened --help` imports none and a verb
+waits for no other verb's imports.
 """
 
 import argparse
 import contextlib
-import difflib
 import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple
 
 from .. import __version__
 from ..core.errors import CausalityError
-from ..core.exit_codes import MEANINGS, ExitCode
+from ..core.exit_codes import ExitCode
 from ..core.extras import how_to_install
+from .parser import Command, Parser, add_command, meant
 from .startup import spare
 
-
-class Command(NamedTuple):
-    module: str  # of this package; its add_parser(subparsers) adds the command, and others it may have
-    help: str  # as add_parser gives it
-
-
-COMMANDS = {
-    "simulate": Command("simulate", "run a protocol, record what happened"),
-    "import": Command("import_logs", "make a trace of other systems' logs"),
-    "analyze": Command("analyze", "analyse a trace of any size on Spark"),
-    "epochs": Command(
-        "jobs", "consistent cuts, how far the clocks disagree, and every event's time corrected (on Spark)"
-    ),
-    "stamp": Command("jobs", "exact vector timestamps of every event (on Spark)"),
-    "verify-clocks": Command(
-        "jobs",
-        "the vector clocks a source logged, against the ones that follow from its events (on Spark)",
-    ),
-    "predecessors": Command(
-        "jobs", "immediate predecessors: the transitive reduction of happened-before (on Spark)"
-    ),
-    "order": Command(
-        "jobs",
-        "deliveries that came too early, with witnesses; messages lost, doubled or astray (on Spark)",
-    ),
-    "messages": Command(
-        "jobs", "what became of each message at each destination, and how long it took (on Spark)"
-    ),
-    "necessary": Command(
-        "jobs", "what the optimal protocol would have had to carry on each message (on Spark)"
-    ),
-    "dependencies": Command(
-        "jobs", "which service calls which, how often, and how often that failed (on Spark)"
-    ),
-    "measures": Command("jobs", "depth, width, traffic and latencies (on Spark)"),
-    "rebuild": Command(
-        "jobs",
-        "full vector clocks from dependency vectors, sparse stamps or immediate predecessors (on Spark)",
-    ),
-    "stream": Command("stream", "follow a trace that is being written, on Spark; or receive spans over OTLP"),
-    "clean": Command("clean", "remove what runs left that did not finish"),
-    "check": Command("check", "judge a recorded trace"),
-    "export": Command(
-        "export",
-        "a trace, or a part of one, for other tools: ShiViz, Graphviz, Mermaid, Perfetto, CSV, SVG, PNG",
-    ),
-    "view": Command("view", "look at a trace: a space–time diagram in the browser"),
-    "why": Command("why", "why an event happened, and why so late"),
-    "path": Command("path", "the causal chain between two events, or why they are concurrent"),
-    "past": Command("past", "all that happened before an event"),
-    "future": Command("past", "all that an event happened before"),
-    "influenced": Command(
-        "influenced", "which requests influenced a request, each with a chain that shows it"
-    ),
-    "critical-path": Command(
-        "critical_path", "where the time of requests went, by service, and what would be saved"
-    ),
-    "diff": Command("diff", "what is caused in one run and not in another"),
-    "explore": Command("explore", "every interleaving of every small program"),
-    "play": Command("play", "play a small program step by step, with what each process knows"),
-    "explain": Command("explain", "why messages had to carry a unit of information, and what ended that"),
-    "track": Command("track", "what timestamping relevant events costs"),
-    "compare": Command("compare", "what each protocol costs on the same schedule"),
-    "advise": Command("advise", "what each protocol would have cost on a recorded trace"),
-    "node": Command("node", "run one process of a causal or total order, from a configuration file"),
-    "chat": Command("chat", "talk to others in causal order"),
-    "keygen": Command("keygen", "make a shared key for the links of a laboratory"),
-    "ca": Command("ca", "make certificates for nodes"),
-    "topology": Command(
-        "topology", "show a communication graph, its separators and routes; check what is claimed of it"
-    ),
+ASKS = ("why", "path", "past", "future", "influenced", "critical-path", "diff", "unit")
+GROUPS = {
+    "get": {
+        "simulate": Command("simulate", "run a protocol in virtual time and record a trace"),
+        "import": Command("import_logs", "make a trace of other systems' logs and spans"),
+        "node": Command("node", "run one real process; make its keys; chat", ("chat", "keys")),
+    },
+    "judge": {
+        "check": Command("check", "judge a trace: did deliveries keep the order, was anything lost?"),
+        "analyze": Command("analyze", "answer every question about a trace of any size, as tables"),
+    },
+    "ask": {"ask": Command("ask", f"{', '.join(ASKS[:-1])} or {ASKS[-1]}", ASKS)},
+    "look": {
+        "view": Command("view", "show a trace in the browser: a space–time diagram"),
+        "export": Command("export", "write a trace, or a part of one, for other tools"),
+    },
+    "live": {"stream": Command("stream", "follow a trace that is being written, or receive spans over OTLP")},
+    "study": {
+        "compare": Command("compare", "what each protocol, or tracker, costs on the same schedule"),
+        "advise": Command("advise", "what each protocol would have cost on a recorded trace"),
+        "explore": Command("explore", "every interleaving of every small program"),
+        "play": Command("play", "a small program step by step, with what each process knows"),
+    },
+    "operate": {
+        "topology": Command("topology", "communication graphs: show, check, cost, suggest, deploy"),
+        "clean": Command("clean", "delete leftovers of interrupted runs"),
+    },
 }
-QUESTIONS = "jobs"
-"""The module of the questions. A question that is not in the table is a command all the same, but `happened
---help` does not list it: that would take importing every question, and numpy and numba with them."""
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 EPILOG = """\
 a first look:
   happened simulate --messages 1000 --units --out run    run a protocol, record what happened
   happened check run --necessary                         judge it from the trace alone
   happened view run --out run.html                       look at it in the browser
-  happened why run p3#20                                 why this happened, and why so late
-  happened explore --processes 3 --messages 2            every interleaving of every small program
+  happened ask why run p3#20                             why this happened, and why so late
   happened compare --protocols ks,rst,sequencer          what each protocol costs on the same schedule
   happened advise run                                    what each would have cost on a recorded trace
 
-exit codes:
-""" + "\n".join(f"  {code.value:<5}{meaning}" for code, meaning in MEANINGS.items())
+`happened VERB --help` explains a verb; `happened help` lists other topics.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -146,29 +98,45 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.INTERRUPTED
 
 
-def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str]) -> Parser:
     """The parser of all commands, of which only the one that `argv` gives has its options."""
-    parser = argparse.ArgumentParser(
-        prog="happened",
-        description="What happened, and what happened before it: causal message order with the least "
-        "metadata, and exact causality of recorded traces.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(prog="happened", usage="happened VERB …", description=_overview(), epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"happened {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subparsers = parser.add_subparsers(prog="happened", required=True, help=argparse.SUPPRESS)
     given = next((word for word in argv if not word.startswith("-")), None)
-    module = COMMANDS[given].module if given in COMMANDS else QUESTIONS if given is not None else None
-    for name, command in COMMANDS.items():
-        if command.module != module:
-            subparsers.add_parser(name, help=command.help)
-    if module is not None:
-        import_module(f".{module}", __name__).add_parser(subparsers)
-    if given is not None and given not in subparsers.choices:
-        near = difflib.get_close_matches(given, subparsers.choices)
-        meant = f"did you mean {' or '.join(near)}? " if near else ""
-        parser.error(f"invalid choice: {given!r}; {meant}the commands are: {', '.join(subparsers.choices)}")
+    if given == "help":
+        add_command(subparsers, "help", "", import_module(".topics", __name__))
+    elif given in COMMANDS:
+        command = COMMANDS[given]
+        add_command(subparsers, given, command.help, import_module(f".{command.module}", __name__))
+    elif given is not None:
+        parser.error(f"invalid choice: {given!r}; {_hint(given)}the verbs are: {', '.join(COMMANDS)}")
     return parser
+
+
+def whole_parser() -> Parser:
+    """The parser with the options of every command, for completion and tests; imports all their modules."""
+    parser = Parser(prog="happened")
+    subparsers = parser.add_subparsers()
+    for name, command in COMMANDS.items():
+        add_command(subparsers, name, command.help, import_module(f".{command.module}", __name__))
+    return parser
+
+
+def _overview() -> str:
+    lines = ["What happened, and what happened before it: causal message order with the least metadata,"]
+    lines += ["and exact causality of recorded traces.", ""]
+    for group, commands in GROUPS.items():
+        for name, command in commands.items():
+            title = group if name == next(iter(commands)) else ""
+            lines.append(f"{title:<9}{name:<10}{command.help}")
+    return "\n".join(lines)
+
+
+def _hint(given: str) -> str:
+    """What may have been meant: a verb, or the form of a verb."""
+    forms = [f"{verb} {given}" for verb, command in COMMANDS.items() if given in command.forms]
+    return f"did you mean {' or '.join(forms)}? " if forms else meant(given, COMMANDS)
 
 
 def _refuse(reason: str) -> ExitCode:

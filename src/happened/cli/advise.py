@@ -20,12 +20,14 @@ from ..experiments.advise import (
 )
 from ..experiments.tracker_advice import TRACKERS, TrackerFinding
 from ..ordering import protocols
-from ..trace.store import AnyPath, any_path
+from ..trace.store import AnyPath
 from ..tracking import create
 from .compare import protocol_names
-from .output import add_force, refuse_earlier
-from .terminal import local_path, note, print_json, progress
-from .terrain_option import add_topology, read_terrain
+from .options import add_output, add_where, option
+from .output import refuse_earlier
+from .parser import Parser
+from .terminal import note, print_json, progress, stored_path
+from .terrain_option import read_terrain
 
 IN_PROCESS_EVENTS = 50_000
 """Up to these, replaying here takes about as long as starting Spark."""
@@ -49,59 +51,40 @@ exit codes: 0 done, 1 ks did not carry the necessary information, 2 bad usage or
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "advise",
-        help="what each protocol would have cost on a recorded trace",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add(
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument(
         "trace",
-        type=any_path,
+        type=stored_path,
         metavar="TRACE",
         help="what `simulate` or `import` made, Parquet or JSON lines",
     )
-    add(
-        "--protocols",
-        type=protocol_names,
-        default=tuple(protocols()),
-        metavar="A,B",
-        help="default: all there are",
-    )
-    add(
+    option(parser, "--protocols", "without it all there are", type=protocol_names, default=None)
+    option(
+        parser,
         "--trackers",
+        f"none: no trackers (default: {','.join(TRACKERS)})",
         type=_tracker_names,
-        default=TRACKERS,
-        metavar="A,B",
-        help=f"as in p2:4; none: no trackers; default: {','.join(TRACKERS)}",
     )
-    add_topology(parser, "the network whose routers pass messages on: processes of the trace by their names")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--master", help="replay on this Spark master (default for large traces: local[*])")
-    where.add_argument("--local", action="store_true", help="replay in this process, however large the trace")
-    add("--out", type=local_path, metavar="DIR", help="write the table here")
-    add_force(parser)
-    add("--json", action="store_true", help="print one JSON document instead of text")
-    parser.set_defaults(run=run)
+    option(parser, "--topology", "processes of the trace are found by their names")
+    add_where(parser, f"{IN_PROCESS_EVENTS:,} events")
+    add_output(parser, "a directory: the tables")
+    option(parser, "--json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     out: Path | None = arguments.out
+    names = arguments.protocols or tuple(protocols())
+    trackers = TRACKERS if arguments.trackers is None else arguments.trackers
     refuse_earlier(out, ["advice.parquet", "trackers.parquet"], force=arguments.force)
     terrain = read_terrain(arguments.topology)
     if arguments.master is None and (arguments.local or trace.count(arguments.trace) <= IN_PROCESS_EVENTS):
-        count = len(arguments.protocols) + len(arguments.trackers)
-        with progress("replaying", count, "protocols") as bar:
+        with progress("replaying", len(names) + len(trackers), "protocols") as bar:
             table = trace.read(arguments.trace)
-            advice = advise(table, arguments.protocols, bar.update, arguments.trackers, terrain)
+            advice = advise(table, names, bar.update, trackers, terrain)
     else:
         if terrain is not None:
             raise LocalProtocolError("with --topology a trace is replayed in this process: add --local")
-        names = arguments.protocols, arguments.trackers
-        advice = _on_spark(arguments.trace, *names, arguments.master, out)
+        advice = _on_spark(arguments.trace, names, trackers, arguments.master, out)
     if arguments.json:
         print_json(_document(str(arguments.trace), advice))
     else:

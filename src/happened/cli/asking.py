@@ -12,48 +12,11 @@ from ..ask.answered import is_answered
 from ..ask.history import printable, why_too_large
 from ..core.errors import LocalProtocolError
 from ..report.drawings import duration
-from ..trace.store import any_path
 from .startup import allow_pandas
 from .terminal import note
 
 if TYPE_CHECKING:
     from ..spark.large_traces import LargeTrace
-
-EVENT_HELP = "`process#seq`, the id of a span, a message, or a label or a part of one"
-EPILOG = """\
-Events are named as you have them: process#seq (or computation:process#seq), a span's id or trace:span, a
-message, a label or a part of one; a name that fits several is answered with all of them. TRACE is a trace, or
-the directory that `happened analyze` or `happened check --out` left, which knows events as process#seq and by
-their messages.
-
-exit codes: 0 answered, 2 bad input or no such event, 3 undecided"""
-
-
-def add_question(subparsers: Any, name: str, help: str, description: str) -> argparse.ArgumentParser:
-    """The parser of a command that asks one trace."""
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        name,
-        help=help,
-        description=description,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("trace", type=any_path, metavar="TRACE", help="a trace, or the tables of an analysis")
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--master",
-        metavar="URL",
-        help="ask on Spark; without being asked from 5 million events on, as local[*]",
-    )
-    where.add_argument("--local", action="store_true", help="ask in this process, however large the trace is")
-    parser.add_argument(
-        "--work",
-        type=any_path,
-        metavar="DIR",
-        help="on Spark, where intermediates go: a directory or URL that all executors reach",
-    )
-    return parser
 
 
 def is_for_spark(arguments: argparse.Namespace) -> bool:

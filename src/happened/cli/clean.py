@@ -1,33 +1,29 @@
-"""`happened clean`: remove what was abandoned, and never what is finished."""
+"""`happened clean`: delete leftovers of interrupted runs, and never what is finished."""
 
 import argparse
-from typing import Any
 
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
-from ..trace.store import any_path
 from ..trace.unfinished import HOURS, remove_abandoned
-from .terminal import print_json
+from .options import option
+from .parser import Parser
+from .terminal import print_json, stored_path
 
 DESCRIPTION = """\
-Remove what runs left that died: outputs that are not whole, and their intermediates, at a path or URL, in it
-or beside it. What is finished, and what a living process of this machine writes, stays. Whether a process of
-another machine lives cannot be known: what it writes stays until nothing was written for some hours.
+Delete leftovers of interrupted runs: unfinished outputs and their intermediates, at a path or URL, in it or
+beside it. Finished outputs stay, and so does what a running process of this machine writes. Whether a process
+of another machine still runs cannot be known: its files stay until nothing was written for some hours.
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "clean", help="remove what runs left that did not finish", description=DESCRIPTION
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "path", type=stored_path, metavar="DIR", help="what --out or --work was, or where outputs lie"
     )
     parser.add_argument(
-        "path", type=any_path, metavar="DIR", help="what --out or --work was, or where outputs lie"
+        "--hours", type=_hours, default=HOURS, metavar="H", help="of silence (default: %(default)s)"
     )
-    parser.add_argument(
-        "--hours", type=_hours, default=HOURS, metavar="H", help="of silence; default: %(default)s"
-    )
-    parser.add_argument("--json", action="store_true", help="print what was removed as JSON")
-    parser.set_defaults(run=run)
+    option(parser, "--json")
 
 
 def run(arguments: argparse.Namespace) -> int:

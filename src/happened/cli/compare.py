@@ -3,92 +3,92 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..experiments.compare import MEASURES, Comparison, Estimate, Summary, compare, summarise, write_rows
 from ..ordering import protocols
 from ..report.chart import Line, Point, draw
-from ..sim.network import DELAYS, Network, parse_delay
-from ..sim.workload import PATTERNS, Workload
-from .output import add_force, refuse_earlier
-from .terminal import local_path, note, print_json, progress
-from .terrain_option import add_topology, read_terrain
+from ..sim.network import Network, parse_delay
+from ..sim.workload import Workload
+from .options import add_output, option
+from .output import refuse_earlier
+from .parser import Parser, meant
+from .terminal import note, print_json, progress
+from .terrain_option import read_terrain
 
 DESCRIPTION = """\
 Feed the same schedule to every protocol: the same sends at the same times, and the same delays for what a
 sender transmits to a destination itself. Tell what each carries, adds, holds back, delays and computes, with
 95 % confidence intervals over the seeds. A protocol asked for something outside its assumptions is listed
 with the reason instead of figures.
+
+With --trackers, run the same random computations under several trackers and compare what their messages
+carry: entries (event identifiers), bits as encoded, bits with 32-bit counts and a bitmap, null events and
+memory (bytes of a tracker's snapshot), as means per message with 95 % confidence intervals. Trackers that
+need FIFO links get them; `happened help protocols` lists them.
 """
 
-EPILOG = f"""\
-example:
+EPILOG = """\
+examples:
   happened compare --protocols ks,rst,ses --processes 10:50:10 --pattern multicast --delay exp:0.1 --out DIR
+  happened compare --trackers vector,p1,p1-prime,p2:4,p3,p3-reduced --processes 10:50:10 --relevant 0.2
 
-patterns   {", ".join(PATTERNS)}
-delays     {", ".join(DELAYS)} (seconds)
-
-DIR gets compare.parquet (one row per run) and a plot of each measure as SVG.
+DIR gets compare.parquet (one row per run; not of trackers) and a plot of each measure as SVG.
 """
 
+T = TypeVar("T")
+ORDERING = ("topology", "messages", "interval", "delay", "fifo")
+TRACKING = ("relevant", "messages_each")
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "compare",
-        help="what each protocol costs on the same schedule",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add(
-        "--protocols",
-        type=protocol_names,
-        default=tuple(protocols()),
-        metavar="A,B",
-        help="default: all there are",
-    )
-    add("--processes", type=_counts, metavar="N", help="as 10, 10,30 or 10:50:10; default: 10")
-    add_topology(parser, "the network to send over; its processes are those that are compared")
-    add(
-        "--messages", type=int, default=20_000, metavar="M", help="sent in all, per run; default: %(default)s"
-    )
-    add(
+
+def add_arguments(parser: Parser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    option(which, "--protocols", "without it all there are", type=protocol_names)
+    option(which, "--trackers", "compare these instead, by the options for trackers")
+    option(parser, "--processes", "or several, as 10,30 or 10:50:10 (default: 10)", type=_counts)
+    option(parser, "--seed", default=1)
+    parser.add_argument(
         "--seeds",
         type=int,
         default=5,
         metavar="K",
-        help="runs of each kind, seeds 1 to K; default: %(default)s",
+        help="runs of each kind, with seeds that count up (default: 5)",
     )
-    add("--pattern", default="multicast", help="who is sent to (below); default: %(default)s")
-    add(
-        "--interval",
-        type=float,
-        default=0.1,
-        metavar="MEAN",
-        help="seconds between sends; default: %(default)s",
+    option(parser, "--pattern", "without it multicast, or unicast of trackers")
+    add_output(parser, "a directory: the table and a plot of each measure")
+    option(parser, "--json")
+    ordering = parser.add_argument_group("for ordering protocols")
+    option(ordering, "--topology", "its processes are those that are compared")
+    option(ordering, "--messages", "in each run (default: 20000)")
+    option(ordering, "--interval", "(default: 0.1)")
+    option(ordering, "--delay", "(default: exp:0.1)")
+    option(ordering, "--fifo")
+    tracking = parser.add_argument_group("for trackers")
+    option(tracking, "--relevant", "(default: 0.1)")
+    tracking.add_argument(
+        "--messages-each", type=int, metavar="M", help="messages sent by each process (default: 200)"
     )
-    add("--delay", default="exp:0.1", help="of a packet (below); default: %(default)s")
-    add("--fifo", action="store_true", help="packets of one channel arrive in the order sent")
-    add("--out", type=local_path, metavar="DIR", help="write the table and the plots here")
-    add_force(parser)
-    add("--json", action="store_true", help="the summary as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.trackers is not None:
+        _refuse(arguments, ORDERING, "is for ordering protocols: leave it out with --trackers")
+        from .compare_trackers import compare_trackers
+
+        return compare_trackers(arguments)
+    _refuse(arguments, TRACKING, "is for trackers: give --trackers, or leave it out")
     terrain = read_terrain(arguments.topology)
     processes = arguments.processes or ((10,) if terrain is None else (terrain.applications,))
     try:
         comparison = Comparison(
-            arguments.protocols,
+            arguments.protocols or tuple(protocols()),
             processes,
-            tuple(range(1, arguments.seeds + 1)),
-            arguments.messages,
-            Workload(arguments.pattern, arguments.interval),
-            Network(parse_delay(arguments.delay), arguments.fifo),
+            tuple(range(arguments.seed, arguments.seed + arguments.seeds)),
+            _given(arguments.messages, 20_000),
+            Workload(_given(arguments.pattern, "multicast"), _given(arguments.interval, 0.1)),
+            Network(parse_delay(_given(arguments.delay, "exp:0.1")), arguments.fifo),
             terrain,
         )
     except ValueError as error:
@@ -108,6 +108,16 @@ def run(arguments: argparse.Namespace) -> int:
         note(f"written to {arguments.out}")
     undelivered = any(summary.undelivered for summary in summaries)
     return ExitCode.VIOLATED if undelivered else ExitCode.HOLDS
+
+
+def _given(value: T | None, default: T) -> T:
+    return default if value is None else value
+
+
+def _refuse(arguments: argparse.Namespace, names: Sequence[str], reason: str) -> None:
+    for name in names:
+        if getattr(arguments, name) not in (None, False):
+            raise LocalProtocolError(f"--{name.replace('_', '-')} {reason}")
 
 
 def _as_json(summary: Summary) -> dict[str, Any]:
@@ -166,8 +176,10 @@ def protocol_names(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     for name in names:
         if name not in protocols():
-            known = ", ".join(sorted(protocols()))
-            raise argparse.ArgumentTypeError(f"no ordering protocol is called {name!r}; there are: {known}")
+            known = sorted(protocols())
+            raise argparse.ArgumentTypeError(
+                f"no ordering protocol is called {name!r}; {meant(name, known)}there are: {', '.join(known)}"
+            )
     return tuple(dict.fromkeys(names))
 
 

@@ -1,38 +1,18 @@
-"""`happened critical-path`: where the time of requests went, and what would be saved."""
+"""`happened ask critical-path`: where the time of requests went, and what would be saved."""
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
 
 from .. import ask
 from ..ask.critical import QUANTILES
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
 from ..report.drawings import duration
-from .asking import add_question, history_of_request, is_for_spark, on_spark, plain, warn
+from .asking import history_of_request, is_for_spark, on_spark, plain, warn
 from .terminal import note, print_json
 
 SHOWN = 20
 WHERE = "where"
-
-
-def add_parser(subparsers: Any) -> None:
-    parser = add_question(
-        subparsers,
-        "critical-path",
-        "where the time of requests went, by service, and what would be saved",
-        "The chain of causes that the last event of a request waited for, with the time at each service and "
-        "between them; for many requests the distribution. What would be saved is how much sooner the "
-        "requests would end if a service took no time and everything else as long as it did.",
-    )
-    parser.add_argument("--request", metavar="REQUEST", help="only this one: its id, or an event of it")
-    parser.add_argument(
-        "--by",
-        choices=("service", "process"),
-        default="service",
-        help="whose time is told: services' (processes' where none are recorded; default), or processes'",
-    )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

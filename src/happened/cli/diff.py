@@ -1,32 +1,15 @@
-"""`happened diff`: what is caused in one run and not in another."""
+"""`happened ask diff`: what is caused in one run and not in another."""
 
 import argparse
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from .. import ask
 from ..core.exit_codes import ExitCode
-from ..trace.store import any_path
 from .asking import plain, warn
 from .terminal import print_json
 
 SHOWN = 20
-
-
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "diff",
-        help="what is caused in one run and not in another",
-        description="What two runs do not have in common: events, and causes between events that both have. "
-        "An event is known by its service or process, its kind, its label or message, and, of several like "
-        "that, by what led to it and what followed.",
-        epilog="exit codes: 0 answered, 2 bad input, or nothing in common",
-    )
-    parser.add_argument("first", type=any_path, metavar="RUN1", help="a trace")
-    parser.add_argument("second", type=any_path, metavar="RUN2", help="another one")
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

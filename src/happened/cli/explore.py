@@ -12,8 +12,10 @@ from ..sim.automaton import Factory
 from ..sim.explore import Exploration, explore
 from ..sim.explore_tracking import explore_tracking
 from ..sim.programs import CASTS
+from .options import add_promised_order, option
+from .parser import Parser, meant
 from .terminal import positive, print_json, progress
-from .terrain_option import add_topology, read_terrain
+from .terrain_option import read_terrain
 
 if TYPE_CHECKING:
     from ..sim.terrain import Terrain
@@ -43,65 +45,39 @@ _PROMISES = {
 EPILOG = """\
 example:
   happened explore --protocol ks --processes 3 --messages 3      598 programs, a few seconds
-  happened explore --protocol p2:1 --messages 4 --relevant 4     a tracker; see `happened track --help`
+  happened explore --protocol p2:1 --messages 4 --relevant-events 4     a tracker
 
 Time grows steeply: 3 processes and 4 messages are 6,099 programs and take minutes; use --workers.
 exit codes: 0 no violation, 1 violation, 2 bad usage
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "explore",
-        help="every interleaving of every small program",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--protocol",
-        type=_name,
-        default=DEFAULT,
-        metavar="NAME",
-        help="an ordering protocol or a tracker; default: %(default)s",
-    )
-    parser.add_argument(
-        "--processes", type=positive, metavar="N", help=f"default: {PROCESSES}, or the topology's"
-    )
-    add_topology(parser, "the network whose routers pass messages on; processes are then told apart")
-    parser.add_argument(
-        "--messages", type=positive, default=3, metavar="M", help="in all; default: %(default)s"
-    )
-    parser.add_argument(
-        "--casts", choices=CASTS, default=None, help="what is sent; default: the most the protocol offers"
-    )
-    parser.add_argument(
-        "--relevant",
+def add_arguments(parser: Parser) -> None:
+    add = parser.add_argument
+    option(parser, "--protocol", "or a tracker", type=_name, default=DEFAULT)
+    option(parser, "--processes", f"default: {PROCESSES}, or the topology's", type=positive)
+    option(parser, "--topology", "processes are then told apart")
+    option(parser, "--messages", type=positive, default=3)
+    add("--casts", choices=CASTS, default=None, help="what is sent (default: the most the protocol offers)")
+    add(
+        "--relevant-events",
         type=positive,
         default=3,
         metavar="R",
-        help="of a tracker: relevant events in all; default: %(default)s",
+        help="of a tracker: relevant events in all (default: %(default)s)",
     )
-    parser.add_argument("--fifo", action="store_true", help="packets of one channel arrive in the order sent")
-    parser.add_argument(
-        "--no-self", action="store_true", help="leave out messages addressed to their own sender"
-    )
-    parser.add_argument(
-        "--workers", type=positive, default=1, metavar="K", help="processes to explore with; default: 1"
-    )
-    parser.add_argument(
-        "--order",
-        choices=[str(order) for order in Order if order is not Order.NONE],
-        help="the order to judge by; default: the one the protocol promises",
-    )
-    parser.add_argument("--json", action="store_true", help="the result as JSON")
-    parser.set_defaults(run=run)
+    option(parser, "--fifo")
+    add("--no-self", action="store_true", help="leave out messages addressed to their own sender")
+    add("--workers", type=positive, default=1, metavar="K", help="processes to explore with (default: 1)")
+    add_promised_order(parser)
+    option(parser, "--json")
 
 
 def _name(name: str) -> str:
     if name not in protocols() and name.partition(":")[0] not in tracking.protocols():
+        hint = meant(name, [*protocols(), *tracking.protocols()])
         known = f"{', '.join(sorted(protocols()))}; trackers: {', '.join(tracking.protocols())}"
-        raise argparse.ArgumentTypeError(f"no protocol is called {name!r}; there are: {known}")
+        raise argparse.ArgumentTypeError(f"no protocol is called {name!r}; {hint}there are: {known}")
     return name
 
 
@@ -151,12 +127,13 @@ def _run_tracker(arguments: argparse.Namespace) -> int:
     name, facts = arguments.protocol, tracking.facts_of(arguments.protocol)
     arguments.processes = arguments.processes or PROCESSES
     tracking.create(name, 0, arguments.processes)  # which refuses a wrong bound
-    for option in ("casts", "order", "topology"):
-        if getattr(arguments, option) is not None:
-            raise LocalProtocolError(f"--{option} is for ordering protocols, and {name} is a tracker")
+    for given in ("casts", "order", "topology"):
+        if getattr(arguments, given) is not None:
+            raise LocalProtocolError(f"--{given} is for ordering protocols, and {name} is a tracker")
     if facts.fifo_links and not arguments.fifo:
         raise LocalProtocolError(f"{name} needs FIFO links; add --fifo")
-    sizes = {key: getattr(arguments, key) for key in ("processes", "messages", "relevant", "fifo")}
+    sizes = {key: getattr(arguments, key) for key in ("processes", "messages", "fifo")}
+    sizes["relevant"] = arguments.relevant_events
     result = explore_tracking(name, **sizes, bound=tracking.bound_of(name))
     found = {"states": result.states, "transitions": result.transitions, "sends_refused": result.refused}
     if arguments.json:

@@ -7,32 +7,30 @@ from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from .output import add_force, refuse_earlier_file, replacing
+from .options import add_output
+from .output import refuse_earlier_file, replacing
+from .parser import Parser
 from .slice_options import add_slice_options, chosen_part
-from .terminal import local_path, note
+from .terminal import note
 
 TRACE = "trace"
 """Our own trace in Parquet: a directory, where the others are one text."""
 
 
-def add_parser(subparsers: Any) -> None:
+DESCRIPTION = "Write a trace in the format of another tool, or a part of it as a trace of its own."
+
+
+def add_arguments(parser: Parser) -> None:
     from ..view.exports import FORMATS
     from ..view.exports.to_svg import PICTURES
 
     formats = {TRACE: "our own trace, Parquet parts in a directory"} | {
         name: each.description for name, each in FORMATS.items()
     }
-    parser = subparsers.add_parser(
-        "export",
-        help="a trace, or a part of one, for other tools: ShiViz, Graphviz, Mermaid, Perfetto, CSV, SVG, PNG",
-        description="Write a trace in the format of another tool, or a part of it as a trace of its own.",
-        epilog="formats:\n" + "\n".join(f"  {name:10}{text}" for name, text in formats.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser.epilog = "formats:\n" + "\n".join(f"  {name:10}{text}" for name, text in formats.items())
     parser.add_argument("path", metavar="TRACE", help="a trace, or a directory that has one inside")
     parser.add_argument("--to", choices=formats, required=True, metavar="FORMAT", help="one of those below")
-    parser.add_argument("--out", type=local_path, metavar="PATH", help="where to (default: stdout)")
-    add_force(parser)
+    add_output(parser, "a file, or a directory for a trace (default: stdout)")
     parser.add_argument(
         "--picture",
         choices=PICTURES,
@@ -41,8 +39,7 @@ def add_parser(subparsers: Any) -> None:
         "events, or the spans of the request that has most",
     )
     add_slice_options(parser)
-    parser.add_argument("--processes", metavar="NAMES", help="these processes alone, separated by commas")
-    parser.set_defaults(run=run)
+    parser.add_argument("--process", metavar="A,B", help="these processes alone")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,8 +22,11 @@ from ..trace.readers import FORMATS, Options
 from ..trace.readers.source import uncompressed_size
 from ..trace.readers.table_spans import TEMPO
 from ..trace.store import AnyPath, any_path
-from .output import add_force, replacing
-from .terminal import note, print_json, progress
+from .ask import add_clock_order
+from .options import add_output, add_where, option
+from .output import replacing
+from .parser import Parser
+from .terminal import note, print_json, progress, stored_path
 
 SPARK_BYTES = 256 << 20  # of input, uncompressed: minutes in one process
 STDIN, COPY = "-", "standard-input"  # as an argument, and the file that it is copied to
@@ -44,14 +47,10 @@ exit codes: 0 imported, 2 bad usage or input, or anything quarantined with --str
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "import",
-        help="make a trace of other systems' logs",
-        description="Make a trace of other systems' logs. What cannot be read is quarantined, with reasons.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+DESCRIPTION = "Make a trace of other systems' logs. What cannot be read is quarantined, with reasons."
+
+
+def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
     add(
         "files",
@@ -60,9 +59,13 @@ def add_parser(subparsers: Any) -> None:
         help="logs, all in one format: files, directories, patterns such as 'logs/*.json', or - for standard "
         "input; compressed by gzip or zstd or not",
     )
-    add("--out", type=any_path, required=True, metavar="OUT", help="a directory that is not there yet")
-    add_force(parser)
-    add("--format", choices=(AUTO, *FORMATS, TEMPO), default=AUTO, help="see below; default: by content")
+    add_output(parser, "a directory that does not exist", type=stored_path, required=True)
+    add(
+        "--format",
+        choices=(AUTO, *FORMATS, TEMPO),
+        default=AUTO,
+        help="one of those below (default: by content)",
+    )
     add("--regex", help="shiviz: finds host, clock and event, as (?<host>…)")
     add("--delimiter", metavar="REGEX", help="shiviz: matches the line before each run; (?<trace>…) names it")
     add("--parsers", metavar="JSON", help="shiviz: a list of log, parser and delimiter, by name of the log")
@@ -70,13 +73,9 @@ def add_parser(subparsers: Any) -> None:
         "--match",
         choices=("unique", "fifo"),
         default="unique",
-        help="etcd-raft: leave equal messages unmatched, or trust in FIFO channels; default: %(default)s",
+        help="etcd-raft: leave equal messages unmatched, or trust in FIFO channels (default: %(default)s)",
     )
-    add(
-        "--clock-order",
-        action="store_true",
-        help="spans: let the clock of a process order all of its events, beyond what is recorded or implied",
-    )
+    add_clock_order(parser, "of spans, beyond what is recorded or implied")
     add(
         "--map",
         metavar="OURS=THEIRS,…",
@@ -84,27 +83,28 @@ def add_parser(subparsers: Any) -> None:
     )
     add("--together", action="store_true", help="the files are parts of one run, not a run each")
     add("--strict", action="store_true", help="write nothing if anything is not understood")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--master", metavar="URL", help="import on Spark; without being asked from 256 MB on, as local[*]"
-    )
-    where.add_argument("--local", action="store_true", help="import in one process, whatever the size")
+    add_where(parser, "256 MB")
     add(
         "--source",
         metavar="FORMAT",
         help="let Spark read FILE, a path or table, in its own FORMAT (parquet, delta, json, jdbc, table …): "
         "spans by --format otlp, jaeger, zipkin or tempo, else dag, map or awdit; --map names its columns",
     )
-    add("--option", action="append", default=[], metavar="NAME=VALUE", help="of Spark's reader; repeatable")
-    add("--json", action="store_true", help="print import.json instead of text")
-    parser.set_defaults(run=run)
+    add(
+        "--source-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="with --source: an option of Spark's reader; may be repeated",
+    )
+    option(parser, "--json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.source is not None:
         return _run(arguments, [])
-    if arguments.option:
-        raise LocalProtocolError("--option is Spark's reader's: say which one, --source FORMAT")
+    if arguments.source_option:
+        raise LocalProtocolError("--source-option is Spark's reader's: say which one, --source FORMAT")
     with found_files(arguments.files) as files:
         try:
             return _run(arguments, files)
@@ -213,10 +213,10 @@ def _import_of_source(arguments: argparse.Namespace, options: Options) -> Import
 
     if len(arguments.files) != 1:
         raise LocalProtocolError("--source reads one path or table at a time; name one")
-    pairs = [text.partition("=") for text in arguments.option]
-    for text, (name, equals, _) in zip(arguments.option, pairs, strict=True):
+    pairs = [text.partition("=") for text in arguments.source_option]
+    for text, (name, equals, _) in zip(arguments.source_option, pairs, strict=True):
         if not name or not equals:
-            raise LocalProtocolError(f"--option {text}: say NAME=VALUE, as Spark's reader calls it")
+            raise LocalProtocolError(f"--source-option {text}: say NAME=VALUE, as Spark's reader calls it")
     return import_source(
         session(arguments.master, brief=True),
         arguments.source,

@@ -1,53 +1,24 @@
-"""`happened influenced`: the requests that influenced a request, or that it influenced."""
+"""`happened ask influenced`: the requests that influenced a request, or that it influenced."""
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
 
 from .. import ask
 from ..ask.history import printable
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from .asking import add_question, chain_lines, history_of_request, is_for_spark, plain
-from .terminal import positive, print_json
-
-SHOWN = 10
-
-
-def add_parser(subparsers: Any) -> None:
-    parser = add_question(
-        subparsers,
-        "influenced",
-        "which requests influenced a request, each with a chain that shows it",
-        "The requests that influenced one, through messages, links, or a process that dealt with both. A "
-        "request is a value of the attribute `trace`, or a computation where no event has one.",
-    )
-    parser.add_argument(
-        "request", metavar="REQUEST", help="the id of a request, the beginning of one, or an event of it"
-    )
-    parser.add_argument(
-        "--whom", dest="direction", action="store_const", const="future", default="past",
-        help="the requests that it influenced, instead",
-    )  # fmt: skip
-    parser.add_argument(
-        "--by-clock",
-        action="store_true",
-        help="of a process that dealt with several computations, take their order from its own clock",
-    )
-    parser.add_argument(
-        "--limit", type=positive, default=SHOWN, metavar="N", help=f"chains that are shown (default: {SHOWN})"
-    )
-    parser.set_defaults(run=run)
+from .asking import chain_lines, history_of_request, is_for_spark, plain
+from .terminal import print_json
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.by_clock and is_for_spark(arguments):
+    if arguments.clock_order and is_for_spark(arguments):
         raise LocalProtocolError(
-            "--by-clock needs all computations in one process: give --local, which takes the memory that the "
-            "trace takes, or a part of the trace"
+            "--clock-order needs all computations in one process: give --local, which takes the memory that "
+            "the trace takes, or a part of the trace"
         )
     history, request = history_of_request(arguments, arguments.request)
-    answer = ask.influenced(history, request, direction=arguments.direction, by_clock=arguments.by_clock)
+    answer = ask.influenced(history, request, direction=arguments.direction, by_clock=arguments.clock_order)
     if arguments.json:
         print_json(plain(answer))
     else:

@@ -9,16 +9,19 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import CausalityError
+from ..core.errors import CausalityError, LocalProtocolError
 from ..core.exit_codes import ExitCode
+from .options import option
+from .parser import Command, Parser, add_forms
 from .terminal import local_path, stdin_lines
 
 if TYPE_CHECKING:  # `happened --help` does not need the runtime
     from ..net import Message, Node
 
 DESCRIPTION = """\
-Run a node from its configuration file. It reads commands from stdin and prints answers and delivered messages
-on stdout, logs on stderr: one JSON object a line each.
+Run a node from its configuration file, which --config names; or make keys for nodes, or chat. A node reads
+commands from stdin and prints answers and delivered messages on stdout, logs on stderr: one JSON object a
+line each.
 """
 EPILOG = """\
 to send      {"to": ["bob", "team"], "text": "hello"}           or "payload": base64, for what is no text
@@ -42,25 +45,31 @@ example:
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "node",
-        help="run one process of a causal or total order, from a configuration file",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--config", type=local_path, required=True, metavar="FILE", help="TOML; see docs/runtime.md"
-    )
-    parser.add_argument("--trace", metavar="DIR", help="write this node's events there (overrides the file)")
+FORMS = {
+    "chat": Command("chat", "talk to others in causal order"),
+    "keys": Command("keys", "make a shared key, or certificates, for nodes"),
+}
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("--config", type=local_path, metavar="FILE", help="TOML; see docs/runtime.md")
+    option(parser, "--trace", "overrides the file")
     parser.add_argument("--manual-ack", action="store_true", help="acknowledge only what stdin says")
     parser.add_argument("--stay", action="store_true", help="go on after the end of stdin")
-    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
-    parser.set_defaults(run=run)
+    parser.add_argument(
+        "--log-level",
+        default="INFO",
+        choices=["DEBUG", "INFO", "WARNING", "ERROR"],
+        help="of the lines on stderr (default: %(default)s)",
+    )
+    add_forms(parser, FORMS, __package__, required=False)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.config is None:
+        raise LocalProtocolError(
+            "name the configuration of the node with --config FILE, or give a form: chat, keys"
+        )
     from ..net.config import load, make_node
 
     config = load(arguments.config)

@@ -5,7 +5,6 @@ refused. What is replaced is set aside until the new results are whole, and put 
 store, where nothing can be renamed, it is removed first.
 """
 
-import argparse
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,11 +19,6 @@ RESULTS = frozenset({"summary.json", "report.html", "view.html"})
 """Files that stand beside tables."""
 TRACES = frozenset({"trace", "import.json"})
 """What an import leaves: replaced by another one alone, since it may be all that is left of the logs."""
-
-
-def add_force(parser: argparse.ArgumentParser) -> None:
-    """The option of every command that has --out."""
-    parser.add_argument("--force", action="store_true", help="replace earlier results at --out, nothing else")
 
 
 def refuse_earlier(out: Path | None, names: Iterable[str], *, force: bool) -> None:

@@ -1,43 +1,22 @@
-"""`happened past` and `happened future`: all that happened before an event, or after it because of it."""
+"""`happened ask past` and `happened ask future`: what happened before an event, or because of it."""
 
 import argparse
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
 from .. import ask
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
-from .asking import EVENT_HELP, Clock, add_question, history_about, shown
-from .terminal import positive, print_json
+from .asking import Clock, history_about, shown
+from .terminal import print_json
 
 SHOWN = 50
 ASKS = {"past": ask.past, "future": ask.future}
 
 
-def add_parser(subparsers: Any) -> None:
-    words = {
-        "past": ("all that happened before an event", "nearest last"),
-        "future": ("all that an event happened before", "nearest first"),
-    }
-    for name, (help, order) in words.items():
-        description = (
-            f"{help[0].upper()}{help[1:]}: how many events of each process, and the events, {order}."
-        )
-        parser = add_question(subparsers, name, help, description)
-        parser.add_argument("event", metavar="EVENT", help=EVENT_HELP)
-        parser.add_argument(
-            "--limit",
-            type=positive,
-            metavar="N",
-            help=f"events that are listed, the nearest ones (default: {SHOWN}; with --json, all)",
-        )
-        parser.set_defaults(run=partial(run, name))
-
-
-def run(name: str, arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    name = arguments.form
     history = history_about(arguments, arguments.event, past_only=name == "past")
     found = ASKS[name](history, arguments.event)
     limit = arguments.limit or (found.num_rows if arguments.json else SHOWN)

@@ -4,7 +4,6 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from .. import tracking
 from ..core.errors import LocalProtocolError
@@ -16,9 +15,11 @@ from ..sim.scenes import story_text
 from ..sim.story import Story
 from ..sim.terrain import Terrain
 from ..sim.tracker_story import TrackerStory
-from .output import add_force, refuse_earlier_file
+from .options import add_output, add_promised_order, option
+from .output import refuse_earlier_file
+from .parser import Parser
 from .terminal import local_path, note, print_json
-from .terrain_option import add_topology, read_terrain
+from .terrain_option import read_terrain
 
 EPILOG = """\
 A program says who sends to whom, in which order: 0: {1,2} {0}; 2: {1} lets process 0 send to 1 and 2 and
@@ -40,38 +41,25 @@ or a message is never delivered though nobody refused anything, 2 bad usage or i
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "play",
-        help="play a small program step by step, with what each process knows",
-        description="Play a small program step by step: what each message carries, what is held and for "
-        "what, what each process remembers, and why it may forget.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+DESCRIPTION = (
+    "Play a small program step by step: what each message carries, what is held and for what, what each "
+    "process remembers, and why it may forget."
+)
+
+
+def add_arguments(parser: Parser) -> None:
     parser.add_argument("program", metavar="PROGRAM", nargs="?", help='such as "0: {1,2}; 1: {2}"')
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--protocol", choices=sorted(protocols()), metavar="P", help=f"of ordering; default: {DEFAULT}"
-    )
-    what.add_argument(
-        "--tracker", metavar="T", help="timestamp relevant events by this protocol (see `happened track`)"
-    )
-    add_topology(
-        parser, "the network whose routers pass messages on; its processes are numbered, routers last"
-    )
-    parser.add_argument("--fifo", action="store_true", help="copies on one link arrive in the order sent")
+    option(what, "--protocol", f"without it {DEFAULT}", choices=sorted(protocols()))
+    option(what, "--tracker")
+    option(parser, "--topology", "its processes are numbered, routers last")
+    option(parser, "--fifo")
     parser.add_argument(
         "--tick-at-deliveries", action="store_true", help="clocks count deliveries too, not only sends"
     )
-    parser.add_argument(
-        "--order",
-        type=Order,
-        choices=[order for order in Order if order is not Order.NONE],
-        help="the order to judge by; default: the one the protocol promises",
-    )
+    add_promised_order(parser)
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--seed", type=int, default=0, metavar="N", help="of a random schedule; default: 0")
+    option(how, "--seed", default=0)
     how.add_argument(
         "--schedule",
         metavar="FILE",
@@ -85,10 +73,8 @@ def add_parser(subparsers: Any) -> None:
         type=local_path,
         help="play the first counterexample of `happened explore --json`",
     )
-    parser.add_argument("--out", metavar="PAGE", type=local_path, help="write a page to step through")
-    add_force(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    parser.set_defaults(run=run)
+    add_output(parser, "a page to step through")
+    option(parser, "--json")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -122,7 +108,7 @@ def _story(arguments: argparse.Namespace) -> Story | TrackerStory:
         story = Story(
             read_program(arguments.program),
             arguments.protocol or DEFAULT,
-            order=arguments.order,
+            order=arguments.order and Order(arguments.order),
             fifo=arguments.fifo,
             tick_at_deliveries=arguments.tick_at_deliveries,
             terrain=read_terrain(arguments.topology),
@@ -135,9 +121,9 @@ def _story(arguments: argparse.Namespace) -> Story | TrackerStory:
 
 def _tracker_story(arguments: argparse.Namespace) -> TrackerStory:
     tracking.facts_of(arguments.tracker)  # which refuses an unknown name before the program is read
-    for option in ("topology", "tick_at_deliveries", "order"):
-        if getattr(arguments, option):
-            name = option.replace("_", "-")
+    for given in ("topology", "tick_at_deliveries", "order"):
+        if getattr(arguments, given):
+            name = given.replace("_", "-")
             raise LocalProtocolError(f"--{name} is for ordering protocols: leave it out with --tracker")
     return TrackerStory(read_program(arguments.program, events=True), arguments.tracker, fifo=arguments.fifo)
 

@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from ..ordering import DEFAULT, protocols
-from ..sim.network import DELAYS, Network, parse_delay, parse_partition
+from ..sim.network import Network, parse_delay, parse_partition
 from ..sim.run import MOST_TOLD, Parameters, simulate
 from ..sim.scenes import story_text
-from ..sim.workload import PATTERNS, Workload, parse_pattern
-from .output import add_force
-from .terminal import local_path, print_json, progress
-from .terrain_option import add_topology, read_terrain
+from ..sim.workload import Workload, parse_pattern
+from .options import add_output, option
+from .parser import Parser
+from .terminal import print_json, progress
+from .terrain_option import read_terrain
 
 T = TypeVar("T")
 
@@ -27,45 +28,25 @@ what they send. The same seed and parameters give the same run, bit for bit. Wit
 recorded as a trace that `happened check` judges, with a ledger of what every transmission carried.
 """
 
-EPILOG = f"""\
+EPILOG = """\
 example:
   happened simulate --processes 10 --messages 10000 --pattern multicast --delay exp:0.1 --seed 1 --out run
 
-patterns  {", ".join(PATTERNS)}
-delays    {", ".join(DELAYS)} (seconds)
-
+`happened help patterns` lists patterns and delays, `happened help protocols` protocols and trackers.
 DIR gets trace/part-*.parquet, ledger/transmissions.parquet and summary.json; with --story, story.html too.
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "simulate",
-        help="run a protocol, record what happened",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
-    add("--protocol", default=DEFAULT, choices=sorted(protocols()), help="default: %(default)s")
-    add("--processes", type=int, metavar="N", help="default: 10, or those of the topology")
-    add_topology(parser, "the network to send over: every packet crosses its links, hop by hop")
-    add("--messages", type=int, default=10_000, metavar="M", help="sent in all; default: %(default)s")
-    add("--pattern", type=_pattern, default="multicast", help="who is sent to (below); default: %(default)s")
-    add(
-        "--interval",
-        type=_or_usage(float),
-        default=0.1,
-        metavar="MEAN",
-        help="seconds between two sends of a process, exponential; default: %(default)s",
-    )
-    add(
-        "--delay",
-        type=_or_usage(parse_delay),
-        default="exp:0.1",
-        help="of a packet (below); default: %(default)s",
-    )
-    add("--fifo", action="store_true", help="packets of one channel arrive in the order sent")
+    option(parser, "--protocol", choices=sorted(protocols()), default=DEFAULT)
+    option(parser, "--processes", "default: 10, or those of the topology", type=int)
+    option(parser, "--topology", "every packet crosses its links, hop by hop")
+    option(parser, "--messages", default=10_000)
+    option(parser, "--pattern", type=_pattern, default="multicast")
+    option(parser, "--interval", "exponential", type=_or_usage(float), default=0.1)
+    option(parser, "--delay", type=_or_usage(parse_delay), default="exp:0.1")
+    option(parser, "--fifo")
     add("--duplicate", type=float, default=0.0, metavar="P", help="probability that a packet arrives twice")
     add(
         "--partition",
@@ -75,26 +56,18 @@ def add_parser(subparsers: Any) -> None:
         metavar="START:END:p0,p1",
         help="cut these processes off from the rest for a while; may be repeated",
     )
-    add("--tracker", metavar="NAME", help="timestamp relevant events by this protocol (see `happened track`)")
-    add(
-        "--relevant",
-        type=float,
-        default=0.1,
-        metavar="P",
-        help="with a tracker, probability of a relevant event after a send or delivery; default: %(default)s",
-    )
-    add("--seed", type=int, help="default: drawn, and printed")
+    option(parser, "--tracker")
+    option(parser, "--relevant", "with --tracker", default=0.1)
+    option(parser, "--seed", "without it drawn, and printed")
     add(
         "--story",
         action="store_true",
         help=f"tell what happens step by step, as `happened play` does, of at most {MOST_TOLD} messages; "
         "with --tracker, what the tracker does",
     )
-    add("--out", type=local_path, metavar="DIR", help="record trace, ledger and summary here")
-    add_force(parser)
+    add_output(parser, "a directory: trace, ledger and summary")
     add("--units", action="store_true", help="record the units each message carries, for `check --necessary`")
-    add("--json", action="store_true", help="the summary as JSON")
-    parser.set_defaults(run=run)
+    option(parser, "--json")
 
 
 def run(arguments: argparse.Namespace) -> int:

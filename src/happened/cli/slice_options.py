@@ -5,11 +5,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from ..core.errors import LocalProtocolError
-from .asking import EVENT_HELP
+from .ask import EVENT_HELP
+from .options import option
 
 if TYPE_CHECKING:
     from ..view.pages import Viewed
@@ -20,7 +18,7 @@ UNITS = {"": 1, "ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, 
 
 
 def add_slice_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--computation", metavar="NAME", help="this computation alone, of several")
+    option(parser, "--computation")
     parser.add_argument("--past", metavar="EVENT", help=f"what happened before an event: {EVENT_HELP}")
     parser.add_argument("--future", metavar="EVENT", help="what happened after an event, named likewise")
     parser.add_argument(
@@ -34,7 +32,7 @@ def add_slice_options(parser: argparse.ArgumentParser) -> None:
 def slice_of(arguments: argparse.Namespace) -> "Slice":
     from ..view.slicing import Slice
 
-    named = getattr(arguments, "processes", None)
+    named = getattr(arguments, "process", None)
     return Slice(
         past=arguments.past,
         future=arguments.future,
@@ -47,8 +45,11 @@ def slice_of(arguments: argparse.Namespace) -> "Slice":
 def chosen_part(arguments: argparse.Namespace, of: "Viewed") -> "tuple[Slice, list[Prepared]]":
     """The part that the options choose, with events by their ids, and the computations that it is of.
 
-    An event is named as for `happened why`, and decides which computation is meant.
+    An event is named as for `happened ask why`, and decides which computation is meant.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     from ..ask import load
     from ..ask.finding import find_event
 

@@ -13,18 +13,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-IN_PROCESS = {
-    "check",
-    "diff",
-    "export",
-    "view",
-    "why",
-    "path",
-    "past",
-    "future",
-    "influenced",
-    "critical-path",
-}
+IN_PROCESS = {"ask", "check", "export", "view"}
 BETWEEN_COLLECTIONS = 100_000
 """Objects made, less those freed, before the youngest are looked through; 700 unless told."""
 
@@ -43,7 +32,8 @@ _without_pandas = _WithoutPandas()
 
 def spare(argv: Sequence[str]) -> None:
     """Begin a process that is this command's alone."""
-    if IN_PROCESS.isdisjoint(argv[:1]) or "--master" in argv:
+    here = not IN_PROCESS.isdisjoint(argv[:1]) or (argv[:1] == ["analyze"] and "--local" in argv)
+    if not here or "--master" in argv:
         return
     gc.set_threshold(BETWEEN_COLLECTIONS)
     if "pandas" not in sys.modules:

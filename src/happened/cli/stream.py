@@ -10,14 +10,16 @@ from ..causality.live import Rules
 from ..causality.questions.order import QUESTION as ORDER
 from ..core.errors import CausalityError, LocalProtocolError, TraceFormatError
 from ..trace.location import was_complete
-from ..trace.store import AnyPath, any_path
+from ..trace.store import AnyPath
 from . import stream_spans
-from .analyze import tell
-from .completeness import add_completeness
-from .terminal import note, positive
+from .analyzing import tell
+from .options import add_completeness, option
+from .parser import Parser
+from .stream_spans import OTLP_SETTLE, seconds
+from .terminal import note, positive, stored_path
 
 LOOKING = 0.5  # seconds until it is seen that a signal came
-RETIRE = 600
+SETTLE = 600
 STARTS = 3
 """Times that a query is started whose Python process Spark did not wait for."""
 
@@ -45,28 +47,17 @@ OF_STATE = ("arrived", "ended", "live", "state_bytes")
 """Totals that are about the stream and not about the trace."""
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "stream",
-        help="follow a trace that is being written, on Spark; or receive spans over OTLP",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
     add(
         "trace",
-        type=any_path,
+        type=stored_path,
         nargs="?",
         metavar="TRACE",
         help="a directory of parts or JSON lines, or a file of those",
     )
-    add(
-        "--out",
-        type=any_path,
-        required=True,
-        metavar="DIR",
-        help="of the tables; an earlier one is gone on with",
+    option(
+        parser, "--out", "a directory of tables; an earlier one is continued", type=stored_path, required=True
     )
     add(
         "--follow",
@@ -80,16 +71,14 @@ def add_parser(subparsers: Any) -> None:
         metavar="S",
         help="with --follow or --otlp, seconds between batches",
     )
+    option(parser, "--settle", f"(default: {SETTLE}; with --otlp, {OTLP_SETTLE:g})", type=seconds)
     add("--batch-bytes", type=positive, metavar="N", help="about so many bytes of files in a batch")
-    about = "a computation of which nothing came for so many seconds is finished (default: %(default)s)"
-    add("--retire", type=positive, default=RETIRE, metavar="S", help=about)
     add("--receives", action="store_true", help="receives stand for deliveries, of which the trace has none")
     add("--relevant-only", action="store_true", help="predecessors among the events marked relevant only")
     add_completeness(parser)
-    add("--master", help="Spark master (default: local[*])")
-    add("--json", action="store_true", help="print the totals as JSON")
+    option(parser, "--master", "without it on local[*]")
+    option(parser, "--json")
     stream_spans.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -107,7 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
     from ..spark.session import session
 
     rules = Rules(
-        retire=arguments.retire * 1000, receives=arguments.receives, relevant_only=arguments.relevant_only
+        retire=int((arguments.settle or SETTLE) * 1000),
+        receives=arguments.receives,
+        relevant_only=arguments.relevant_only,
     )
     out: AnyPath = arguments.out
     spark = session(arguments.master, brief=not arguments.follow, streams=True)
@@ -197,7 +188,7 @@ def _cause(told: str) -> str:
 
 
 def _summary(totals: Mapping[str, int], arguments: argparse.Namespace, root: AnyPath) -> dict[str, Any]:
-    """What was told, as `happened order` sums it up; the judgement rests on it."""
+    """What was told, as `happened analyze --only order` sums it up; the judgement rests on it."""
     complete = was_complete(root) if arguments.complete is None else arguments.complete
     judged = dict.fromkeys((name for name in ORDER.totals if name != "total_violations"), 0)
     kept = {name: count for name, count in totals.items() if name not in OF_STATE}

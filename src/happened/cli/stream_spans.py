@@ -14,6 +14,7 @@ from .terminal import local_path, note, print_json
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GRPC, HTTP = "127.0.0.1:4317", "127.0.0.1:4318"
 OFF = "off"
+OTLP_SETTLE = 5.0  # seconds
 OF_TRACES = ("follow", "batch_bytes", "receives", "relevant_only", "complete", "master")
 """Options that say how a trace is followed on Spark."""
 
@@ -27,14 +28,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--otlp-grpc", default=GRPC, metavar="HOST:PORT", help=about)
     about = f"where to listen for HTTP, or `{OFF}` (default: %(default)s)"
     group.add_argument("--otlp-http", default=HTTP, metavar="HOST:PORT", help=about)
-    about = "seconds without a span after which a trace has ended and is judged (default: %(default)g)"
-    group.add_argument("--settle", type=_seconds, default=5.0, metavar="S", help=about)
     about = "seconds without a span after which a trace leaves the tables and the page (default: %(default)g)"
-    group.add_argument("--window", type=_seconds, default=300.0, metavar="S", help=about)
+    group.add_argument("--remember", type=seconds, default=300.0, metavar="S", help=about)
     about = "spans in the window; more push out the traces that were silent longest (default: %(default)s)"
     group.add_argument("--most-spans", type=int, default=200_000, metavar="N", help=about)
     about = "hours after which what was received is removed from OUT/spans (default: %(default)g)"
-    group.add_argument("--keep", type=_seconds, default=24.0, metavar="HOURS", help=about)
+    group.add_argument("--keep", type=seconds, default=24.0, metavar="HOURS", help=about)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -42,9 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
     from ..receiving.span_window import WindowRules
 
     _refuse_others(arguments)
-    if arguments.window < arguments.settle:
-        raise LocalProtocolError("--window must not be shorter than --settle: nothing would be judged")
-    rules = WindowRules(arguments.settle, arguments.window, arguments.most_spans)
+    settle = arguments.settle or OTLP_SETTLE
+    if arguments.remember < settle:
+        raise LocalProtocolError("--remember must not be shorter than --settle: nothing would be judged")
+    rules = WindowRules(settle, arguments.remember, arguments.most_spans)
     places = (_address(arguments.otlp_grpc, "--otlp-grpc"), _address(arguments.otlp_http, "--otlp-http"))
     if places == (None, None):
         raise LocalProtocolError("with --otlp-grpc off and --otlp-http off nothing can be received")
@@ -119,7 +119,7 @@ def _address(text: str, option: str) -> Any:
     return Address(host.strip("[]"), int(port))
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # imported where they are used: most commands need one of the
 
     from tqdm import tqdm
 
+    from ..trace.store import AnyPath
+
 SECONDS_BEFORE_PROGRESS = 1.0
 LINES_AHEAD = 100
 
@@ -59,6 +61,13 @@ def local_path(text: str) -> Path:
     if not isinstance(path, Path):
         raise LocalProtocolError(f"{path}: this command reads and writes local paths only; give one here")
     return path
+
+
+def stored_path(text: str) -> "AnyPath":
+    """The type of an argument that is a path of this machine or a URL of a store."""
+    from ..trace.store import any_path
+
+    return any_path(text)
 
 
 def positive(text: str) -> int:

@@ -1,17 +1,10 @@
-"""`--topology FILE` of the commands that simulate, replay and explore."""
+"""What `--topology FILE` says, for the commands that simulate, replay and explore."""
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .terminal import local_path
-
 if TYPE_CHECKING:
     from ..sim.terrain import Terrain
-
-
-def add_topology(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--topology", type=local_path, metavar="FILE", help=what)
 
 
 def read_terrain(path: Path | None) -> "Terrain | None":

@@ -8,16 +8,15 @@ import argparse
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
+from .options import option
+from .parser import Command, Parser, add_command
 from .terminal import local_path, print_json, progress
-from .topology_cost import add_cost
-from .topology_deploy import add_deploy
-from .topology_last import add_last_to_fail
-from .topology_suggest import add_suggest
 
 if TYPE_CHECKING:
     from ..experiments.separator_study import Row
@@ -34,7 +33,7 @@ examples:
   happened topology separators examples/topologies/two-gateways.yaml --json
   happened topology check mine.yaml
   happened topology deploy mine.yaml --out site       then happened node --config site/NAME.toml, for each
-  happened topology cost mine.yaml --trace run        what ks and the relaying protocols would carry there
+  happened topology cost mine.yaml --traffic run      what ks and the relaying protocols would carry there
   happened topology separators run                    who sent to whom in a recorded trace
   happened topology suggest run --out zones.yaml      zones and gateways for the traffic of a trace
   happened topology last-to-fail lx1.journal lx2.journal     whose journal to start from, if all have failed
@@ -46,46 +45,39 @@ exit codes: 0 holds, 1 the file claims what is not so (check), 2 bad usage or in
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "topology",
-        help="show a communication graph, its separators and routes; check what is claimed of it",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(
-        title="what to do",
-        metavar="show|separators|check|deploy|cost|suggest|last-to-fail|study",
-        required=True,
-    )
-    show = _command(commands, "show", "zones, the tree of routes, and separators", _show)
+FORMS = {
+    "deploy": Command("topology_deploy", "write a configuration for every process"),
+    "cost": Command("topology_cost", "what protocols would carry, keep and delay there"),
+    "suggest": Command("topology_suggest", "propose zones and gateways for the traffic of a trace"),
+    "last-to-fail": Command(
+        "topology_last", "whose journal to start from, if all members of a separator have failed"
+    ),
+}
+
+
+def add_arguments(parser: Parser) -> None:
+    forms = parser.add_subparsers(title="forms", metavar="FORM", required=True)
+    show = _form(forms, "show", "zones, the tree of routes, and separators", _show)
     show.add_argument(
-        "--svg", type=local_path, metavar="OUT", help="draw the graph, its zones and separators there"
+        "--svg", type=local_path, metavar="FILE", help="draw the graph, its zones and separators there"
     )
-    show.add_argument("--graphml", type=local_path, metavar="OUT", help="write it as GraphML there")
-    _command(commands, "separators", "every separator found, and what it separates", _separators)
-    _command(commands, "check", "judge what a file claims: all problems, or what holds", _check)
-    add_deploy(commands)
-    add_cost(commands)
-    add_suggest(commands)
-    add_last_to_fail(commands)
-    study = _command(
-        commands, "study", "timestamps with and without separators, beside the published", _study, file=False
+    show.add_argument("--graphml", type=local_path, metavar="FILE", help="write it as GraphML there")
+    _form(forms, "separators", "every separator found, and what it separates", _separators)
+    _form(forms, "check", "judge what a file claims: all problems, or what holds", _check)
+    for name, form in FORMS.items():
+        add_command(forms, name, form.help, import_module(f".{form.module}", __package__))
+    study = _form(
+        forms, "study", "timestamps with and without separators, beside the published", _study, file=False
     )
-    study.add_argument(
-        "--messages", type=int, default=10_000, metavar="M", help="per run; default: %(default)s"
-    )
-    study.add_argument("--seed", type=int, help="default: drawn, and printed")
+    option(study, "--messages", "in each run", default=10_000)
+    option(study, "--seed", "without it drawn, and printed")
 
 
-def _command(commands: Any, name: str, what: str, act: Any, *, file: bool = True) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=what, description=what[0].upper() + what[1:]
-    )
+def _form(forms: Any, name: str, what: str, act: Any, *, file: bool = True) -> Parser:
+    parser: Parser = forms.add_parser(name, help=what, description=what[0].upper() + what[1:])
     if file:
         parser.add_argument("path", type=local_path, metavar="FILE", help="YAML, GraphML, or a trace")
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    option(parser, "--json")
     parser.set_defaults(run=act)
     return parser
 

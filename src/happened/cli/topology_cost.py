@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
+from .options import option
+from .parser import Parser
 from .terminal import local_path, print_json, progress
 from .terrain_option import read_terrain
 
@@ -23,45 +25,38 @@ EPILOG = """\
 examples:
   happened topology cost site.yaml
   happened topology cost site.yaml --pattern fanout:2 --delay exp:0.02 --messages 20000
-  happened topology cost site.yaml --trace run         processes of the trace are found by their names
+  happened topology cost site.yaml --traffic run         processes of the trace are found by their names
 
-With --trace, sends and arrivals are the recorded ones, and what a router gets arrives at once.
+With --traffic, sends and arrivals are the recorded ones, and what a router gets arrives at once.
 """
 
 
-def add_cost(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "cost",
-        help="what protocols would carry, keep and delay there",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("path", type=local_path, metavar="FILE", help="YAML or GraphML")
+    parser.add_argument(
+        "--traffic", type=local_path, metavar="TRACE", help="take sends and arrivals from this trace"
     )
-    add = parser.add_argument
-    add("path", type=local_path, metavar="FILE", help="YAML or GraphML")
-    add("--trace", type=local_path, metavar="RUN", help="take the traffic from this trace")
-    add("--messages", type=int, default=5_000, metavar="M", help="of made-up traffic; default: %(default)s")
-    add("--pattern", default="fanout:2", help="who is sent to, as in simulate; default: %(default)s")
-    add("--interval", type=float, default=0.1, metavar="MEAN", help="seconds between sends; %(default)s")
-    add("--delay", default="exp:0.05", help="of one link, as in simulate; default: %(default)s")
-    add("--fifo", action="store_true", help="links keep the order of what is sent over them, as a node's do")
-    add("--seed", type=int, help="default: drawn, and printed")
-    add("--json", action="store_true", help="print one JSON document instead of text")
-    parser.set_defaults(run=run)
+    option(parser, "--messages", "of made-up traffic", default=5_000)
+    option(parser, "--pattern", default="fanout:2")
+    option(parser, "--interval", default=0.1)
+    option(parser, "--delay", "on one link", default="exp:0.05")
+    option(parser, "--fifo")
+    option(parser, "--seed", "without it drawn, and printed")
+    option(parser, "--json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     terrain = read_terrain(arguments.path)
     assert terrain is not None
-    if arguments.trace is not None:
-        traffic, costs = f"trace {arguments.trace}", replayed_costs(terrain, arguments.trace)
+    if arguments.traffic is not None:
+        traffic, costs = f"trace {arguments.traffic}", replayed_costs(terrain, arguments.traffic)
     else:
         seed = secrets.randbits(32) if arguments.seed is None else arguments.seed
         links = "FIFO links" if arguments.fifo else "links that reorder"
         traffic = f"pattern {arguments.pattern}, {links} of {arguments.delay} s, seed {seed}"
         costs = _simulated(terrain, arguments, seed)
     if not costs[0].messages:
-        raise LocalProtocolError(f"{arguments.trace}: nobody sends to anybody in this trace")
+        raise LocalProtocolError(f"{arguments.traffic}: nobody sends to anybody in this trace")
     if arguments.json:
         told = [as_json(cost) for cost in costs]
         print_json({"path": str(arguments.path), "traffic": traffic, "protocols": told})

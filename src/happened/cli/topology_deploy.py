@@ -2,10 +2,11 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from ..core.exit_codes import ExitCode
 from ..ordering import Relays, protocols
+from .options import option
+from .parser import Parser
 from .terminal import local_path, note, print_json
 
 DESCRIPTION = """\
@@ -23,31 +24,30 @@ pki/*.pem too: by them a process knows what the others have signed.
 """
 
 
-def add_deploy(commands: Any) -> None:
-    routing = [name for name, facts in protocols().items() if facts.copies.relays is Relays.ROUTERS]
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "deploy",
-        help="write a configuration for every process",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
+    routing = [name for name, facts in protocols().items() if facts.copies.relays is Relays.ROUTERS]
     add("path", type=local_path, metavar="FILE", help="YAML or GraphML")
-    add("--out", type=local_path, required=True, metavar="DIR", help="where to write")
-    add("--protocol", choices=routing, default=routing[0], help="default: %(default)s")
-    add("--host", default="127.0.0.1", help="of those without an --address; default: %(default)s")
-    add("--first-port", type=int, default=7001, metavar="PORT", help="theirs count up; default: %(default)s")
-    add("--address", type=_address, action="append", default=[], metavar="NAME=HOST:PORT", help="may repeat")
+    option(parser, "--out", "a directory; nothing there is overwritten", required=True)
+    option(parser, "--protocol", choices=routing, default=routing[0])
+    add("--host", default="127.0.0.1", help="of those without an --address (default: %(default)s)")
+    add("--first-port", type=int, default=7001, metavar="PORT", help="theirs count up (default: %(default)s)")
+    add(
+        "--address",
+        type=_address,
+        action="append",
+        default=[],
+        metavar="NAME=HOST:PORT",
+        help="where this process is reached; may be repeated",
+    )
     add(
         "--security",
         choices=("certificates", "key", "plaintext"),
         default="certificates",
-        help="a certificate each, one shared key, or nothing (loopback only); default: %(default)s",
+        help="a certificate each, one shared key, or nothing (loopback only) (default: %(default)s)",
     )
     add("--signatures", action="store_true", help="let every process sign its messages by its certificate")
-    add("--json", action="store_true", help="print one JSON document instead of text")
-    parser.set_defaults(run=run)
+    option(parser, "--json")
 
 
 def run(arguments: argparse.Namespace) -> int:

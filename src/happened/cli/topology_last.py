@@ -1,10 +1,11 @@
 """`happened topology last-to-fail`: whose journal to start from if all members of a group have failed."""
 
 import argparse
-from typing import Any
 
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
+from .options import option
+from .parser import Parser
 from .terminal import local_path, print_json
 
 DESCRIPTION = """\
@@ -20,20 +21,10 @@ exit codes: 0 known, 2 bad usage or input, 3 others must bring their journals fi
 """
 
 
-def add_last_to_fail(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "last-to-fail",
-        help="whose journal to start from, if all members of a separator have failed",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: Parser) -> None:
     parser.add_argument("journals", type=local_path, nargs="+", metavar="JOURNAL", help="not in use")
-    parser.add_argument(
-        "--members", metavar="NAMES", help="all members, a,b,c; default: the owners of the journals"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    parser.set_defaults(run=run)
+    parser.add_argument("--members", metavar="A,B", help="all members (default: the owners of the journals)")
+    option(parser, "--json")
 
 
 def run(arguments: argparse.Namespace) -> int:

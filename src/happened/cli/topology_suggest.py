@@ -7,7 +7,9 @@ from typing import Any
 
 from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
-from .output import add_force, replacing
+from .options import add_output, option
+from .output import replacing
+from .parser import Parser
 from .terminal import local_path, print_json
 from .terrain_option import read_terrain
 from .topology_cost import as_json, replayed_costs, report
@@ -19,17 +21,10 @@ the protocols would have carried there for the same sends, beside the optimal on
 """
 
 
-def add_suggest(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "suggest", help="propose zones and gateways for the traffic of a trace", description=DESCRIPTION
-    )
+def add_arguments(parser: Parser) -> None:
     parser.add_argument("trace", type=local_path, metavar="TRACE", help="what was recorded")
-    parser.add_argument(
-        "--out", type=local_path, metavar="FILE", required=True, help="a new file (.yaml) to write"
-    )
-    add_force(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    parser.set_defaults(run=run)
+    add_output(parser, "a new file (.yaml)", required=True)
+    option(parser, "--json")
 
 
 def run(arguments: argparse.Namespace) -> int:

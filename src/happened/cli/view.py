@@ -2,33 +2,25 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from ..causality import ORDERS
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from ..trace.atomic import whole_file
-from .completeness import add_completeness
-from .output import add_force, refuse_earlier_file
+from .options import add_completeness, add_judged_order, add_output
+from .output import refuse_earlier_file
+from .parser import Parser
 from .slice_options import add_slice_options, chosen_part, slice_of
-from .terminal import local_path, note, progress
+from .terminal import note, progress
+
+DESCRIPTION = (
+    "Write a page with the space–time diagram of a trace: who did what, which message led where, what "
+    "happened before and after an event and what was concurrent with it."
+)
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "view",
-        help="look at a trace: a space–time diagram in the browser",
-        description="Write a page with the space–time diagram of a trace: who did what, which message led "
-        "where, what happened before and after an event and what was concurrent with it.",
-    )
+def add_arguments(parser: Parser) -> None:
     parser.add_argument("path", metavar="TRACE", help="a trace, a run, or the answers of `happened analyze`")
-    parser.add_argument(
-        "--out", type=local_path, metavar="PAGE", help="the page to write (default: NAME.html here)"
-    )
-    add_force(parser)
-    parser.add_argument(
-        "--order", choices=ORDERS, default="causal", help="whose violations to mark (default: causal)"
-    )
+    add_output(parser, "the page (default: NAME.html here)")
+    add_judged_order(parser)
     add_completeness(parser)
     add_slice_options(parser)
     parser.add_argument(
@@ -40,12 +32,12 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--port", type=int, default=0, metavar="N", help="with --serve: the port (default: a free one)"
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.serve:
         return _serve(arguments)
+    from ..trace.atomic import whole_file
     from ..view import page, viewed
 
     out = arguments.out or Path(f"{Path(arguments.path).name.split('.')[0] or 'trace'}.html")

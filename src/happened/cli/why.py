@@ -1,33 +1,17 @@
-"""`happened why`: the causes of an event, and which it waited for last."""
+"""`happened ask why`: the causes of an event, and which it waited for last."""
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
 
 from .. import ask
 from ..ask.causes import ABOVE, DEEP, FIRST
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
 from ..report.drawings import duration
-from .asking import EVENT_HELP, Clock, add_question, chain_lines, history_about, plain
-from .terminal import positive, print_json
+from .asking import Clock, chain_lines, history_about, plain
+from .terminal import print_json
 
 ENDS = {ABOVE: "told above", FIRST: "the first event there", DEEP: "--depth shows more"}
-
-
-def add_parser(subparsers: Any) -> None:
-    parser = add_question(
-        subparsers,
-        "why",
-        "why an event happened, and why so late",
-        "The causes of an event as a tree, back to relevant events and to other services, and the chain of "
-        "causes that it waited for. In the tree, * marks the cause that was waited for last.",
-    )
-    parser.add_argument("event", metavar="EVENT", help=EVENT_HELP)
-    parser.add_argument(
-        "--depth", type=positive, metavar="N", help="tell N levels of causes, wherever they are"
-    )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -63,7 +63,7 @@ def certify(
     except (ValueError, TypeError) as error:
         raise IdentityError(f"the authority's files are damaged: {error}") from None
     if not isinstance(signing_key, ec.EllipticCurvePrivateKey):
-        raise IdentityError("the authority's key is not one that `happened ca init` made")
+        raise IdentityError("the authority's key is not one that `happened node keys authority` made")
     if signing_key.public_key() != issuer.public_key():
         raise IdentityError("the authority's key is not the one its certificate was made with")
     if datetime.now(UTC) + timedelta(days=days) > issuer.not_valid_after_utc:
@@ -124,7 +124,7 @@ def key_of(
         raise IdentityError(f"is the certificate of {found!r}, not of {name!r}")
     key = certificate.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise IdentityError("is of no key on the curve P-256, as `happened ca issue` makes them")
+        raise IdentityError("is of no key on the curve P-256, as `happened node keys issue` makes them")
     return key
 
 

@@ -24,20 +24,20 @@
 
     [security]                           # one of:
     plaintext = "loopback"               # or "anywhere": believe every name
-    key = "lab.key"                      # shared key, from `happened keygen`
-    authority = "ca.pem"                 # mutual TLS, from `happened ca`
+    key = "lab.key"                      # shared key, from `happened node keys shared`
+    authority = "ca.pem"                 # mutual TLS, from `happened node keys`
     certificate = "alice.pem"
     private_key = "alice.key"
 
     [signatures]                         # messages are signed by their origin; on all nodes, with a cluster
-    key = "alice.key"                    # from `happened ca`
+    key = "alice.key"                    # from `happened node keys`
     members = "certificates"             # a folder with NAME.pem of every process
     authority = "ca.pem"
 
     [nats]                               # instead of `listen` and `security`
     servers = ["nats://127.0.0.1:4222"]  # tls://… with [nats.tls]
     credentials = "alice.creds"          # or nkey = "alice.nk", or token = "…": who we are to the broker
-    key = "lab.key"                      # from `happened keygen`: other clients cannot speak for nodes
+    key = "lab.key"                      # from `happened node keys shared`: others cannot speak for nodes
     tls = {authority = "ca.pem", certificate = "alice.pem", private_key = "alice.key"}
     broadcast = true                     # a multicast is one message for all its destinations
 

@@ -105,7 +105,7 @@ class Handshake:
             raise LocalProtocolError(f"a nonce has {NONCE_SIZE} bytes, not {len(nonce)}")
         if mode is Mode.SHARED_KEY and len(key) < KEY_SIZE:
             raise LocalProtocolError(
-                f"a shared key has at least {KEY_SIZE} bytes; `happened keygen` makes one"
+                f"a shared key has at least {KEY_SIZE} bytes; `happened node keys shared` makes one"
             )
         if mode is Mode.TLS and certified is None:
             raise LocalProtocolError("TLS mode needs the name in the peer's certificate")

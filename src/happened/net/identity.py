@@ -31,7 +31,7 @@ class SharedKey:
     local_only = False
 
     def __init__(self, key: bytes | str | Path) -> None:
-        """`key` is the key itself, or the path of a file that `happened keygen` wrote."""
+        """`key` is the key itself, or the path of a file that `happened node keys shared` wrote."""
         self._key = key if isinstance(key, bytes) else read_key(Path(key))
 
     @property
@@ -139,7 +139,7 @@ def read_key(path: Path) -> bytes:
     except ValueError:
         key = b""
     if len(key) < KEY_SIZE:
-        raise IdentityError(f"{path}: is no shared key; make one with `happened keygen {path}`")
+        raise IdentityError(f"{path}: is no shared key; make one with `happened node keys shared {path}`")
     return key
 
 

@@ -1,7 +1,7 @@
 """How links and a broadcast medium share the frames of a node.
 
-A multicast of some protocols is the same bytes for all its destinations (`Copies.common_frame`; Kshemkalyani &
-Singhal 1998, §4.5: hardware multicast). A medium carries such a frame once, in a packet (wire/packets.py)
+A multicast of some protocols is the same bytes for all its destinations (`Copies.common_frame`; Kshemkalyani
+& Singhal 1998, §4.5: hardware multicast). A medium carries such a frame once, in a packet (wire/packets.py)
 that has its link number for each destination. So links stay what they are: every frame is in the outbox of
 each peer until that peer has it, and is taken in there by its number, once and in order, whichever way it
 came.

@@ -30,12 +30,12 @@ class Seal:
     """Makes and checks the tags of one group's messages; without a key there are none."""
 
     def __init__(self, key: bytes | str | Path | None, *, protected: bool = False) -> None:
-        """`key` is the key itself, or the path of a file that `happened keygen` wrote; `protected` says that
-        nothing is altered on its way to the broker."""
+        """`key` is the key itself, or the path of a file that `happened node keys shared` wrote;
+        `protected` says that nothing is altered on its way to the broker."""
         self._key = key if key is None or isinstance(key, bytes) else read_key(Path(key))
         if self._key is not None and len(self._key) < KEY_SIZE:
             raise LocalProtocolError(
-                f"a group's key has at least {KEY_SIZE} bytes; `happened keygen` makes one"
+                f"a group's key has at least {KEY_SIZE} bytes; `happened node keys shared` makes one"
             )
 
         self._signer: Signer | None = None

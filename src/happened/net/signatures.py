@@ -1,6 +1,6 @@
 """Signatures by the keys of certificates: everybody can check who said something, whoever has passed it on.
 
-    key         the private key of this process, NAME.key of `happened ca issue`
+    key         the private key of this process, NAME.key of `happened node keys issue`
     members     a folder with the certificate of every process, NAME.pem; a file may hold several of one
                 process, one after the other, so that what it signed with an earlier key is taken too
     authority   who issued them, ca.pem
@@ -72,7 +72,7 @@ class _Member(NamedTuple):
                 first, last = (datetime.fromtimestamp(when, UTC) for when in (begins, ends))
                 why = (
                     f"is signed with a certificate that is valid from {first:%Y-%m-%d %H:%M} to "
-                    f"{last:%Y-%m-%d %H:%M} UTC: `happened ca renew` makes a new one for the same key"
+                    f"{last:%Y-%m-%d %H:%M} UTC: `happened node keys renew` makes a new one for the same key"
                 )
         return why
 
@@ -160,7 +160,7 @@ def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
     except (ValueError, TypeError) as error:
         raise IdentityError(f"{path}: is no key that could be used: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise IdentityError(f"{path}: is no key on the curve P-256, as `happened ca issue` makes them")
+        raise IdentityError(f"{path}: is no key on the curve P-256, as `happened node keys issue` makes them")
     return key
 
 

@@ -66,9 +66,9 @@ class UdpMulticast:
 
     group       "address:port", the same for all nodes of the system and for nobody else
     interface   address of the network interface to use
-    key         a key that authenticates datagrams, or its file (`happened keygen`); default: the links' own.
-                Whoever has it can speak for everybody, unless nodes sign: with certificates, that is less
-                than links ask for
+    key         a key that authenticates datagrams, or its file (`happened node keys shared`); default: the
+                links' own. Whoever has it can speak for everybody, unless nodes sign: with certificates,
+                that is less than links ask for
     ttl         routers that a datagram may cross; on loopback, 0
     datagram    the longest one, in bytes, that is sent
     repair      seconds after which a frame goes by the link, at the least
@@ -112,7 +112,7 @@ class UdpMulticast:
         if key is None and signer is None:
             raise NodeError(
                 "links prove who a peer is by certificates, which a datagram to all cannot: give the nodes "
-                "signatures, or the medium a key of the group (`happened keygen`), or no medium"
+                "signatures, or the medium a key of the group (`happened node keys shared`), or no medium"
             )
         if not key and not self.is_local and signer is None:
             raise NodeError(

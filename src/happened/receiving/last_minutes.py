@@ -1,7 +1,7 @@
 """What the traces of the last minutes show: a trace and tables, written again whenever they change.
 
 In    the traces that have ended, from the window
-Out   trace/part.parquet, an ordinary trace for `happened view`, `check`, `why`, `critical-path`; and one part
+Out   trace/part.parquet, an ordinary trace for `happened view`, `check` and `ask`; and one part
       each of the tables below. Every file is replaced as a whole
 Cost  assembling what is new, and the kernels over all that is in the window
 
@@ -50,7 +50,7 @@ CRITICAL_PATH = pa.schema(
         pa.field("saved", pa.int64()),
     ]
 )
-"""The shares of places in the critical paths of all requests, as `happened critical-path` has them."""
+"""The shares of places in the critical paths of all requests, as `happened ask critical-path` has them."""
 SLOWEST = pa.schema(
     [
         pa.field("request", pa.string()),

@@ -10,6 +10,7 @@ from html import escape
 from math import ceil, floor, inf, log10
 from typing import NamedTuple
 
+from ..view.palette import palette
 from .apart import Extent, Place, sideways, spread, strokes
 from .drawings import compact
 
@@ -22,13 +23,10 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "va
 LONGEST_NAME = 22
 
 STYLE = """
-svg { --ink: #1d2433; --paper: #fff; --line: #8a94a6; --soft: #e3e7ee; font: 12px system-ui, sans-serif;
-  background: var(--paper); }
-@media (prefers-color-scheme: dark) { svg { --ink: #e7eaf0; --paper: #14171d; --line: #6f7a8c;
-  --soft: #2a303b; } }
+svg { font: 12px system-ui, sans-serif; background: var(--board); }
 text { fill: var(--ink); } .title { font-size: 15px; } .scale { font-style: italic; }
-.grid { stroke: var(--soft); } .axis { fill: none; stroke: var(--ink); }
-.line { fill: none; stroke-width: 2; } .mark { stroke: var(--paper); stroke-width: .7; }
+.grid { stroke: var(--rule); } .axis { fill: none; stroke: var(--ink); }
+.line { fill: none; stroke-width: 2; } .mark { stroke: var(--board); stroke-width: .7; }
 .whisker { fill: none; stroke-width: 1.2; } .lead { fill: none; stroke-width: .8; stroke-dasharray: 1 2; }
 """
 
@@ -81,7 +79,7 @@ def draw(title: str, x_title: str, lines: Sequence[Line]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{tall}" '
         f'viewBox="0 0 {WIDTH} {tall}" role="img">',
-        f"<title>{escape(title)}</title><style>{STYLE}</style>",
+        f"<title>{escape(title)}</title><style>{palette('svg')}{STYLE}</style>",
         f'<text class="title" x="{LEFT}" y="24">{escape(title)}</text>',
         *_axes(x, y, sorted(set(across)), x_title),
         *_drawn(lines, x, y),

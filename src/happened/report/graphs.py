@@ -7,20 +7,18 @@ their separators' labels, links that messages do not travel on are dashed.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ..view.palette import palette
 from ..view.texts import markup
 from .drawings import short
 
 STYLE = """
-svg { --ink: #1d2433; --paper: #fff; --line: #8a94a6; --accent: #1f5fbf; --soft: #eef1f6;
-  font: 12px system-ui, sans-serif; background: var(--paper); }
-@media (prefers-color-scheme: dark) { svg { --ink: #e7eaf0; --paper: #14171d; --line: #6f7a8c;
-  --accent: #7fb0ff; --soft: #1f242d; } }
-text { fill: var(--ink); stroke: var(--paper); stroke-width: 3px; paint-order: stroke; }
+svg { font: 12px system-ui, sans-serif; background: var(--board); }
+text { fill: var(--ink); stroke: var(--board); stroke-width: 3px; paint-order: stroke; }
 .name { text-anchor: middle; } .label { text-anchor: middle; font-size: 10px; }
 .zone { fill: var(--soft); fill-opacity: .6; stroke: var(--line); }
 .link { stroke: var(--accent); stroke-width: 2; fill: none; }
 .link.off { stroke: var(--line); stroke-width: 1; stroke-dasharray: 4 4; }
-.vertex { fill: var(--paper); stroke: var(--ink); stroke-width: 1.5; }
+.vertex { fill: var(--board); stroke: var(--ink); stroke-width: 1.5; }
 .outline { fill: none; stroke: var(--accent); stroke-width: 1.5; }
 """
 MARGIN, LINE = 40, 18
@@ -67,7 +65,7 @@ def graph_svg(
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-MARGIN} {-MARGIN} {size[0]} {size[1]}" '
         f'width="{size[0]}" height="{size[1]}" role="img">',
-        f"<title>{markup(title)}</title><style>{STYLE}</style>",
+        f"<title>{markup(title)}</title><style>{palette('svg')}{STYLE}</style>",
     ]
     parts += map(_region, regions)
     parts += (_link(places[link.tail], places[link.head], link.carries) for link in links)

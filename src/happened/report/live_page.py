@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..causality.judgement import Judgement
+from ..view.palette import palette
 from .drawings import Bar, bars, duration
 from .page import STYLE
 from .verdicts import Verdict
@@ -40,7 +41,7 @@ def live_page(
         f'<meta http-equiv="refresh" content="{EVERY}">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head><body><h1>The last minutes</h1>{verdict}"
+        f"<style>{palette()}{STYLE}</style></head><body><h1>The last minutes</h1>{verdict}"
         f'<p class="aside">As of {when}.</p>{"".join(sections)}</body></html>\n'
     )
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from ..trace.store import AnyPath, arrow_dataset, matching
 from ..view.diagram import STYLE as DIAGRAM_STYLE
+from ..view.palette import palette
 from .drawings import Arrow, Bar, Mark, bars, compact, duration, line, matrix, short, space_time
 from .looks import Looks, Window, looks
 from .row_lists import RowLists
@@ -33,11 +34,7 @@ MOST_LINKS = 50
 MOST_QUARANTINED = 20
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #1d2433; --paper: #fff; --line: #a3acbb; --dim: #576174;
-  --accent: #1f5fbf; --fault: #b3261e; --soft: #eef1f6; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e7eaf0; --paper: #14171d; --line: #566072;
-  --dim: #a2acbc; --accent: #7fb0ff; --fault: #ff8a80; --soft: #1f242d; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--board);
   max-width: 64rem; margin: 2rem auto 4rem; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem; }
 h3 { font-size: .95rem; margin: 0 0 .3rem; }
@@ -57,14 +54,14 @@ figure { margin: .8rem 0 1.6rem; } .picture { overflow-x: auto; }
 figcaption, .aside { color: var(--dim); font-size: .9rem; }
 svg { font: 12px system-ui, sans-serif; display: block; } svg text { fill: var(--ink); }
 .lane { text-anchor: end; } .note, .count { text-anchor: middle; }
-svg .count.inverse { fill: var(--paper); }
-.halo { stroke: var(--paper); stroke-width: 4px; stroke-linejoin: round; paint-order: stroke; }
+svg .count.inverse { fill: var(--board); }
+.halo { stroke: var(--board); stroke-width: 4px; stroke-linejoin: round; paint-order: stroke; }
 .axis { stroke: var(--line); } .grid { stroke: var(--soft); }
 .arrow { stroke: var(--accent); stroke-width: 1.5; }
 .arrow.fault { stroke: var(--fault); stroke-dasharray: 5 3; } .head { fill: var(--accent); }
 .head.fault { fill: var(--fault); } .mark { fill: var(--accent); } .mark.fault { fill: var(--fault); }
 .cell, .bar { fill: var(--accent); } .series { fill: none; stroke: var(--accent); stroke-width: 2; }
-.least { stroke: var(--paper); stroke-width: 2; }
+.least { stroke: var(--board); stroke-width: 2; }
 code { background: var(--soft); padding: 0 .25rem; }
 a { color: var(--accent); } td.number a { color: inherit; text-decoration-color: var(--line); }
 summary { cursor: pointer; padding: .2rem 0; }
@@ -171,7 +168,7 @@ def _page(context: _Context) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>What happened</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}{DIAGRAM_STYLE}</style></head><body>"
+        f"<style>{palette()}{STYLE}{DIAGRAM_STYLE}</style></head><body>"
         "<h1>What happened, and what happened before it</h1>"
         f'{causal[0].html("p", "verdict", causal[1])}<ul class="verdicts">'
         f"{''.join(one.html('li', '', more) for one, more in others)}</ul>{body}</body></html>\n"

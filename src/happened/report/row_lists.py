@@ -130,7 +130,7 @@ class RowLists:
 
     def _where(self) -> str:
         if self._address is None:
-            return "are kept by <code>happened check --out DIR</code> or <code>happened analyze</code>."
+            return "are kept by <code>happened analyze --out DIR</code>."
         beside = "beside this page" if not self._address else f"in <code>{escape(self._address)}</code>"
         return f"are Parquet, {beside}."
 

@@ -33,11 +33,11 @@ from ..causality.quarantine import sound
 from ..causality.questions import Answers
 from ..core.errors import CausalityError
 from ..trace.readers.span_joins import leaders_of
-from ..trace.schema import SCHEMA
+from ..trace.schema import ASKED, DEFAULTS, SCHEMA
 from .critical_paths import EVENTS_PER_BUCKET, NEEDED
 from .event_columns import as_events, with_columns
 from .event_rows import UNREADABLE
-from .large_traces import ASKED, MOST_COMPUTATIONS, MOST_GATHERED, Hits, LargeTrace, _hits
+from .large_traces import MOST_COMPUTATIONS, MOST_GATHERED, Hits, LargeTrace, _hits
 from .not_judged import MOST_REASONS, RAISE, NotJudged, check_on_bad
 from .schemas import spark_schema
 from .session import supply
@@ -77,7 +77,7 @@ def requests(
     """One row for each request: when it began (corrected ns), how long it took, and its critical path.
 
     place, label   of its first event
-    path           the stretches of its critical path in order, as `happened critical-path --request` has them
+    path           the stretches of its critical path in order, as `happened ask critical-path` has them
 
     All but request, computation and events are null where no two events have a time.
     """
@@ -175,7 +175,7 @@ def _events(events: DataFrame, columns: Columns | None) -> DataFrame:
     """The columns that questions look at; rows that are no events have the reason in UNREADABLE."""
     supply(events.sparkSession)
     rows = with_columns(as_events(events, columns), (*ASKED, UNREADABLE))
-    return rows.fillna({"computation": "", "relevant": False})
+    return rows.fillna(DEFAULTS)
 
 
 def _asked(events: DataFrame, columns: Columns | None, on_bad: str) -> "AskedFrame":

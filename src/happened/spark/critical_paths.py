@@ -22,10 +22,10 @@ from ..ask.critical import MOST_PLACES, Between, By, CriticalPath, Paths, Spent,
 from ..ask.history import load
 from ..causality.names import encode_names, hashes
 from ..core.errors import CausalityError
-from ..trace import SCHEMA
 from ..trace.readers.span_joins import leaders_of
+from ..trace.schema import ASKED, SCHEMA
 from ..trace.store import AnyPath
-from .large_traces import ASKED, LargeTrace
+from .large_traces import LargeTrace
 from .splits import Split
 from .storage import read_part, write_part
 from .tasks import Emitted, exchange, on_tasks, pack_table, raise_faults, unpack_table

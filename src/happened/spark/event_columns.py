@@ -37,12 +37,9 @@ from pyspark.sql.types import (
 )
 
 from ..core.errors import TraceFormatError
-from ..trace.schema import REQUIRED
+from ..trace.schema import BY_NAME, CARRIED, REQUIRED
 from .event_rows import UNREADABLE
 from .schemas import TRACE
-
-CARRIED = ("label", "attributes", "control_entries", "control_bytes")
-"""Columns that are carried along and not looked at."""
 
 TEXTS = (StringType, VarcharType, CharType, BinaryType)
 INTEGERS = (ByteType, ShortType, IntegerType, LongType)
@@ -146,7 +143,7 @@ def _column(name: str, stored: DataType) -> Column:
         return _cast(exact, stored, wanted)
     if name in CARRIED:
         return F.lit(None).cast(wanted)
-    more = ", nanoseconds, or a timestamp" if name == "time" else ""
+    more = f", {BY_NAME[name].unit}, or a timestamp" if name == "time" else ""
     raise TraceFormatError(
         f"is {stored.simpleString()}, needs {wanted.simpleString()}{more}; cast it, or map another column: "
         f'columns={{"{name}": "…"}}',

@@ -21,7 +21,7 @@ from ..core.errors import TraceFormatError
 from ..trace.column_types import check_columns, is_stored_whole, known_columns
 from ..trace.location import Location, locate
 from ..trace.reader import open_part
-from ..trace.schema import SCHEMA
+from ..trace.schema import DEFAULTS, SCHEMA
 from ..trace.store import AnyPath, StorePath
 from .schemas import TRACE
 from .splits import UNCHECKED, Split, read_lines, splits_of
@@ -46,8 +46,7 @@ def read_events(
         events = _read_lines(spark, at.root)
     else:
         events = _read_parquet(spark, at, every_column)
-    absent: dict[str, str | bool] = {"computation": "", "relevant": False}
-    return events.fillna({name: value for name, value in absent.items() if name in events.columns})
+    return events.fillna({name: value for name, value in DEFAULTS.items() if name in events.columns})
 
 
 def _read_lines(spark: SparkSession, path: AnyPath) -> DataFrame:

@@ -1,60 +1,51 @@
-"""Answers about a DataFrame that Spark brings to tasks and takes from them: no task opens a file of its own
-but for scratch on its local disk.
+"""Answers about a frame that was laid down (laid_frames): Spark brings rows to tasks and takes the answers
+from them; no task opens a file of its own but for scratch on its local disk.
 
-In    rows of a trace as a frame (event_columns), with the columns that it has; the questions
-Out   Answered: each table as a frame, and the totals
-Cost  `lay_down`: one shuffle by computation, sorted, of the columns that exist; what a task held of it is
-      kept by Spark (persist) as Arrow bytes and serves all questions asked of the frame. `answer`: one pass
-      over those bytes; its tables are kept in the same way. A table's rows become Spark's when it is used
+In    rows of LAID; the questions
+Out   each table as a frame or as Parquet files, and the totals
+Cost  one pass over what was laid down. Tasks encode their answers as Parquet, and Spark keeps those bytes
+      (persist). A table's rows become Spark's when it is used as a frame; as files, Spark writes the bytes
 
-Tasks take the computations of a partition about EVENTS_PER_BATCH events at a time. One that is too large for
-that is answered by the task that has it, epoch by epoch, with its local disk for intermediates
-(`in_parts` with HERE): memory stays bounded, but only one core works on it. `io="direct"`
-spreads a large computation over tasks, which then read and write files themselves.
+Tasks take about EVENTS_PER_BATCH events of whole computations at a time. One that is too large for that is
+answered by the task that has it, epoch by epoch, with its local disk for intermediates (`in_parts` with
+HERE): memory stays bounded, but only one core works on it. `io="direct"` spreads a large computation over
+tasks, which then read and write files themselves.
 """
 
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ..causality.analysis import analyse
-from ..causality.written import EVENTS_PER_BATCH, large_computations
+from ..causality.written import large_computations
 from ..core.errors import CausalityError
-from ..trace.parts import write_part
+from ..trace.parts import parquet_settings, write_part
 from ..trace.store import matching
-from .event_rows import sort_out_unread
 from .in_parts import Asked, answer_splits
+from .laid_frames import LAID, LARGE, NO_EVENTS, padded
 from .schemas import spark_schema
-from .splits import UNCHECKED, Groups, Split, sort_out
-from .storage import read_part
-from .tasks import HERE, pack_table, spare_modules, unpack_table
-
-LAID = pa.schema([("kind", pa.string()), ("computation", pa.string()), ("blob", pa.binary())])
-ROWS, LARGE, NO_EVENTS = "rows", "large", "no events"
-"""Kinds of what is laid down: whole computations; a piece of one that is too large; rows of QUARANTINE."""
+from .splits import Groups, Split
+from .tasks import HERE, spare_modules, unpack_table
 
 PACKED = pa.schema([("table", pa.string()), ("rows", pa.int64()), ("blob", pa.binary())])
 TOTALS, FAULT = "", "!"
-"""In place of a table's name: the blob is a JSON object of totals; or why the whole analysis is refused."""
+"""In place of a table's name: the blob is a JSON object of totals; or why the whole analysis is refused.
+Every other blob is a Parquet file."""
 
-BLOB_BYTES = 4 << 20
-"""About as large become the blobs of answers: the JVM holds several at a time."""
+BLOB_BYTES = 16 << 20
+"""Bytes of Arrow that become one blob, of a few megabytes: the JVM holds several at a time."""
 
-
-def lay_down(rows: DataFrame) -> DataFrame:
-    """The rows as LAID, persisted: computation by computation."""
-    computation = F.coalesce("computation", F.lit("")) if "computation" in rows.columns else F.lit("")
-    shuffled = rows.withColumn("computation", computation).repartition("computation")
-    ordered = shuffled.sortWithinPartitions("computation")
-    return ordered.mapInArrow(_pack, spark_schema(LAID)).persist()
+MAGIC = "PAR1"
+"""What a Parquet file ends with."""
 
 
 def answer(laid: DataFrame, asked: Asked) -> DataFrame:
@@ -91,10 +82,24 @@ def table_of(packed: DataFrame, name: str, schema: pa.Schema) -> DataFrame:
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for blob in batch["blob"]:
-                yield from unpack_table(blob.as_buffer()).cast(schema).to_batches()
+                yield from _decoded(blob.as_buffer(), schema).to_batches()
 
     blobs = packed.where(F.col("table") == name).select("blob")
     return blobs.mapInArrow(unpack, spark_schema(schema))
+
+
+def write_files(packed: DataFrame, place: str) -> None:
+    """Let Spark write all tables, as the Parquet files place/table=NAME/part-….txt; tables without rows lack.
+
+    Spark's writer of text puts the bytes of a row into a file, and a separator after it: here all but the end
+    of a Parquet file, and its end. So no row of a table becomes one of Spark's, and what stores the files is
+    Spark: with its connectors, committers, credentials and metrics.
+    """
+    is_told = F.col("table").isin(TOTALS, FAULT)
+    without_end = F.expr(f"cast(substring(blob, 1, octet_length(blob) - {len(MAGIC)}) as string)")
+    files = packed.where(~is_told).select("table", without_end.alias("value"))
+    options = {"lineSep": MAGIC, "compression": "none", "maxRecordsPerFile": "1"}
+    files.write.options(**options).partitionBy("table").text(place)
 
 
 def leave_tables(packed: DataFrame, folder: Path, schemas: dict[str, pa.Schema], most_bytes: int) -> bool:
@@ -107,74 +112,16 @@ def leave_tables(packed: DataFrame, folder: Path, schemas: dict[str, pa.Schema],
     for name, schema in schemas.items():
         blobs = packed.where(F.col("table") == name).select("blob")
         found = (blobs if whole else blobs.limit(max(1, most_bytes // len(schemas) // BLOB_BYTES))).collect()
-        tables = [unpack_table(bytes(row["blob"])).cast(schema) for row in found]
+        tables = [_decoded(pa.py_buffer(bytes(row["blob"])), schema) for row in found]
         write_part(folder / name, "part", pa.concat_tables([schema.empty_table(), *tables]))
     return whole
 
 
+def _decoded(blob: pa.Buffer, schema: pa.Schema) -> pa.Table:
+    return pq.read_table(pa.BufferReader(blob)).cast(schema)
+
+
 # In tasks.
-
-
-def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows in the order of computations as LAID: many computations to a blob, each whole, if it can be."""
-    held: list[pa.Table] = []
-    large: str | None = None
-    for batch in batches:
-        events, quarantined = _sorted_out(pa.Table.from_batches([batch]))
-        if quarantined.num_rows:
-            yield _laid(NO_EVENTS, "", quarantined)
-        held.append(events)
-        if sum(table.num_rows for table in held) < EVENTS_PER_BATCH:
-            continue
-        table = pa.concat_tables(held).combine_chunks()
-        last = table["computation"][-1].as_py()
-        begin = pc.index(table["computation"], last).as_py()
-        before, table = table.slice(0, begin), table.slice(begin)
-        yield from _laid_whole(before, large)
-        held, large = [table], large if large == last else None
-        if table.num_rows >= EVENTS_PER_BATCH or large is not None:
-            yield _laid(LARGE, last, table)
-            held, large = [], last
-    if held:
-        yield from _laid_whole(pa.concat_tables(held).combine_chunks(), large)
-    spare_modules()
-
-
-def _laid_whole(table: pa.Table, large: str | None) -> Iterator[pa.RecordBatch]:
-    """Whole computations, except that the first rows may be the last of a large one."""
-    end = 0
-    if large is not None:
-        end = pc.sum(pc.equal(table["computation"], large)).as_py() or 0
-        if end:
-            yield _laid(LARGE, large, table.slice(0, end))
-    if table.num_rows > end:
-        yield _laid(ROWS, "", table.slice(end))
-
-
-def _sorted_out(table: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows that can be events, with the columns that they came with; the others as rows of QUARANTINE."""
-    table, unread = sort_out_unread(table)
-    given = [name for name in UNCHECKED.names if name in table.column_names]
-    events, quarantined = sort_out(_with_all_columns(table))
-    return events.select(given), pa.concat_tables([quarantined, unread])
-
-
-def _with_all_columns(table: pa.Table) -> pa.Table:
-    """The rows by the schema of a trace; columns that they lack are null."""
-    columns = [
-        table[field.name].cast(field.type)
-        if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type)
-        for field in UNCHECKED
-    ]
-    complete = pa.table(columns, schema=UNCHECKED)
-    at = UNCHECKED.get_field_index("relevant")
-    return complete.set_column(at, UNCHECKED.field(at), pc.fill_null(complete["relevant"], False))
-
-
-def _laid(kind: str, computation: str, table: pa.Table) -> pa.RecordBatch:
-    columns = [pa.array([kind]), pa.array([computation]), pa.array([pack_table(table)], pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, schema=LAID)
 
 
 def _answer(asked: Asked, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -199,12 +146,12 @@ def _answers(
                 large = None
             if kind.as_py() == LARGE:
                 large = large or _Large(name.as_py())
-                large.add(_with_all_columns(table))
+                large.add(padded(table))
             elif kind.as_py() == NO_EVENTS:
                 totals["quarantined"] += table.num_rows
                 yield from _packed("quarantine", table)
             else:
-                yield from _answer_whole(_with_all_columns(table), asked, totals)
+                yield from _answer_whole(padded(table), asked, totals)
     if large is not None:
         yield from large.answer(asked, totals)
 
@@ -243,14 +190,16 @@ class _Large:
             totals.update(answer_splits(HERE, self._splits, out, Path(folder) / "work", asked))
             for table in sorted(out.iterdir()) if out.is_dir() else ():
                 for part in matching(table, "*.parquet"):
-                    yield from _packed(table.name, read_part(part))
+                    yield _row(table.name, pq.read_metadata(part).num_rows, part.read_bytes())
 
 
-def _packed(name: str, table: pa.Table) -> Iterable[pa.RecordBatch]:
+def _packed(name: str, table: pa.Table) -> Iterator[pa.RecordBatch]:
     rows = max(1, table.num_rows * BLOB_BYTES // max(table.nbytes, 1))
     for begin in range(0, table.num_rows, rows):
         piece = table.slice(begin, rows)
-        yield _row(name, piece.num_rows, pack_table(piece, "lz4"))
+        sink = pa.BufferOutputStream()
+        pq.write_table(piece, sink, **parquet_settings(piece.schema))
+        yield _row(name, piece.num_rows, sink.getvalue().to_pybytes())
 
 
 def _row(table: str, rows: int, blob: bytes) -> pa.RecordBatch:

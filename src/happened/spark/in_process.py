@@ -1,4 +1,4 @@
-"""Everything that `happened analyze` answers, in this process: for traces that fit its memory.
+"""What `happened analyze --local` answers, in this process: for traces that fit its memory.
 
 In    a trace at a path or URL
 Out   the tables, summary.json and whatever `finish` adds, as `pipeline` leaves them
@@ -9,14 +9,14 @@ Computations are taken whole, so that each has one epoch.
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from ..causality.computation import REFUSE
 from ..causality.judgement import refuse_complete_window
-from ..causality.questions import asked
+from ..causality.questions import Question, asked
 from ..causality.stamps import MOST_CELLS
 from ..causality.written import Whole, conclude, is_wide
 from ..core.errors import CausalityError
@@ -34,12 +34,15 @@ def analyze_here(
     trace: AnyPath,
     out: AnyPath,
     *,
+    timestamps: str = "full",
+    questions: Sequence[str | Question] | None = None,
     complete: bool | None = None,
     gaps: str = REFUSE,
     finish: Callable[[AnyPath, dict[str, Any]], object] = lambda folder, summary: None,
 ) -> dict[str, Any]:
-    """Answer all questions about the trace at a path in `out`, which must not exist; the summary.
+    """Answer questions about the trace at a path in `out`, which must not exist; the summary.
 
+    questions  by name or themselves; all there are if None
     complete   whether the trace has everything that happened; None: what the run that left it said, else no
     gaps       "renumber" if the trace is a window of a longer one, or filtered
     finish     may add to the directory before it appears: a report, say
@@ -57,9 +60,9 @@ def analyze_here(
         totals = Counter(quarantined=0 if left_out is None else left_out.num_rows)
         if left_out is not None and left_out.num_rows:
             write_part(folder / "quarantine", "rows", left_out)
-        questions = asked(None)
-        totals += Whole(folder, "full", questions, gaps).analyse_in_batches(events, "alone")
-        summary = conclude(folder, totals, questions, gaps)
+        chosen = asked(questions)
+        totals += Whole(folder, timestamps, chosen, gaps).analyse_in_batches(events, "alone")
+        summary = conclude(folder, totals, chosen, gaps)
         summary["complete"] = at.is_complete if complete is None else complete
         summary |= at.import_losses
         (folder / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")

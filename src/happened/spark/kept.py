@@ -18,7 +18,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from ..trace.store import AnyPath
-from .frame_answers import lay_down, leave_tables, table_of
+from .frame_answers import leave_tables, table_of
+from .laid_frames import lay_down
 from .workspace import Workspace, read_table
 
 MOST_REPORTED = 256 << 20

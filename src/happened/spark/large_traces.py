@@ -28,6 +28,7 @@ from ..ask.history import History, load
 from ..ask.naming import ID, KINDS, attributes_of, of_request
 from ..core.errors import CausalityError
 from ..trace import SCHEMA, locate
+from ..trace.schema import ASKED
 from ..trace.store import AnyPath, any_path, remove_tree
 from .splits import Split, splits_of
 from .storage import read_parts, write_part
@@ -56,8 +57,6 @@ BY_TEXT = Stage(tuple(kind for kind in KINDS if kind != ID), ("label", "attribut
 BY_REQUEST = Stage((REQUEST,), ("attributes",))
 
 FITS = {**KINDS, REQUEST: of_request}
-UNUSED = ("clock", "control_entries", "control_bytes")
-ASKED = tuple(name for name in SCHEMA.names if name not in UNUSED)
 
 
 class Hits(NamedTuple):

@@ -9,10 +9,11 @@ The output directory appears when everything in it is there. A run that died can
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from ..causality.computation import REFUSE
 from ..causality.judgement import refuse_complete_window
@@ -23,13 +24,15 @@ from ..core.errors import CausalityError
 from ..trace import locate
 from ..trace.atomic import WORK, resumable_directory, whole_directory
 from ..trace.location import Location
-from ..trace.store import AnyPath, any_path, arrow_dataset, remove_tree
+from ..trace.parts import write_part
+from ..trace.store import AnyPath, StorePath, any_path, arrow_dataset, remove_tree
 from ..trace.unfinished import clear
 from .announcing import Progress, announcing
 from .by_epoch.steps import check_answerable
 from .event_rows import read_events
-from .frame_answers import answer, lay_down, table_of, totals_of
+from .frame_answers import answer, table_of, totals_of, write_files
 from .in_parts import WHOLE_EVENTS, Asked, answer_splits
+from .laid_frames import lay_down
 from .phases import Phases, are_of, begin, fingerprint
 from .preflight import preflight
 from .splits import ROWS_AT_ONCE, Split, splits_of
@@ -121,14 +124,34 @@ def _answer_through_spark(
         packed = answer(laid, asking)
         try:
             totals, rows = totals_of(packed, asking.job)
-            for name, schema in tables_of(asking.questions).items():
-                tell(f"writing {name}")
-                table_of(packed, name, schema).write.parquet(spark_path(folder / name))
-                _refuse_unseen(folder / name, rows[name])
+            tell("writing")
+            _write_tables(packed, folder, tables_of(asking.questions), rows)
         finally:
             packed.unpersist()
             laid.unpersist()
     return summary_of(totals, asking.questions, asking.gaps)
+
+
+def _write_tables(
+    packed: DataFrame, folder: AnyPath, tables: Mapping[str, pa.Schema], rows: Mapping[str, int]
+) -> None:
+    """All tables as Parquet in `folder`. Files of a store cannot be renamed: there Spark writes rows."""
+    if isinstance(folder, StorePath):
+        for name, schema in tables.items():
+            table_of(packed, name, schema).write.parquet(spark_path(folder / name))
+    else:
+        written = folder / WORK
+        write_files(packed, str(written))
+        for name, schema in tables.items():
+            (folder / name).mkdir()
+            files = sorted((written / f"table={name}").glob("*.txt"))
+            for number, file in enumerate(files):
+                file.rename(folder / name / f"part-{number:05d}.parquet")
+            if not files:
+                write_part(folder / name, "empty", schema.empty_table())
+        remove_tree(written)
+    for name in tables:
+        _refuse_unseen(folder / name, rows[name])
 
 
 def _refuse_unseen(table: AnyPath, rows: int) -> None:

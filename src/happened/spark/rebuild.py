@@ -26,6 +26,7 @@ from ..core.errors import CausalityError, TraceFormatError
 from ..trace import locate
 from ..trace.atomic import WORK, whole_directory
 from ..trace.reader import open_part
+from ..trace.schema import DEFAULTS
 from ..trace.store import AnyPath, StorePath, matching, remove_tree
 from .announcing import Progress
 from .by_epoch.epoch_layout import WIDE
@@ -188,7 +189,7 @@ def as_events(stamps: DataFrame, processes: DataFrame) -> DataFrame:
     )
     known = {
         "kind": F.lit("internal"),
-        "relevant": F.lit(False),
+        **{name: F.lit(value) for name, value in DEFAULTS.items()},
         "to": F.when(F.col("seq") == 1, F.col("silent")),
         "causes": causes,
         **{name: F.col(name) for name in EVENT},

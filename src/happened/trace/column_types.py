@@ -9,11 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..core.errors import TraceFormatError
-from .schema import REQUIRED, SCHEMA
+from .schema import BY_NAME, CARRIED, REQUIRED, SCHEMA
 from .store import AnyPath
-
-COUNTS = ("control_entries", "control_bytes")
-"""Columns that no question looks at; other writers make them wider."""
 
 
 def check_columns(path: AnyPath, file: pq.ParquetFile, elsewhere: frozenset[str] = frozenset()) -> None:
@@ -44,13 +41,20 @@ def is_stored_whole(file: pq.ParquetFile, stored: pa.Field) -> bool:
 
 def is_unread(stored: pa.Field) -> bool:
     """Whether the column holds nothing, or nothing that is asked for."""
-    return pa.types.is_null(stored.type) or (stored.name in COUNTS and pa.types.is_integer(stored.type))
+    return pa.types.is_null(stored.type) or _is_wider_count(stored)
+
+
+def _is_wider_count(stored: pa.Field) -> bool:
+    """Whether a number that no analysis looks at has a wider type, as other writers make it."""
+    wanted = BY_NAME[stored.name].type
+    is_number = pa.types.is_integer(stored.type) and pa.types.is_integer(wanted)
+    return stored.name in CARRIED and is_number
 
 
 def _wrong_type(path: AnyPath, stored: pa.Field) -> TraceFormatError:
-    unit = ", nanoseconds" if stored.name == "time" else ""
-    wanted = SCHEMA.field(stored.name).type
-    reason = f"is {stored.type}, needs {wanted}{unit}; cast the column and write the part again"
+    column = BY_NAME[stored.name]
+    unit = f", {column.unit}" if column.unit else ""
+    reason = f"is {stored.type}, needs {column.type}{unit}; cast the column and write the part again"
     return TraceFormatError(reason, file=str(path), field=stored.name)
 
 

@@ -1,8 +1,8 @@
 """Traces as JSON lines: one event per line, an object with the schema's field names.
 
-`causes` is a list of {"process": …, "seq": …}, `clock` and `attributes` are objects; absent fields are
-null, `relevant` false and `computation` ''. Blank lines are skipped. An unknown field is an error, not
-silently dropped: `attributes` is the place for whatever else a log says.
+`causes` is a list of {"process": …, "seq": …}, `clock` and `attributes` are objects; absent fields have the
+column's default, which is null for most. Blank lines are skipped. An unknown field is an error, not silently
+dropped: `attributes` is the place for whatever else a log says.
 """
 
 import gzip
@@ -16,31 +16,62 @@ import pyarrow as pa
 
 from ..core.errors import TraceFormatError
 from .atomic import whole_file
-from .schema import REQUIRED, SCHEMA
+from .schema import COLUMNS, DEFAULTS, REQUIRED, SCHEMA, Column
 from .store import AnyPath, StorePath, any_path
-from .writer import DEFAULTS, table_from_rows
+from .writer import table_from_rows
 
 BATCH_ROWS = 65536
-INT32 = range(-(2**31), 2**31)
-INT64 = range(-(2**63), 2**63)
+PLURALS = {"string": "strings", "integer": "integers", "number": "numbers", "true or false": "true or false"}
+
+Accepts = Callable[[Any], bool]
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def accepts(kind: pa.DataType) -> Accepts:
+    """Whether a value of JSON, not null, is one of this type."""
+    types = pa.types
+    if types.is_string(kind):
+        return lambda value: isinstance(value, str)
+    if types.is_integer(kind):
+        fitting = range(-(1 << kind.bit_width - 1), 1 << kind.bit_width - 1)
+        return lambda value: type(value) is int and value in fitting
+    if types.is_boolean(kind):
+        return lambda value: isinstance(value, bool)
+    if types.is_floating(kind):
+        return lambda value: type(value) in (int, float)
+    if types.is_list(kind):
+        is_member = accepts(kind.value_type)
+        return lambda value: isinstance(value, list) and all(map(is_member, value))
+    if types.is_map(kind):
+        is_item = accepts(kind.item_type)
+        return lambda value: isinstance(value, dict) and all(map(is_item, value.values()))
+    within = {field.name: accepts(field.type) for field in kind}
+    return lambda value: (
+        isinstance(value, dict)
+        and value.keys() == within.keys()
+        and all(is_field(value[name]) for name, is_field in within.items())
+    )
 
 
-def _is_long(value: Any) -> bool:
-    return type(value) is int and value in INT64
+def described(column: Column) -> str:
+    """The values of a column, as people say it: "an integer (nanoseconds)"."""
+    noun = _noun(column.type)
+    article = "" if noun == "true or false" else "an " if noun[0] in "aeiou" else "a "
+    return f"{article}{noun}" + (f" ({column.unit})" if column.unit else "")
 
 
-def _is_int(value: Any) -> bool:
-    return type(value) is int and value in INT32
-
-
-def _is_event_name(value: Any) -> bool:
-    if not isinstance(value, dict) or value.keys() != {"process", "seq"}:
-        return False
-    return _is_text(value["process"]) and _is_long(value["seq"])
+def _noun(kind: pa.DataType) -> str:
+    types = pa.types
+    if types.is_list(kind) or types.is_map(kind):
+        what, of = ("list", kind.value_type) if types.is_list(kind) else ("object", kind.item_type)
+        member = _noun(of)
+        return f"{what} of {PLURALS.get(member, member)}"
+    if types.is_struct(kind):
+        return "{" + ", ".join(f'"{field.name}": {_noun(field.type)}' for field in kind) + "}"
+    if types.is_string(kind):
+        return "string"
+    if types.is_boolean(kind):
+        return "true or false"
+    return "integer" if types.is_integer(kind) else "number"
 
 
 def _is_unicode(value: Any) -> bool:
@@ -52,30 +83,8 @@ def _is_unicode(value: Any) -> bool:
     return True
 
 
-EXPECTED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "computation": (_is_text, "a string"),
-    "process": (_is_text, "a string"),
-    "seq": (_is_long, "an integer"),
-    "kind": (_is_text, "a string"),
-    "message": (_is_text, "a string"),
-    "to": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of strings"),
-    "time": (_is_long, "an integer (nanoseconds)"),
-    "relevant": (lambda value: isinstance(value, bool), "true or false"),
-    "causes": (
-        lambda value: isinstance(value, list) and all(map(_is_event_name, value)),
-        'a list of {"process": string, "seq": integer}',
-    ),
-    "clock": (
-        lambda value: isinstance(value, dict) and all(map(_is_long, value.values())),
-        "an object of integers",
-    ),
-    "label": (_is_text, "a string"),
-    "attributes": (
-        lambda value: isinstance(value, dict) and all(map(_is_text, value.values())),
-        "an object of strings",
-    ),
-    "control_entries": (_is_int, "an integer"),
-    "control_bytes": (_is_int, "an integer"),
+EXPECTED: dict[str, tuple[Accepts, str]] = {
+    column.name: (accepts(column.type), described(column)) for column in COLUMNS
 }
 
 
@@ -142,8 +151,8 @@ def event_from_json(text: bytes, file: str, line: int, needs: Collection[str] = 
         if name not in EXPECTED:
             reason = f"is no field of a trace; put it in `attributes`. Known: {', '.join(SCHEMA.names)}"
             raise TraceFormatError(reason, file=file, line=line, field=name)
-        accepts, expected = EXPECTED[name]
-        if value is not None and not accepts(value):
+        is_accepted, expected = EXPECTED[name]
+        if value is not None and not is_accepted(value):
             raise TraceFormatError(f"is {value!r}, not {expected}", file=file, line=line, field=name)
     for name in needs:
         if event.get(name) is None:

@@ -18,7 +18,7 @@ from .column_types import check_columns
 from .jsonl import lines_of, read_jsonl
 from .location import locate
 from .readers.detection import detect
-from .schema import SCHEMA
+from .schema import DEFAULTS, SCHEMA
 from .store import AnyPath, StorePath, arrow_source, trouble
 from .validation import Place, validate
 
@@ -131,6 +131,4 @@ def _column(table: pa.Table, field: pa.Field, path: AnyPath, given: Mapping[str,
     except pa.ArrowException as error:
         reason = f"is {column.type}, needs {field.type}: {error}"
         raise TraceFormatError(reason, file=str(path), field=field.name) from error
-    if field.name == "relevant":
-        return pc.fill_null(column, False)
-    return pc.fill_null(column, "") if field.name == "computation" else column
+    return pc.fill_null(column, DEFAULTS[field.name]) if field.name in DEFAULTS else column

@@ -7,9 +7,15 @@ one transmission carried for the protocol's sake.
 
 A message whose send has the kind `unordered` was sent outside of all orders: it must reach each of its
 destinations once, whenever that is, and neither waits for others nor do others wait for it. No edge of
-happened-before leads from such a send to its deliveries, since nothing was told on the way that could keep an
-order.
+happened-before leads from such a send to its deliveries, since the message carried nothing that could keep
+an order.
+
+COLUMNS is the one table of columns. The schema, the checks of JSON, CSV, `--map`, drafts, Spark's types and
+the viewer derive from it, so that a column added there is read, written, imported, exported and shown.
 """
+
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,24 +24,76 @@ KINDS = ("send", "receive", "deliver", "internal", "unordered")
 SENDS = ("send", "unordered")
 """The kinds of events that send a message."""
 
-SCHEMA = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("process", pa.string(), nullable=False),
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("message", pa.string()),
-        pa.field("to", pa.list_(pa.string())),
-        pa.field("time", pa.int64()),
-        pa.field("relevant", pa.bool_(), nullable=False),
-        pa.field("causes", pa.list_(pa.struct([("process", pa.string()), ("seq", pa.int64())]))),
-        pa.field("clock", pa.map_(pa.string(), pa.int64())),
-        pa.field("label", pa.string()),
-        pa.field("attributes", pa.map_(pa.string(), pa.string())),
-        pa.field("control_entries", pa.int32()),
-        pa.field("control_bytes", pa.int32()),
-    ]
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a trace.
+
+    required  whether every row must give a value
+    absent    the value of a row that gives none
+    unit      of a number, for people
+    judged    whether an analysis looks at it: values of a wrong type are then refused, and otherwise left out
+    asked     whether questions about single events read it
+    listed    whether the viewer lists it with an event's attributes; the others have a place of their own
+              there, or none
+    """
+
+    name: str
+    type: pa.DataType
+    required: bool = False
+    absent: Any = None
+    unit: str = ""
+    judged: bool = False
+    asked: bool = False
+    listed: bool = True
+
+    @property
+    def field(self) -> pa.Field:
+        return pa.field(self.name, self.type, nullable=not self.required and self.absent is None)
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return self.name.replace("_", " ")
+
+
+def _judged(name: str, type: pa.DataType, **known: Any) -> Column:
+    """A column that an analysis looks at, which has a place of its own in the viewer."""
+    return Column(name, type, **{"judged": True, "asked": True, "listed": False} | known)
+
+
+COLUMNS = (
+    _judged("computation", pa.string(), absent=""),
+    _judged("process", pa.string(), required=True),
+    _judged("seq", pa.int64(), required=True),
+    _judged("kind", pa.string(), required=True),
+    _judged("message", pa.string()),
+    _judged("to", pa.list_(pa.string()), listed=True),
+    _judged("time", pa.int64(), unit="nanoseconds"),
+    _judged("relevant", pa.bool_(), absent=False),
+    _judged("causes", pa.list_(pa.struct([("process", pa.string()), ("seq", pa.int64())]))),
+    _judged("clock", pa.map_(pa.string(), pa.int64()), asked=False),
+    Column("label", pa.string(), asked=True, listed=False),
+    Column("attributes", pa.map_(pa.string(), pa.string()), asked=True, listed=False),
+    Column("control_entries", pa.int32()),
+    Column("control_bytes", pa.int32()),
 )
 
-REQUIRED = ("process", "seq", "kind")
+BY_NAME = {column.name: column for column in COLUMNS}
+
+SCHEMA = pa.schema([column.field for column in COLUMNS])
+
+REQUIRED = tuple(column.name for column in COLUMNS if column.required)
 """Columns every row must give; a row without a computation belongs to the unnamed one, ''."""
+
+DEFAULTS = {column.name: column.absent for column in COLUMNS if column.absent is not None}
+"""What rows have in these columns if they give nothing."""
+
+CARRIED = tuple(column.name for column in COLUMNS if not column.judged)
+"""Columns that are carried along and that no analysis looks at."""
+
+ASKED = tuple(column.name for column in COLUMNS if column.asked)
+"""Columns that questions about single events read."""
+
+LISTED = {column.name: column.title for column in COLUMNS if column.listed}
+"""Columns that the viewer lists with an event's attributes, and what it calls them."""

@@ -15,12 +15,11 @@ import pyarrow.parquet as pq
 
 from ..core.errors import TraceFormatError
 from .atomic import whole_file
-from .schema import REQUIRED, SCHEMA
+from .schema import DEFAULTS, REQUIRED, SCHEMA
 from .store import StorePath, any_path
 from .validation import validate_rows
 
 COLUMNS = frozenset(SCHEMA.names)
-DEFAULTS = {"computation": "", "relevant": False}
 
 
 class TraceWriter:
@@ -95,11 +94,12 @@ class TraceWriter:
 
 
 def table_from_rows(rows: list[dict[str, Any]]) -> pa.Table:
-    """A table of SCHEMA; absent columns are null."""
+    """A table of SCHEMA; absent columns have their defaults."""
     columns = []
     for field in SCHEMA:
+        absent = DEFAULTS.get(field.name)
         try:
-            columns.append(pa.array([row.get(field.name) for row in rows], type=field.type))
+            columns.append(pa.array([row.get(field.name, absent) for row in rows], type=field.type))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise TraceFormatError(f"does not fit {field.type}: {error}", field=field.name) from error
     return pa.table(columns, schema=SCHEMA)

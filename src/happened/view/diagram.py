@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ..causality.computation import DELIVER, INTERNAL, RECEIVE, SEND, UNORDERED
+from .palette import palette
 from .prepared import Prepared
 from .strokes import Arrows
 from .texts import cut, markup, natural
@@ -13,18 +14,16 @@ LETTER = 6.6
 ROUND = (SEND, UNORDERED, RECEIVE)
 
 STYLE = """
-.hv { font: 11px system-ui, sans-serif; --ink: #18202e; --dim: #5b6678; --lane: #ccd3de; --message: #6d84ad;
-  --held: #f3d27a; --fault: #cb2a2a; --paper: #fff; }
-@media (prefers-color-scheme: dark) { .hv { --ink: #e8ebf1; --dim: #9aa5b6; --lane: #333b49;
-  --message: #6a82ad; --held: #6f5615; --fault: #ff6f67; --paper: #10131a; } }
-.hv text { fill: var(--dim); text-anchor: middle; stroke: var(--paper); stroke-width: 3; paint-order: stroke;
+.hv { font: 11px system-ui, sans-serif; background: var(--board); }
+.hv text { fill: var(--dim); text-anchor: middle; stroke: var(--board); stroke-width: 3; paint-order: stroke;
   stroke-linejoin: round; } .hv .name { fill: var(--ink); text-anchor: start; }
 .hv .lane { stroke: var(--lane); } .hv .held { stroke: var(--held); stroke-width: 6; }
 .hv .message { stroke: var(--message); } .hv .head { fill: var(--message); } .hv .event { fill: var(--ink); }
-.hv .receive { fill: var(--paper); stroke: var(--ink); stroke-width: 1.5; }
+.hv .receive { fill: var(--board); stroke: var(--ink); stroke-width: 1.5; }
 .hv .fault { fill: none; stroke: var(--fault); stroke-width: 2; } .hv .span { fill: var(--message); }
-.hv { background: var(--paper); }
 """
+"""What a picture needs of a page that has the palette."""
+STANDALONE = palette(".hv") + STYLE
 
 
 def diagram(prepared: Prepared, standalone: str = "") -> str:

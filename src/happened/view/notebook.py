@@ -8,7 +8,7 @@ from ..causality import check_order, encode
 from ..causality.extents import everything
 from ..core.errors import CausalityError
 from ..trace import SCHEMA
-from .diagram import STYLE, diagram
+from .diagram import STANDALONE, diagram
 from .prepared import Prepared
 from .slicing import Slice, sliced
 
@@ -42,7 +42,7 @@ class Shown:
             (prepared,) = sliced([prepared], Slice(window=(1, max(1, level - 1))))
             about += f"; the first {everything(prepared.c).events:,} are drawn"
         return (
-            f'<div style="overflow-x:auto">{diagram(prepared, standalone=STYLE)}</div>'
+            f'<div style="overflow-x:auto">{diagram(prepared, standalone=STANDALONE)}</div>'
             f"<p>{escape(about)}. {escape(str(verdict))}.</p>"
         )
 

@@ -18,7 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..causality.linearization import Ints
+from ..trace.schema import LISTED
 from .prepared import Prepared
+from .texts import listed_texts
 
 LONGEST = 1_000  # characters of a query; the rest is not looked at
 WORD = re.compile(r'(?:[^\s"]+|"[^"]*")+')
@@ -26,8 +28,6 @@ TIME = re.compile(r"time([<>])(-?[\d.]+)(ns|us|µs|ms|s|m|h)?")
 FIELD = re.compile(r"(process|kind|message|label|event):(.+)", re.DOTALL)
 ATTRIBUTE = re.compile(r"([^=]+)=(.*)", re.DOTALL)
 SCALES = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9, "h": 3600e9}
-LEDGER = {"control_entries": "control entries", "control_bytes": "control bytes"}
-"""Columns that the page tells among the attributes, and what it calls them; besides, `to`."""
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
@@ -89,7 +89,7 @@ class _Words:
         return found
 
     def _pairs(self) -> Iterator[tuple[Ints, Column, Column]]:
-        """Events with what they tell: attributes, destinations and the ledger."""
+        """Events with what the page lists of them: attributes, and columns such as destinations."""
         column = self._column("attributes").combine_chunks()
         attributes = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
         offsets = attributes.offsets.to_numpy()
@@ -100,12 +100,10 @@ class _Words:
             attributes.keys.slice(inside.start, inside.stop),
             pc.fill_null(attributes.items.slice(inside.start, inside.stop), ""),
         )
-        for column_name, name in (("to", "to"), *LEDGER.items()):
-            given = self._column(column_name)
-            there = np.flatnonzero(pc.is_valid(given).to_numpy())
-            values = given.take(pa.array(there))
-            texts = pc.binary_join(values, ", ") if column_name == "to" else values.cast(pa.string())
-            yield there, pa.repeat(name, there.size), texts
+        for name, title in LISTED.items():
+            texts = listed_texts(self._column(name))
+            there = np.flatnonzero(pc.is_valid(texts).to_numpy(zero_copy_only=False))
+            yield there, pa.repeat(title, there.size), texts.take(pa.array(there))
 
 
 def _within(column: Column, text: str) -> Column:

@@ -15,15 +15,16 @@ import pyarrow as pa
 
 from ..causality.extents import Extent, everything
 from ..causality.linearization import Ints
+from ..trace.schema import LISTED
 from .packing import differences, pack
 from .prepared import Prepared
 from .span_rows import relative, span_rows
-from .texts import Texts, attribute_numbers, cut
+from .texts import Texts, attribute_numbers, cut, listed_texts
 
 MOST_STEPS = 6_000_000
 """Of a scene: 48 MB in the page's memory. Scenes with more have no past and future to show."""
 
-TOLD = ["message", "label", "attributes", "control_entries", "control_bytes", "to"]
+MOST_MEMBERS = 20  # of a list that is shown with an event
 COLUMNS = 1024  # of the overview
 MOST_OVERVIEW = 4_000_000  # cells of the overview
 
@@ -117,7 +118,7 @@ def _faults(prepared: Prepared, numbering: _Numbering) -> list[dict[str, Any]]:
 def _events(prepared: Prepared, numbering: _Numbering, texts: Texts) -> dict[str, Ints]:
     c, events = prepared.c, numbering.events
     rows = pa.array(c.row[events])
-    taken = prepared.table.select(TOLD).take(rows)
+    taken = prepared.table.select(["message", "label", "attributes", *LISTED]).take(rows)
     lengths = np.diff(c.cause_offsets)[events]
     effects = np.repeat(np.arange(events.size), lengths)
     picked = np.repeat(c.cause_offsets[:-1][events] - np.cumsum(lengths) + lengths, lengths) + np.arange(
@@ -140,7 +141,7 @@ def _events(prepared: Prepared, numbering: _Numbering, texts: Texts) -> dict[str
         "lost_dest": c.slot_dest[lost][lost_send >= 0].astype(np.int32),
         "message": texts.numbers_of(taken["message"].to_pylist()),
         "label": texts.numbers_of(taken["label"].to_pylist()),
-        "attributes": attribute_numbers(taken["attributes"], _costs(taken), texts),
+        "attributes": attribute_numbers(taken["attributes"], _listed(taken), texts),
     }
     if prepared.times is not None:
         arrays["time"] = prepared.times[0][events]
@@ -149,16 +150,11 @@ def _events(prepared: Prepared, numbering: _Numbering, texts: Texts) -> dict[str
     return arrays
 
 
-def _costs(taken: pa.Table) -> list[dict[str, str]]:
-    """What else a row says: where it was sent, and what the ledger counted."""
-    names = {"to": "to", "control_entries": "control entries", "control_bytes": "control bytes"}
-    columns = [taken[name].to_pylist() for name in names]
+def _listed(taken: pa.Table) -> list[dict[str, str]]:
+    """What the viewer lists before the attributes of each event."""
+    columns = [listed_texts(taken[name], MOST_MEMBERS).to_pylist() for name in LISTED]
     return [
-        {
-            name: ", ".join(value[:20]) + (", …" if len(value) > 20 else "") if name == "to" else str(value)
-            for name, value in zip(names.values(), row, strict=True)
-            if value is not None
-        }
+        {title: text for title, text in zip(LISTED.values(), row, strict=True) if text is not None}
         for row in zip(*columns, strict=True)
     ]
 

@@ -66,6 +66,24 @@ class Texts:
         return self.number(text, short, len(short))
 
 
+def listed_texts(column: pa.Array | pa.ChunkedArray, most: int | None = None) -> pa.Array:
+    """The values of a column as texts, null where there is none; of a list the first `most` members."""
+    if not pa.types.is_nested(column.type):
+        texts = column.cast(pa.string())
+        return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    return pa.array(
+        [None if value is None else _joined(value, most) for value in column.to_pylist()], pa.string()
+    )
+
+
+def _joined(values: Sequence[Any], most: int | None) -> str:
+    """The members of a list, or the entries of a map, with commas between them."""
+    shown = ", ".join(
+        f"{each[0]}: {each[1]}" if isinstance(each, tuple) else str(each) for each in values[:most]
+    )
+    return shown if most is None or len(values) <= most else f"{shown}, …"
+
+
 def attribute_numbers(column: pa.ChunkedArray, extra: Sequence[dict[str, str]], texts: Texts) -> Ints:
     """The numbers of the events' attributes, each a list [key, value, key, value, …].
 

@@ -14,6 +14,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from .palette import switchable_palette
+
 SCRIPTS = (
     "scene",
     "picture",
@@ -38,6 +40,11 @@ def _asset(name: str) -> str:
 
 
 @cache
+def style() -> str:
+    return switchable_palette() + _asset("viewer.css")
+
+
+@cache
 def script() -> str:
     """The whole script, its names private to the page."""
     return '"use strict";\n(() => {\n' + "\n".join(_asset(f"{name}.js") for name in SCRIPTS) + "})();\n"
@@ -46,7 +53,7 @@ def script() -> str:
 def policy(connect: str = "'none'") -> str:
     """The page may run its own script and style, and ask nobody (`connect`: whom) for anything."""
     return (
-        f"default-src 'none'; script-src '{_hash(script())}'; style-src '{_hash(_asset('viewer.css'))}'; "
+        f"default-src 'none'; script-src '{_hash(script())}'; style-src '{_hash(style())}'; "
         f"img-src blob:; connect-src {connect}; base-uri 'none'; form-action 'none'"
     )
 
@@ -64,7 +71,7 @@ def html(about: Mapping[str, Any], scenes: Sequence[str] = (), connect: str = "'
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy(connect))}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(str(about['title']))}</title><style>{_asset('viewer.css')}</style></head>\n"
+        f"<title>{escape(str(about['title']))}</title><style>{style()}</style></head>\n"
         f'{_asset("frame.html")}<script type="application/json" id="about">{_json(about)}</script>\n'
         f"{blocks}<script>{script()}</script>\n</body></html>\n"
     )

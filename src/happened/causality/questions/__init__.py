@@ -1,7 +1,7 @@
 """The questions of the pipeline, one file each: what can be asked of a trace, by name.
 
 Every module of this package that has a QUESTION is a question; nothing else lists them. `happened analyze`
-asks all of them, and each is a command of its own. Others may be added with `register`.
+asks all of them, and `--only` some. Others may be added with `register`.
 """
 
 import pkgutil

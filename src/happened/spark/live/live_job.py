@@ -83,7 +83,7 @@ class Commits:
                 f"{out} was begun with another trace, {manifest['about']['trace']}: name another directory"
             )
         if manifest["about"] != about:
-            raise CausalityError(f"{out} was begun with other rules (--retire, …): give the same again")
+            raise CausalityError(f"{out} was begun with other rules (--settle, …): give the same again")
 
     def commit(self, batch: int, parts: list[str], added: Counter[str], seconds: float) -> None:
         self.totals.update(added)

@@ -31,7 +31,7 @@ from ...causality.questions import QUARANTINE, Answers
 from ...causality.questions.order import LOST_CAUSES, VIOLATIONS
 from ...causality.questions.stamp import STAMPS
 from ...core.errors import CausalityError
-from ...trace.schema import SCHEMA
+from ...trace.schema import DEFAULTS, SCHEMA
 from ..event_rows import UNREADABLE, sort_out_unread
 from ..schemas import spark_schema
 from ..splits import sort_out
@@ -159,11 +159,9 @@ def _sorted_out(table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pa.Table]
         else pa.chunked_array([pa.nulls(table.num_rows, field.type)])
         for field in schema
     ]
-    for place, value in (
-        (EVENTS.get_field_index("computation"), ""),
-        (EVENTS.get_field_index("relevant"), False),
-    ):
-        columns[place] = pc.fill_null(columns[place], value)
+    for name, value in DEFAULTS.items():
+        if (place := schema.get_field_index(name)) >= 0:
+            columns[place] = pc.fill_null(columns[place], value)
     events, quarantined = sort_out(pa.table(columns, schema=schema))
     return events, pa.concat_tables([unread, quarantined])
 

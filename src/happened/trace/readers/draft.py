@@ -10,6 +10,7 @@ names them by process and seq. Nothing is dropped in silence: whatever is left o
 cause of an event, is a Quarantined row.
 """
 
+import json
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,8 @@ from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
+
+from ..schema import SCHEMA
 
 QUARANTINE = pa.schema(
     [
@@ -89,8 +92,7 @@ class Draft:
     clock: dict[str, int] | None = None
     attributes: dict[str, str] = field(default_factory=dict)
     relevant: bool = True  # what is logged is taken to be of interest
-    control_entries: int | None = None
-    control_bytes: int | None = None
+    carried: Row = field(default_factory=dict)  # columns of the trace that no reader interprets
     id: str | None = None
     parents: tuple[str, ...] = ()
     links: tuple[str, ...] = ()  # causes of another kind than parents: span links, FOLLOWS_FROM
@@ -122,8 +124,7 @@ class Draft:
             "clock": self.clock,
             "label": self.label,
             "attributes": place | self.attributes or None,
-            "control_entries": self.control_entries,
-            "control_bytes": self.control_bytes,
+            **self.carried,
         }
 
 
@@ -190,10 +191,13 @@ def _texts(draft: Draft) -> tuple[str, ...]:
         *(draft.computation, draft.process, draft.label or "", draft.message or "", draft.id or ""),
         *(*(draft.to or ()), *draft.parents, *draft.links, *(draft.clock or ())),
         *(*draft.attributes, *draft.attributes.values()),
+        json.dumps(draft.carried, ensure_ascii=False) if draft.carried else "",
     )
 
 
 FIELDS = tuple(each.name for each in fields(Draft))
+CARRIED = tuple(name for name in SCHEMA.names if name not in (*FIELDS, "causes"))
+"""Columns of the trace that are in `Draft.carried`: a draft has no field for them."""
 _values = attrgetter(*FIELDS)
 
 

@@ -9,7 +9,9 @@ import csv
 import json
 from collections.abc import Iterator
 
-from ..schema import SCHEMA
+import pyarrow as pa
+
+from ..schema import COLUMNS
 from .draft import Options, Parsed, Quarantined, excerpt
 from .json_documents import records
 from .source import Source
@@ -18,7 +20,7 @@ from .table_rows import drafted
 CSV_BEGINS = "event,computation,process,seq,kind,"
 LONGEST_CELL = 1 << 24
 """Characters; more are taken for a quotation mark that is missing."""
-TEXTS = ("computation", "process", "kind", "message", "label")
+TEXTS = frozenset(column.name for column in COLUMNS if pa.types.is_string(column.type))
 
 
 def parse_perfetto(source: Source, options: Options) -> Parsed:
@@ -69,7 +71,7 @@ def _numbered(source: Source, rows: Iterator[list[str]]) -> Iterator[tuple[int, 
 def _json(cells: dict[str, str]) -> str:
     """A row as the JSON object that it stands for."""
     said = []
-    for name in SCHEMA.names:
+    for name in (column.name for column in COLUMNS):
         text = cells.get(name, "")
         if text or (name == "message" and cells.get("kind") != "internal"):
             said.append(f"{json.dumps(name)}: {json.dumps(text) if name in TEXTS else text}")

@@ -3,7 +3,8 @@
 A source field is a name, or names joined by dots for what is within an object. Two kinds of records can be
 mapped:
 
-    events   process, and any of seq, kind, message, to, time, label, computation, id, parents
+    events   process, and any of seq, kind, message, to, time, label, computation, id, parents, and columns
+             of a trace that no reader interprets, control_bytes for one
     spans    span, and any of trace, parent, service, instance, kind, start, end, label, links
 
 `time`, `start` and `end` may name their unit after a colon: ns (which is meant if nothing is said), us, ms,
@@ -20,14 +21,20 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
+
 from ...core.errors import TraceFormatError
+from ..jsonl import EXPECTED
+from ..schema import BY_NAME
 from . import table_rows
-from .draft import Assembly, Draft, Options, Parsed, Quarantined, excerpt
+from .draft import CARRIED, Assembly, Draft, Options, Parsed, Quarantined, excerpt
 from .otel_sdk import nanoseconds
 from .source import Source
 from .span_drafts import Place, Span, at, known_kind, span_id
 
-EVENT_FIELDS = ("process", "seq", "kind", "message", "to", "time", "label", "computation", "id", "parents")
+EVENT_FIELDS = (
+    "process", "seq", "kind", "message", "to", "time", "label", "computation", "id", "parents", *CARRIED,
+)  # fmt: skip
 SPAN_FIELDS = (
     "span", "trace", "parent", "service", "instance", "kind", "start", "end", "label", "links", "key",
 )  # fmt: skip
@@ -135,6 +142,20 @@ class Mapping:
             return value.replace(",", " ").split()
         return [str(each) for each in value] if isinstance(value, list) else [str(value)]
 
+    def carried(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The columns of the trace that no reader interprets. ValueError if a value has another type."""
+        found = {}
+        for name in CARRIED:
+            value, column = self.get(record, name), BY_NAME[name]
+            if value is None:
+                continue
+            value = self.text(record, name) if pa.types.is_string(column.type) else _from_text(value)
+            is_accepted, expected = EXPECTED[name]
+            if not is_accepted(value):
+                raise ValueError(f"{self.source[name]} is {value!r}, not {expected}")
+            found[name] = value
+        return found
+
     def others(self, record: dict[str, Any]) -> dict[str, str]:
         """What is not mapped, as attributes."""
         mapped = {path.partition(".")[0] for path in self.source.values()} | set(self.source.values())
@@ -143,6 +164,14 @@ class Mapping:
             for name, value in record.items()
             if name not in mapped and value not in (None, "")
         }
+
+
+def _from_text(value: Any) -> Any:
+    """The value that a text of a CSV stands for; the text itself if it is no JSON."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def parse(source: Source, options: Options) -> Parsed:
@@ -270,6 +299,7 @@ def event(mapping: Mapping, source: Source, number: int, record: dict[str, Any])
         attributes=attributes,
         parents=tuple(mapping.names(record, "parents") or ()),
         id=mapping.text(record, "id"),
+        carried=mapping.carried(record),
     )
 
 

@@ -131,11 +131,8 @@ def _row(graph: SpanGraph, placed: Placed, e: int, to: dict[str, list[str]]) -> 
         "time": event.time,
         "relevant": True,
         "causes": [{"process": name, "seq": number} for name, number in causes] or None,
-        "clock": None,
         "label": span.label if start else f"{span.label or ''} ({event.what})".lstrip(),
         "attributes": attributes,
-        "control_entries": None,
-        "control_bytes": None,
     }
 
 

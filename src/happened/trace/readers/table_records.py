@@ -15,7 +15,7 @@ from .source import Source
 from .table_spans import FILE, ROW
 
 DAG = ("id", "parents", "computation", "author", "time", "label")
-LOG = ("process", "position", "kind", "message", "to", "time", "label", "computation", "id", "parents")
+LOG = tuple("position" if name == "seq" else name for name in mapped.EVENT_FIELDS)
 HISTORY = ("session", "transaction", "operations", "computation", "time")
 
 EVENT = mapped.Mapping(",".join(f"{name}={name}" for name in mapped.EVENT_FIELDS))
@@ -144,6 +144,7 @@ def _sorted(drafts: Iterable[Draft]) -> list[Draft]:
             draft.parents,
             draft.links,
         )
-        return *places, *said, draft.to or [], sorted(draft.attributes.items())
+        others = (draft.to or [], sorted(draft.attributes.items()), sorted(draft.carried.items()))
+        return *places, *said, *others
 
     return sorted(drafts, key=key)

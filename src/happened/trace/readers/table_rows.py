@@ -11,7 +11,7 @@ from ...core.errors import TraceFormatError
 from ..jsonl import event_from_json
 from ..schema import KINDS, SENDS
 from .cycles import break_circles
-from .draft import Assembly, Draft, Options, Parsed, Quarantined, Row, by_computation, excerpt
+from .draft import CARRIED, Assembly, Draft, Options, Parsed, Quarantined, Row, by_computation, excerpt
 from .source import Source
 
 
@@ -28,10 +28,12 @@ def drafted(source: Source, number: int, text: str) -> Draft | Quarantined:
     except TraceFormatError as error:
         return Quarantined(source.file, number, error.field, error.reason, excerpt(text))
     causes = row.pop("causes", None) or ()
+    carried = {name: row.pop(name) for name in CARRIED if name in row}
     return Draft(
         source.file,
         number,
         parents=tuple(_id(cause["process"], cause["seq"]) for cause in causes),
+        carried=carried,
         **{"attributes": {}} | row,
     )
 

@@ -8,14 +8,11 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ...trace.schema import SCHEMA
 from ..prepared import Prepared
 from .event_texts import told
 
-TRACE = (
-    "computation", "process", "seq", "kind", "message", "to", "time", "relevant", "causes", "clock", "label",
-    "attributes", "control_entries", "control_bytes",
-)  # fmt: skip
-COLUMNS = ("event", *TRACE, "level", "before", "timestamp")
+COLUMNS = ("event", *SCHEMA.names, "level", "before", "timestamp")
 
 
 def write(computations: Sequence[Prepared]) -> Iterator[str]:
@@ -26,7 +23,13 @@ def write(computations: Sequence[Prepared]) -> Iterator[str]:
             e = event.number
             clock = None if vectors is None else _clock(c.process_names, vectors[e].tolist())
             before = None if vectors is None else int(vectors[e].sum()) - 1
-            row = (event.name, *(event.row[name] for name in TRACE), int(each.levels[e]), before, clock)
+            row = (
+                event.name,
+                *(event.row[name] for name in SCHEMA.names),
+                int(each.levels[e]),
+                before,
+                clock,
+            )
             yield ",".join(map(_cell, row)) + "\n"
 
 

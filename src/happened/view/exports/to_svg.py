@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from ...core.errors import LocalProtocolError
-from ..diagram import MOST_EVENTS, STYLE, diagram
+from ..diagram import MOST_EVENTS, STANDALONE, diagram
 from ..hasse import hasse
 from ..prepared import Prepared
 from ..raster import png_of
@@ -32,7 +32,7 @@ def write(computations: Sequence[Prepared], picture: str = "space") -> Iterator[
             f"a picture shows at most {MOST_EVENTS:,} events, and here are {only.c.events:,}; choose a part "
             "(--window 1..200, --past EVENT, …)"
         )
-    drawn = PICTURES[picture](only, STYLE)
+    drawn = PICTURES[picture](only, STANDALONE)
     if not drawn:
         raise LocalProtocolError(f"nothing to draw: no {picture} are recorded with their times")
     yield drawn

@@ -1,4 +1,4 @@
-"""`happened explain`: why messages carried a unit of information, and where it could be forgotten."""
+"""`happened ask unit`: why messages carried a unit of information, and where it could be forgotten."""
 
 import argparse
 import difflib
@@ -13,34 +13,6 @@ from ..causality.unit_life import PC1, UnitLife, unit_life
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from .terminal import print_json
-
-EPILOG = """\
-A unit says that a message was sent to a destination and may not have been delivered there yet:
-
-  happened simulate --processes 4 --messages 40 --units --out run
-  happened explain run 'p0:1>p2'       message p0:1, destination p2
-
-It is necessary at a process until PC1 it knows that the message was delivered, or PC2 it knows of a later
-message to the same destination, which waits for it (Kshemkalyani & Singhal 1998).
-
-exit codes: 0 answered, 2 bad usage or input
-"""
-
-
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "explain",
-        help="why messages had to carry a unit of information, and what ended that",
-        description="Follow one unit of necessary information through a trace: which processes had to know "
-        "it, from when until when, on which messages it had to travel, and what made it redundant.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("path", metavar="TRACE", help="a trace, as `happened check` takes it")
-    parser.add_argument("unit", metavar="UNIT", help="MESSAGE>DESTINATION, such as 'p0:1>p2'")
-    parser.add_argument("--computation", metavar="NAME", help="which one, if the trace has several")
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..net import Message
-from .terminal import note
+from ...net import Message
+from ..terminal import note
 
 REMEMBERED = 10_000
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from .terminal import note, stdin_lines
+from ..terminal import note, stdin_lines
 
 
 class Typed(Protocol):

@@ -1,4 +1,4 @@
-"""happened chat: a terminal chat on causal order, in which a reply never comes before what it answers.
+"""`happened node chat`: a terminal chat on causal order, in which a reply never comes before what it answers.
 
 A line is said to everybody; commands begin with a slash. Works through pipes as on a terminal: what is said
 goes to stdout, everything else to stderr. Ends with its input, or with /quit. Beside a journal there is a
@@ -15,14 +15,16 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import LocalProtocolError
-from ..core.exit_codes import ExitCode
-from ..net import LinkChange, Message, Node, Pending, Plaintext, identity
-from ..net.transport import Guard, Transport
-from ..ordering import DEFAULT, protocols
-from .chat_lines import Lines, printable
+from ...core.errors import LocalProtocolError
+from ...core.exit_codes import ExitCode
+from ...net import LinkChange, Message, Node, Pending, Plaintext, identity
+from ...net.transport import Guard, Transport
+from ...ordering import DEFAULT, protocols
+from ..options import option
+from ..parser import Parser
+from ..terminal import local_path, note
+from .lines import Lines, printable
 from .prompt import Typed, is_a_terminal, typed_lines
-from .terminal import local_path, note
 
 HELP = """\
 /re N TEXT       answer line N
@@ -40,17 +42,19 @@ HELD_SECONDS = 0.2
 """Between two looks at the messages that are held."""
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "chat",
-        help="talk to others in causal order",
-        description="A terminal chat between nodes: a reply never comes before what it answers. A message "
-        "that arrives too early is held, and it is said what it waits for.",
-        epilog="example, one terminal each:\n"
-        "  happened chat alice --listen 127.0.0.1:7001 --peer bob=127.0.0.1:7002 --plaintext\n"
-        "  happened chat bob --listen 127.0.0.1:7002 --peer alice=127.0.0.1:7001 --plaintext\n\n" + HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+DESCRIPTION = (
+    "A terminal chat between nodes: a reply never comes before what it answers. A message that arrives too "
+    "early is held, and it is said what it waits for."
+)
+EPILOG = f"""\
+example, one terminal each:
+  happened node chat alice --listen 127.0.0.1:7001 --peer bob=127.0.0.1:7002 --plaintext
+  happened node chat bob --listen 127.0.0.1:7002 --peer alice=127.0.0.1:7001 --plaintext
+
+{HELP}"""
+
+
+def add_arguments(parser: Parser) -> None:
     parser.add_argument("name", metavar="NAME", help="your name")
     parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:0", help="where others reach you")
     parser.add_argument(
@@ -61,23 +65,18 @@ def add_parser(subparsers: Any) -> None:
         help="another, and where to reach it (with --nats: NAME alone); everybody must list everybody",
     )
     links = parser.add_mutually_exclusive_group(required=True)
+    option(links, "--pki", "mutual TLS")
     links.add_argument(
-        "--pki", metavar="DIR", type=local_path, help="mutual TLS, with the files of `happened ca`"
-    )
-    links.add_argument(
-        "--shared-key", metavar="FILE", type=local_path, help="the key that `happened keygen` made"
+        "--shared-key", metavar="FILE", type=local_path, help="the key that `happened node keys shared` made"
     )
     links.add_argument("--plaintext", action="store_true", help="believe every name; on loopback only")
     links.add_argument("--nats", metavar="URL", help="through a NATS JetStream server; needs --journal")
     parser.add_argument(
         "--journal", metavar="FILE", type=local_path, help="survive being killed, and remember what was said"
     )
-    parser.add_argument("--trace", metavar="DIR", type=local_path, help="record events, for `happened check`")
+    option(parser, "--trace")
     causal = sorted(name for name, facts in protocols().items() if "multicast" in facts.assumes.casts)
-    parser.add_argument(
-        "--protocol", choices=causal, default=DEFAULT, help="of ordering (default: %(default)s)"
-    )
-    parser.set_defaults(run=run)
+    option(parser, "--protocol", choices=causal, default=DEFAULT)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -124,7 +123,7 @@ def _transport(arguments: argparse.Namespace) -> Transport | None:
         raise LocalProtocolError(
             "--nats needs --journal: the broker remembers what was said, and so must you"
         )
-    from ..net.nats import NatsTransport
+    from ...net.nats import NatsTransport
 
     return NatsTransport(arguments.nats, stream="happened-chat")
 

@@ -1,4 +1,4 @@
-"""`happened track`: exit code, stdout, stderr, curves, and the figures of docs/tracking.md."""
+"""`happened compare --trackers`: exit code, stdout, stderr, curves, and the figures of docs/tracking.md."""
 
 import json
 from xml.etree import ElementTree
@@ -12,14 +12,14 @@ from happened.cli import main
 
 
 def track(capsys, *arguments):
-    assert main(["track", *arguments, "--json"]) == 0
+    assert main(["compare", *arguments, "--json"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     return {(row["protocol"], row["processes"]): row for row in json.loads(out)["rows"]}
 
 
 def test_a_table_with_confidence_intervals(capsys):
-    arguments = "track --protocols vector,p1,p2:2 --processes 4:6:2 --messages 30 --seeds 3"
+    arguments = "compare --trackers vector,p1,p2:2 --processes 4:6:2 --messages-each 30 --seeds 3"
     assert main(arguments.split()) == 0
     out, err = capsys.readouterr()
     head, titles, *rows = out.splitlines()
@@ -31,7 +31,7 @@ def test_a_table_with_confidence_intervals(capsys):
 
 
 def test_a_seed_replays_and_protocols_share_computations(capsys):
-    arguments = ["--protocols", "p1,p3-reduced,p3", "--processes", "8", "--seeds", "2", "--seed", "7"]
+    arguments = ["--trackers", "p1,p3-reduced,p3", "--processes", "8", "--seeds", "2", "--seed", "7"]
     found = track(capsys, *arguments)
     assert found == track(capsys, *arguments)
     assert found["p1", 8]["entries"]["mean"] < found["p3-reduced", 8]["entries"]["mean"] < 8
@@ -40,16 +40,16 @@ def test_a_seed_replays_and_protocols_share_computations(capsys):
 
 def test_curves_are_pictures_without_which_the_table_still_comes(capsys, tmp_path):
     arguments = [
-        "--protocols",
+        "--trackers",
         "vector,p1",
         "--processes",
         "3:5:1",
-        "--messages",
+        "--messages-each",
         "20",
         "--pattern",
         "clusters:2",
     ]
-    assert main(["track", *arguments, "--out", str(tmp_path / "curves")]) == 0
+    assert main(["compare", *arguments, "--out", str(tmp_path / "curves")]) == 0
     assert "vector" in capsys.readouterr().out
     pictures = sorted(path.name for path in (tmp_path / "curves").iterdir())
     assert pictures == [
@@ -61,7 +61,7 @@ def test_curves_are_pictures_without_which_the_table_still_comes(capsys, tmp_pat
 
 # Mean entries per message with 10 % relevant events, and null events per message, that a prototype measured.
 FIGURES = {
-    "uniform": {10: (6.8, 6.1, 4.2, 7.8), 50: (44.3, 36.3, 39.9, 45.6)},
+    "unicast": {10: (6.8, 6.1, 4.2, 7.8), 50: (44.3, 36.3, 39.9, 45.6)},
     "service:6": {50: (32.0, 29.6, 20.1, 34.3)},
     "clusters:10": {50: (29.3, 27.7, 13.6, 30.5)},
 }
@@ -79,7 +79,7 @@ NULL_EVENTS = {1: 0.38, 2: 0.24, 4: 0.16, 8: 0.10}
 )
 def test_the_entries_of_the_prototype_within_a_tenth(pattern, n, capsys):
     names = ("p1", "p1-prime", "p1-fifo", "p3-reduced")
-    arguments = ["--protocols", ",".join(names), "--processes", str(n), "--pattern", pattern]
+    arguments = ["--trackers", ",".join(names), "--processes", str(n), "--pattern", pattern]
     arguments += ["--seeds", "2" if effort.THOROUGH else "1"]
     found = track(capsys, *arguments)
     for name, expected in zip(names, FIGURES[pattern][n], strict=True):
@@ -90,7 +90,7 @@ def test_the_entries_of_the_prototype_within_a_tenth(pattern, n, capsys):
 def test_the_null_events_of_the_prototype_within_a_tenth(capsys):
     names = ",".join(f"p2:{b}" for b in NULL_EVENTS)
     seeds = "5" if effort.THOROUGH else "1"
-    found = track(capsys, "--protocols", names, "--processes", "30", "--messages", "50", "--seeds", seeds)
+    found = track(capsys, "--trackers", names, "--processes", "30", "--messages-each", "50", "--seeds", seeds)
     for b, expected in NULL_EVENTS.items():
         row = found[f"p2:{b}", 30]
         assert row["null_events"]["mean"] == pytest.approx(expected, rel=0.1)
@@ -100,20 +100,23 @@ def test_the_null_events_of_the_prototype_within_a_tenth(capsys):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--protocols", "hope"], "no tracking protocol is called 'hope'"),
-        (["--protocols", "p2:many"], "a bound is a whole number"),
-        (["--processes", "1"], "at least two processes"),
-        (["--processes", "10:5:1"], "at least two processes, going up"),
-        (["--processes", "ten"], "a range such as 10:50:10"),
+        (["--trackers", "hope"], "no tracking protocol is called 'hope'"),
+        (["--trackers", "p2:many"], "a bound is a whole number"),
+        (["--processes", "1"], "numbers of at least 2"),
+        (["--processes", "10:5:1"], "numbers of at least 2"),
+        (["--processes", "ten"], "10,30 or 10:50:10"),
         (["--pattern", "gossip"], "no pattern is called 'gossip'"),
         (["--relevant", "1.5"], "a probability in 0 … 1"),
         (["--seeds", "0"], "at least one message per process, and one seed"),
         (["--out", __file__], "is a file"),
+        (["--messages", "20"], "--messages is for ordering protocols: leave it out with --trackers"),
+        (["--delay", "exp:1"], "--delay is for ordering protocols"),
+        (["--protocols", "ks"], "not allowed with"),
     ],
 )
 def test_bad_usage_exits_with_2_and_a_sentence(arguments, reason, capsys):
     try:
-        code = main(["track", *arguments])
+        code = main(["compare", "--trackers", "vector", *arguments])
     except SystemExit as stopped:  # argparse's own way out
         code = stopped.code
     assert code == 2
@@ -122,7 +125,7 @@ def test_bad_usage_exits_with_2_and_a_sentence(arguments, reason, capsys):
 
 
 def test_direct_says_what_it_needs(capsys):
-    assert main(["track", "--protocols", "direct", "--messages", "20"]) == 2
+    assert main(["compare", "--trackers", "direct", "--messages-each", "20"]) == 2
     assert "produce a relevant event before sending" in capsys.readouterr().err
 
 

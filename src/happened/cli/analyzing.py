@@ -1,0 +1,218 @@
+"""What `happened analyze` does: on Spark, in this process, and to rebuild full vectors."""
+
+import argparse
+import logging
+import os
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..causality.judgement import Outcome, judge_totals
+from ..causality.questions import QUESTIONS
+from ..core.errors import LocalProtocolError, TraceFormatError
+from ..trace.atomic import refuse_unavailable, whole_file
+from ..trace.location import locate
+from ..trace.store import AnyPath, arrow_dataset, size_of
+from .output import refuse_earlier_file, replacing
+from .parser import meant
+from .quarantine_notes import SHOWN, note_quarantined
+from .terminal import note, print_json, progress
+
+
+def refuse_early(given: AnyPath, out: AnyPath, *, resume: bool = False) -> None:
+    """What can be said before Spark is started, which takes a while."""
+    if not given.exists():
+        raise TraceFormatError("no such file or directory", file=str(given))
+    refuse_unavailable(out, resume=resume)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would tell of every interrupt with a traceback
+
+
+def run_on_spark(arguments: argparse.Namespace) -> int:
+    if arguments.force and arguments.resume:
+        raise LocalProtocolError("--resume goes on with what is there, --force replaces it; give one of them")
+    only = questions_of(arguments)
+    with replacing(arguments.out, force=arguments.force, reads=[arguments.trace]):
+        summary = _answer_on_spark(arguments, only)
+    note_quarantine_in(arguments.out, summary)
+    return tell(summary, arguments, None if only else tables_at(arguments.out))
+
+
+def questions_of(arguments: argparse.Namespace) -> list[str] | None:
+    """The questions of --only; None for all."""
+    if arguments.only is None:
+        return None
+    names: list[str] = arguments.only.split(",")
+    for name in names:
+        if name not in QUESTIONS:
+            hint = f"{meant(name, QUESTIONS)}the questions are: {', '.join(QUESTIONS)}"
+            raise LocalProtocolError(f"--only {name}: no such question; {hint}")
+    return names
+
+
+def rebuild(arguments: argparse.Namespace) -> int:
+    with replacing(arguments.out, force=arguments.force, reads=[arguments.trace]):
+        refuse_early(arguments.trace, arguments.out)
+        from ..spark import rebuild as rebuilding
+        from ..spark.session import session
+
+        note(f"rebuilding on Spark ({arguments.master or 'local[*]'})")
+        spark = session(arguments.master)
+        try:
+            summary = rebuilding.rebuild(spark, arguments.trace, arguments.out)
+        finally:
+            spark.stop()
+    return tell(summary, arguments)
+
+
+def run_here(arguments: argparse.Namespace) -> int:
+    """The same answers in this process, and the report wherever it is wanted."""
+    from ..report.looks import looks
+    from ..report.page import pages, write_report
+    from ..spark.in_process import analyze_here
+
+    trace, report, only = arguments.trace, arguments.report, questions_of(arguments)
+    if not trace.exists():
+        raise TraceFormatError("no such file or directory", file=str(trace))
+    if report and only:
+        raise LocalProtocolError("--report tells of all questions; leave --only out")
+    view = report and report.with_name(f"{report.stem}-view.html")
+    refuse_earlier_file(report, force=arguments.force)
+    refuse_earlier_file(view, force=arguments.force)
+
+    def finish(folder: AnyPath, summary: dict[str, Any]) -> None:
+        note_quarantine_in(folder, summary)
+        if only:
+            return
+        shown = looks(folder, trace)
+        if arguments.out is not None:
+            write_report(folder, summary, shown)
+        if report is not None:
+            kept = arguments.out and os.path.relpath(arguments.out, report.parent)
+            texts = pages(folder, summary, shown, view=view.name, tables=kept)
+            for file, text in zip((report, view), texts, strict=True):
+                if text:
+                    with whole_file(file) as unfinished:
+                        unfinished.write_text(text, encoding="utf-8")
+
+    with (
+        tempfile.TemporaryDirectory(prefix="happened-") as folder,
+        replacing(arguments.out, force=arguments.force, reads=[trace]),
+        progress("analysing", total=1, unit="trace") as bar,
+    ):
+        summary = analyze_here(
+            trace,
+            arguments.out or Path(folder) / "answers",
+            timestamps=arguments.timestamps,
+            questions=only,
+            complete=arguments.complete,
+            gaps=arguments.gaps,
+            finish=finish,
+        )
+        bar.update()
+    places = [tables_at(arguments.out)] if arguments.out is not None and not only else []
+    if report is not None:
+        places.append(f"the report is {report}, and {view.name} is what its links show")
+    return tell(summary, arguments, "; ".join(places) or None)
+
+
+SMALL, FEW = 32 << 20, 100
+"""Bytes and files of a trace that takes seconds, most of which a JVM with all its compilers would need for
+itself."""
+
+
+def _is_small(trace: AnyPath) -> bool:
+    at = locate(trace)
+    files = at.parts or (at.root,)
+    return len(files) <= FEW and sum(map(size_of, files)) <= SMALL
+
+
+def _answer_on_spark(arguments: argparse.Namespace, only: list[str] | None) -> dict[str, Any]:
+    refuse_early(arguments.trace, arguments.out, resume=arguments.resume)
+    from ..report.page import write_report
+    from ..spark.pipeline import analyze_path
+    from ..spark.session import session
+    from ..spark.splits import ROWS_AT_ONCE
+    from ..spark.storage import DIRECT, SPARK
+    from ..spark.tasks import is_local
+
+    spark = session(arguments.master, brief=_is_small(arguments.trace))
+    io = arguments.io or (DIRECT if is_local(spark) else SPARK)
+    try:
+        _refuse_without_files(arguments, io)
+        return analyze_path(
+            spark,
+            arguments.trace,
+            arguments.out,
+            timestamps=arguments.timestamps,
+            complete=arguments.complete,
+            epoch_events=arguments.epoch_events,
+            split_rows=arguments.split_rows or ROWS_AT_ONCE,
+            work=arguments.work,
+            resume=arguments.resume,
+            gaps=arguments.gaps,
+            io=io,
+            progress=_say if sys.stderr.isatty() else lambda what: None,
+            questions=only,
+            finish=(lambda folder, summary: None) if only else partial(write_report, trace=arguments.trace),
+        )
+    finally:
+        if sys.stderr.isatty():
+            note("")
+        spark.stop()
+
+
+def _refuse_without_files(arguments: argparse.Namespace, io: str) -> None:
+    for option in ("work", "resume", "split_rows"):
+        if io == "spark" and getattr(arguments, option):
+            raise LocalProtocolError(
+                f"--{option.replace('_', '-')} is about files that tasks read and write themselves: give it "
+                "with --io direct, or leave it out"
+            )
+
+
+def note_quarantine_in(folder: AnyPath, summary: dict[str, Any]) -> None:
+    """Say on stderr what the tables in a folder are not about, and why."""
+    if not summary["quarantined"]:
+        return
+    rows = arrow_dataset(folder / "quarantine").head(20 * SHOWN).to_pylist()
+    reasons = sorted(f"{row['computation']}: {row['reason']}".removeprefix(": ") for row in rows)
+    note_quarantined(reasons, summary["quarantined"])
+
+
+def tables_at(out: AnyPath) -> str:
+    return f"tables and summary.json are in {out}; look at {out / 'report.html'}"
+
+
+def _say(what: str) -> None:
+    """On one line of the terminal, each over the one before."""
+    print(f"\r\x1b[Khappened: {what} …", end="", file=sys.stderr, flush=True)
+
+
+NAMED = {"total_violations": "disagree on one total order"}
+"""Causal order alone leaves that open: a causal system is not at fault if it has many."""
+
+
+def show_totals(summary: dict[str, Any]) -> None:
+    for name, value in summary.items():
+        shown = "-" if value is None else f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+        shown = ("no", "yes")[value] if isinstance(value, bool) else shown
+        print(f"  {NAMED.get(name, name.replace('_', ' ')):34}{shown:>16}")
+
+
+def tell(summary: dict[str, Any], arguments: argparse.Namespace, where: str | None = None) -> int:
+    """Print the summary, and where the answers are; the exit code, that of its judgement if it has one."""
+    judgement = judge_totals(summary) if "causal_violations" in summary else None
+    if arguments.json:
+        print_json(summary)
+    else:
+        if judgement is not None:
+            print(judgement.sentence)
+        show_totals(summary)
+        print(where or f"tables and summary.json are in {arguments.out}")
+    if judgement is not None:
+        return judgement.exit_code
+    if summary.get("tracker_faults"):
+        return Outcome.VIOLATED
+    return Outcome.QUARANTINED if summary["quarantined"] else Outcome.HOLDS

@@ -1,0 +1,19 @@
+"""What the commands that judge a trace say of rows that they could not judge."""
+
+from collections.abc import Sequence
+
+from ..causality.quarantine import is_gap
+from .terminal import note
+
+SHOWN = 5
+"""Reasons for a quarantine that are told."""
+
+
+def note_quarantined(reasons: Sequence[str], rows: int) -> None:
+    """Say why rows were not judged, of the first reasons, and how to go on."""
+    for reason in reasons[:SHOWN]:
+        note(f"quarantined: {reason}")
+    if any(map(is_gap, reasons)):
+        note("if the trace is a window of a longer one, or was filtered, judge it with --gaps renumber")
+    if rows:
+        note(f"{rows:,} row{'' if rows == 1 else 's'} not judged: correct them, or take the rest as it is")
