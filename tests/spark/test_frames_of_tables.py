@@ -45,6 +45,13 @@ def test_spans_of_opentelemetry_and_tempo_as_a_frame_are_the_spans_of_the_file(s
     assert summary["computations"] < 25 and summary["quarantined"] >= 4
 
 
+def test_a_record_without_a_service_that_comes_twice_is_reported_as_in_files(spark, dice, tmp_path):
+    spans = [each for each in random_spans(dice, 3) if each["service"]]
+    nameless = spans[0] | {"service": None, "span": "f" * 16}
+    path = otlp_file(tmp_path / "spans.json", [*spans, nameless, nameless])
+    same_as_import(hs.spans(nested(spark, path)), [path], tmp_path / "out")
+
+
 def test_spans_of_jaeger_in_rows_of_spans_and_in_rows_of_traces(spark, dice, tmp_path):
     spans = [each | {"start": each["start"] or 5000} for each in random_spans(dice, 20)]
     references = [

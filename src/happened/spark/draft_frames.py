@@ -191,17 +191,17 @@ def _assembler(assemble: Assemble) -> Callable[[Iterator[pa.RecordBatch]], Itera
 
 
 def _taken_once(drafts: Iterable[Draft]) -> tuple[list[Draft], list[Quarantined]]:
-    """The drafts without those that are equal to another; and what is said of these."""
+    """The drafts without exact repeats, and a report of each repeat; absent drafts are reported already."""
     once: list[Draft] = []
     repeated = []
     alike: dict[tuple[object, ...], list[Draft]] = {}
     for draft in drafts:
         others = alike.setdefault((draft.id, draft.process, draft.seq, draft.time), [])
-        if draft in others:
-            repeated.append(draft.quarantined("id", REPEATED, imported=False))
-        else:
+        if draft not in others:
             others.append(draft)
             once.append(draft)
+        elif not draft.absent:
+            repeated.append(draft.quarantined("id", REPEATED, imported=False))
     return once, repeated
 
 

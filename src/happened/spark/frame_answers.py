@@ -89,7 +89,7 @@ def table_of(packed: DataFrame, name: str, schema: pa.Schema) -> DataFrame:
 
 
 def write_files(packed: DataFrame, place: str) -> None:
-    """Let Spark write all tables, as the Parquet files place/table=NAME/part-….txt; tables without rows lack.
+    """Let Spark write the tables that have rows, as the Parquet files place/table=NAME/part-….txt.
 
     Spark's writer of text puts the bytes of a row into a file, and a separator after it: here all but the end
     of a Parquet file, and its end. So no row of a table becomes one of Spark's, and what stores the files is
