@@ -90,7 +90,8 @@ def _find(frame: DataFrame, name: str, columns: Mapping[str, str | Column]) -> C
     column = _at(frame.schema, given, None)
     if column is None and name in columns:
         raise TraceFormatError(
-            f"is mapped to {given!r}, not a column of the frame; it has {', '.join(frame.columns)}", field=name
+            f"is mapped to {given!r}, which the frame does not have; it has {', '.join(frame.columns)}",
+            field=name,
         )
     if column is None and name in REQUIRED:
         raise TraceFormatError(
