@@ -137,7 +137,7 @@ def test_columns_of_other_names_are_mapped_by_name_path_or_expression(spark, dic
     }
     same_as_import(hs.spans(own, columns), [path], tmp_path / "out")
     with pytest.raises(
-        TraceFormatError, match="field 'parent': is mapped to 'above', which the frame has not"
+        TraceFormatError, match="field 'parent': is mapped to 'above', which the frame does not have"
     ):
         hs.spans(own, {**columns, "parent": "above"})
     with pytest.raises(TraceFormatError, match="field 'colour': is no column of spans of opentelemetry"):

@@ -1,4 +1,4 @@
-"""The data pipeline: what `causality` does on one machine, on Spark, from a laptop to a cluster.
+"""The data pipeline: the questions of `causality`, answered on Spark, from a laptop to a cluster.
 
     import happened.spark as hs
 
@@ -6,7 +6,7 @@
     hs.violations(events, order="causal").show()    # stamp, predecessors, messages, necessary, skew, …
     hs.analyze(events).summary()
 
-Shares the kernels of `causality` and adds only what scale needs: which rows go to which task, and what
+It shares the kernels of `causality` and adds only what scale needs: which rows go to which task, and what
 passes between tasks. Spark reads, shuffles, keeps and writes (io="spark"), or tasks read and write Arrow and
 Parquet themselves (io="direct"), from paths or URLs that every executor reaches. Everything runs on classic
 Spark and on Spark Connect.
@@ -33,8 +33,8 @@ versions         what older versions of PySpark lack
 phases           what a run has finished, for one that goes on
 session          the session that is there, or one of our own; announcing, what Spark's pages show of us
 
-The names below are looked up when they are first used: importing this imports nothing. `deliver` is that
-of `happened.streaming`, which stands on this room, under the name that people look for here.
+Names are imported when they are first used, so importing this package imports nothing else. `deliver` is
+`happened.streaming.deliver`, offered here too because people look for it here.
 """
 
 TYPE_CHECKING = False
@@ -131,7 +131,7 @@ def _look_up(name: str) -> object:
     return found
 
 
-if not TYPE_CHECKING:  # a type checker that saw this would let any misspelt name pass
+if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept any misspelt name
     __getattr__ = _look_up  # PEP 562
 
 

@@ -107,7 +107,7 @@ def _found(
         elif name in columns:
             has = ", ".join(frame.columns)
             raise TraceFormatError(
-                f"is mapped to {given!r}, which the frame has not; it has {has}", field=name
+                f"is mapped to {given!r}, which the frame does not have; it has {has}", field=name
             )
     for name in needed:
         if name not in found:

@@ -56,7 +56,7 @@ def spans(
         if column is None:
             has = ", ".join(frame.columns)
             raise TraceFormatError(
-                f"is mapped to {theirs!r}, which the frame has not; it has {has}", field=ours
+                f"is mapped to {theirs!r}, which the frame does not have; it has {has}", field=ours
             )
         found[field_of[ours]] = column
     picked = frame.select(*(column.alias(field) for field, column in found.items() if column is not None))

@@ -1,4 +1,4 @@
-"""Traces as they are being written: the questions of stamps, predecessors and order, batch by batch.
+"""Traces that are still being written: stamps, predecessors and order violations, batch by batch.
 
 trace_tail     what is new in a directory since last time: parts that appeared, lines that were added
 packed_events  events as bytes, by bucket of computations

@@ -1,4 +1,4 @@
-"""Computations as they happen, as an operator of Spark Structured Streaming.
+"""Order questions about computations that are still running, as an operator of Spark Structured Streaming.
 
 In     a streaming DataFrame of events, or of rows that trace_source packed
 Out    a streaming DataFrame of (table, rows), rows being some rows of that table as Arrow's IPC stream;
@@ -74,10 +74,10 @@ ALWAYS = ("quarantine", "totals")
 
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 BUCKETS_PER_PARTITION = 2
-"""Of the shuffle. More share out the work more evenly, and each costs some milliseconds in a batch."""
+"""Of the shuffle. More buckets share the work more evenly, and each costs some milliseconds in a batch."""
 
 MOST_BYTES = 64 << 20
-"""Of rows that a task packs at once."""
+"""Bytes of rows that a task packs at once."""
 
 
 def tables_of(questions: Collection[str]) -> dict[str, pa.Schema]:
@@ -92,7 +92,8 @@ def tables_of(questions: Collection[str]) -> dict[str, pa.Schema]:
 
 
 def buckets_of(spark: SparkSession) -> int:
-    """Into how many buckets the computations of a new query go. One that goes on needs the same number."""
+    """How many buckets the computations of a new query are divided into. A resumed query needs the same
+    number."""
     return BUCKETS_PER_PARTITION * int(spark.conf.get("spark.sql.shuffle.partitions", "200") or 200)
 
 
@@ -105,14 +106,14 @@ def answered(
         raise CausalityError("a streaming operator needs protobuf: pip install 'happened[spark]'")
     spark = packed.sparkSession
     if use_rocksdb(spark):
-        spark.conf.set(CHANGELOG, "true")  # else each batch uploads all files that changed
+        spark.conf.set(CHANGELOG, "true")  # otherwise each batch uploads all files that changed
     processor = Computations(rules, tuple(questions), tuple(tables_of(questions)), event_time)
     mode = "eventTime" if event_time else "processingTime"
     return packed.groupBy("bucket").transformWithStateInPandas(processor, ANSWERS, "append", mode)
 
 
 def pack(events: DataFrame, buckets: int, *, event_time: bool = False) -> DataFrame:
-    """The rows of a frame of events, packed by bucket; those that are no events as quarantine."""
+    """The rows of a frame of events, packed by bucket; rows that are not events are packed as quarantine."""
     schema = EVENTS.append(TIME) if event_time else EVENTS
     columns = [name for name in (*schema.names, UNREADABLE) if name in events.columns]
 
@@ -125,7 +126,7 @@ def pack(events: DataFrame, buckets: int, *, event_time: bool = False) -> DataFr
 
 
 def rows_of(answers: DataFrame, name: str) -> DataFrame:
-    """A table of what the operator gave, streaming or not, with its columns."""
+    """One table of the operator's output, streaming or not, with its columns."""
 
     def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -137,7 +138,7 @@ def rows_of(answers: DataFrame, name: str) -> DataFrame:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches together, up to MOST_BYTES."""
+    """Batches concatenated, up to MOST_BYTES."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -151,7 +152,7 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _sorted_out(table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:
-    """Events, and rows of QUARANTINE."""
+    """Splits rows into events and rows of QUARANTINE."""
     table, unread = sort_out_unread(table)
     columns = [
         table[field.name].cast(field.type)
@@ -220,18 +221,18 @@ class Computations(StatefulProcessor):
         spare_modules()
 
     def _now(self, timers: Any) -> int:
-        """In milliseconds: the watermark, or the time of the batch."""
+        """The current time in milliseconds: the watermark, or the time of the batch."""
         now = timers.getCurrentWatermarkInMs() if self._event_time else timers.getCurrentProcessingTimeInMs()
         return int(now)
 
     def _bucket(self) -> tuple[Bucket, int]:
-        """The bucket of the key at hand, and when its timer fires; 0 if it has none."""
+        """The bucket of the current key, and when its timer fires; 0 if it has none."""
         stored = self._head.get()
         timer, head = (0, None) if stored is None else (stored[0], bytes(stored[1]))
         return Bucket(_Pages(self._pages), head, self._rules, self._questions), timer
 
     def _close(self, bucket: Bucket, timer: int, answers: Answers) -> Iterator[pd.DataFrame]:
-        """Set the timer, keep the head, give out the rows."""
+        """Set the timer, keep the head, return the rows."""
         head, due = bucket.close(answers), bucket.head.due
         if timer and due != timer:
             self._handle.deleteTimer(timer)
@@ -264,7 +265,7 @@ def _without_late(events: pa.Table, bucket: Bucket, watermark: int, answers: Ans
 
 
 class _Pages:
-    """The pages of the bucket at hand, in Spark's state."""
+    """The pages of the current bucket, in Spark's state."""
 
     def __init__(self, state: Any) -> None:
         self._state = state

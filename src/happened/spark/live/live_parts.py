@@ -1,4 +1,4 @@
-"""Tasks that write what the operator gave as parts of tables.
+"""Tasks that write the operator's output as parts of tables.
 
 It imports nothing of `causality`: the workers that write are others than those that compute, and need not
 load the kernels.
@@ -14,12 +14,12 @@ from ...trace.store import AnyPath
 from ..tasks import spare_modules, unpack_table
 
 WRITTEN = "part string, name string, count long"
-"""What a task that writes parts says: the name of a part, its table and rows; or no part, a total and its
-count."""
+"""What a writing task reports: the name of a part, its table and its rows; or, without a part, a total and
+its count."""
 
 
 def write_parts(out: AnyPath, batch: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Write the rows that a task has as a part of each table; say which, and the totals."""
+    """Write the rows of a task as a part of each table; report the parts, and the totals."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: dict[str, list[pa.Table]] = {}

@@ -8,7 +8,7 @@ from ..tasks import pack_table
 
 PACKED = "bucket int, what string, rows binary"
 EVENT_ROWS, UNUSABLE, END = "events", "quarantine", "end"
-"""What a packed row has: events, rows of QUARANTINE, or the word that nothing more comes."""
+"""The content of a packed row: events, rows of QUARANTINE, or a mark that the input has ended."""
 
 
 def packed_rows(events: pa.Table, quarantined: pa.Table, buckets: int) -> pa.RecordBatch:
@@ -28,7 +28,7 @@ def packed_rows(events: pa.Table, quarantined: pa.Table, buckets: int) -> pa.Rec
 
 
 def end_of(buckets: int) -> pa.RecordBatch:
-    """For each bucket the word that nothing more comes."""
+    """For each bucket, a mark that the input has ended."""
     return _batch([(k, END, b"") for k in range(buckets)])
 
 

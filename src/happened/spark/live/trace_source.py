@@ -36,7 +36,7 @@ from .packed_events import PACKED, end_of, packed_rows
 from .trace_tail import Stretch, TraceTail
 
 ENDED = ""
-"""The name of a stretch that comes after the last one of a trace that has ended."""
+"""The name of the mark that follows the last stretch of a trace that has ended."""
 
 MALFORMED = ("quarantine", "fail", "skip")
 
@@ -86,8 +86,7 @@ class _Part(InputPartition):
 
 class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """
-    buckets     give events packed for so many buckets; None: as rows
-    malformed   what becomes of rows that are no events
+    buckets     pack the events for this many buckets; None: one row for each event
     """
 
     def __init__(
@@ -159,5 +158,5 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from events.to_batches()
 
     def _tail(self) -> TraceTail:
-        """Anew each time: the reader travels to executors, and the directory may not be there yet."""
+        """Created each time: the reader travels to executors, and the directory may not exist yet."""
         return TraceTail(self._where, ended=self._ended)
