@@ -23,7 +23,7 @@ class Panels {
   constructor(app) {
     this.app = app;
     this.body = document.getElementById("panel-body");
-    this.tabs = [...document.querySelectorAll("#tabs button")];
+    this.tabs = [...document.querySelectorAll("#tabs button:not([hidden])")];
     this.tab = "details";
     for (const tab of this.tabs) tab.addEventListener("click", () => this.show(tab.dataset.tab));
     document.getElementById("tabs").addEventListener("keydown", event => {
@@ -105,6 +105,10 @@ class Panels {
     const more = events.length - items.length;
     if (more > 0) items.push(element("li", { class: "dim" }, `and ${more.toLocaleString("en")} more`));
     return element("section", {}, element("h3", {}, title), element("ol", { class: "plain" }, ...items));
+  }
+
+  story() {
+    return this.app.story.panel();
   }
 
   details() {

@@ -54,6 +54,10 @@ function firstAtLeast(values, wanted, from, to) {
   return from;
 }
 
+function isHeld([arrival, delivery]) {
+  return arrival >= 0 && delivery - arrival > 1;
+}
+
 class Scene {
   constructor(header, arrays) {
     Object.assign(this, arrays);
@@ -67,6 +71,8 @@ class Scene {
     this.faults = header.faults;
     this.notes = header.notes;
     this.window = header.window || null;
+    // Messages that were held, as [arrival, what released it]; -1 if nothing did.
+    this.holds = header.holds || [...this.arrival.keys()].map(i => [this.arrival[i], i]).filter(isHeld);
     this.criticalTimed = header.critical_timed;
     this.size = this.kind.length;
     this.offsets = new Int32Array(this.processes.length + 1);
