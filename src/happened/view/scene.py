@@ -99,7 +99,7 @@ def _header(prepared: Prepared, extent: Extent, numbering: _Numbering, texts: Te
         "totals": np.diff(c.chain_offsets).tolist(),
         "depth": int(prepared.levels.max(initial=1)),
         "origin": None if origin is None else str(origin),
-        "critical_timed": prepared.timed,
+        "critical_steps": prepared.critical_steps,
         "texts": texts.all,
         "faults": _faults(prepared, numbering),
     }
