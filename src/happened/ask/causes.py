@@ -9,11 +9,12 @@ the beginning gives the critical path in time: why it happened so late.
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
 from ..causality.computation import DELIVER, RECEIVE
-from ..causality.reach import NEVER
+from ..causality.reach import NEVER, waited_chain
 from .finding import find_event
 from .history import Asked, History, Occurrence, load
 from .relation import Step, chain, since
@@ -189,11 +190,7 @@ def _waits(history: History, e: int) -> list[int]:
     when, waited = history.waits
     if when[e] == NEVER:
         return []
-    back = [e]
-    while (u := int(waited[back[-1]])) >= 0 and when[u] != NEVER:
-        same = len(back) > 1 and history.edge(back[-1], back[-2]) == "process"
-        if same and history.edge(u, back[-1]) == "process":
-            back[-1] = u
-        else:
-            back.append(u)
-    return back[::-1]
+    path = waited_chain(when, waited, e)
+    along = [history.edge(u, v) == "process" for u, v in pairwise(path)]
+    inner = {at for at, both in enumerate(pairwise(along), 1) if all(both)}
+    return [u for at, u in enumerate(path) if at not in inner]

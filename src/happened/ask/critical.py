@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from ..causality.linearization import Ints
-from ..causality.reach import NEVER, Edges, future_of, last_causes, replay
+from ..causality.reach import NEVER, Edges, future_of, last_causes, replay, waited_chain
 from ..core.errors import CausalityError
 from .errors import NoTimes
 from .finding import find_request
@@ -216,18 +216,6 @@ class Ground(NamedTuple):
     when: Ints
     waited: Ints
 
-    def walk_back(self, begin: int, end: int) -> list[int]:
-        """To the last event of a request, along what was waited for last, from its first event, or from one
-        of which no cause is known, or none since then.
-        """
-        path = [end]
-        while path[-1] != begin:
-            u = int(self.waited[path[-1]])
-            if u < 0 or self.when[u] == NEVER or self.when[u] < self.when[begin]:
-                break
-            path.append(u)
-        return path[::-1]
-
 
 def _grounds(history: History, codes: Ints, requests: list[int]) -> Iterator[Ground]:
     """One for the requests whose events led to none of other requests and back, and one for each of the
@@ -349,7 +337,7 @@ class Paths:
 
     def _steps_to(self, ground: Ground, begin: int, end: int) -> list[Step]:
         """The steps from the first event of a request to its last one."""
-        path = ground.walk_back(begin, end)
+        path = waited_chain(ground.when, ground.waited, end, begin)
         at = self._places[ground.first : ground.first + ground.edges.events]
 
         def step(u: int, v: int, place: Between) -> Step:

@@ -117,6 +117,19 @@ def last_causes(edges: Edges, time: Ints, timed: Ints) -> tuple[Ints, Ints]:
     return since, waited
 
 
+def waited_chain(since: Ints, waited: Ints, end: int, begin: int = -1) -> list[int]:
+    """The critical path to an event: the chain of events each of which the next one waited for last.
+
+    It leads from `begin`, or from an event of which no cause is known, or none since `begin`. The arrays are
+    those of `last_causes`.
+    """
+    earliest = max(NEVER + 1, int(since[begin])) if begin >= 0 else NEVER + 1
+    path = [end]
+    while path[-1] != begin and (u := int(waited[path[-1]])) >= 0 and since[u] >= earliest:
+        path.append(u)
+    return path[::-1]
+
+
 def replay(edges: Edges, since: Ints, work: Ints, pinned: Ints) -> Ints:
     """When each event would have happened if it took `work` after the last of its causes.
 

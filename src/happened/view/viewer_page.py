@@ -27,6 +27,7 @@ SCRIPTS = (
     "query",
     "panels",
     "served",
+    "story",
     "app",
     "input",
     "start",

@@ -11,6 +11,7 @@ class App extends Served {
     this.canvas = $("board");
     this.overview = $("overview");
     this.painters = { space: new Painter(this.canvas), spans: new SpanPainter(this.canvas) };
+    this.story = about.story ? new Story(this, about.story) : null;
     this.panels = new Panels(this);
     this.view = "space";
     this.axis = "logical";
@@ -49,6 +50,7 @@ class App extends Served {
     if (state.port) this.lookAt(...state.port);
     if (state.chosen)
       this.choose(state.chosen.map(name => this.scene.find(name)).filter(i => i >= 0), { reveal: !state.port });
+    if (this.story) this.story.show(state.step);
     this.panels.update();
   }
 
@@ -109,7 +111,7 @@ class App extends Served {
     let reach = picture.reach(FIRST_EVENTS);
     // Levels stand at least 14 pixels apart, or there are lines and no picture.
     if (picture.axis === "logical" || this.view === "hasse")
-      reach = Math.min(reach, picture.start + this.room / 14);
+      reach = Math.min(reach, picture.start + this.room / (this.story ? STEP : 14));
     if (picture.axis === "time" && this.view === "space") {
       const margin = Math.max(reach - picture.low, picture.unit / 100) * 0.03;
       this.lookAt(picture.low - margin, reach + margin);
@@ -209,6 +211,7 @@ class App extends Served {
 
   classOf(i) {
     const { scene } = this;
+    if (this.story && this.story.isLater(i)) return LATER;
     if (this.pastOf) {
       if (i === this.chosen[0] || i === this.chosen[1]) return CHOSEN;
       const p = scene.process[i],
@@ -308,6 +311,7 @@ class App extends Served {
 
   async showFault(n) {
     const fault = this.scene.faults[n];
+    if (this.story) this.story.show(fault.levels[1]);
     if (this.scene.window && fault.events.some(i => i < 0)) {
       await this.loadAround(...fault.levels);
     }
@@ -322,7 +326,8 @@ class App extends Served {
     this.chosen = now.events.filter(i => i >= 0);
     this.chosenNames = this.chosen.map(i => this.scene.name(i));
     this.path = now.path.length && now.path.every(i => i >= 0) ? now.path : null;
-    this.links = this.chosen.map(i => [this.scene.source[i], i]).filter(([from]) => from >= 0);
+    if (this.path)
+      this.links = this.chosen.map(i => [this.scene.source[i], i]).filter(([from]) => from >= 0);
     this.lit = new Set(known);
     this.reveal(known);
     this.panels.show("faults");
@@ -561,6 +566,7 @@ class App extends Served {
       if (this.axis !== "logical") state.set("axis", this.axis);
       if (this.quiet) state.set("quiet", "1");
       if (this.query) state.set("find", this.query);
+      if (this.story) state.set("step", this.story.step);
       const short = value => String(Number(value.toPrecision(7)));
       state.set(
         "look",

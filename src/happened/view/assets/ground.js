@@ -11,7 +11,10 @@ const NEUTRAL = 0,
   PAST = 1,
   FUTURE = 2,
   DIM = 3,
-  CHOSEN = 4;
+  CHOSEN = 4,
+  AT_FAULT = 5,
+  IN_FLIGHT = 6, // of a story: a copy that arrives at a later step
+  LATER = 7; // of a story: not drawn yet
 
 class Ground {
   constructor(canvas) {
@@ -31,6 +34,7 @@ class Ground {
         "board",
         "dim",
         "rule",
+        "soft",
         "lane",
         "message",
         "past",
@@ -41,20 +45,9 @@ class Ground {
         "event",
       ].map(name => [name, colour(name)]),
     );
-    this.classes = [
-      this.colour.event,
-      this.colour.past,
-      this.colour.future,
-      this.colour.faint,
-      this.colour.ink,
-    ];
-    this.lines = [
-      this.colour.message,
-      this.colour.past,
-      this.colour.future,
-      this.colour.faint,
-      this.colour.ink,
-    ];
+    const { event, message, past, future, faint, ink, fault } = this.colour;
+    this.classes = [event, past, future, faint, ink, fault];
+    this.lines = [message, past, future, faint, ink, fault, message];
     this.font = style.getPropertyValue("--font").trim() || "system-ui, sans-serif";
   }
 

@@ -233,6 +233,8 @@ const KEYS = {
   },
   p: app => app.pin(),
   c: app => app.showCritical(),
+  Home: app => app.story && app.story.show(0),
+  End: app => app.story && app.story.show(Infinity),
   m: app => followMessage(app),
   Escape: app => app.choose([]),
 };
@@ -243,6 +245,7 @@ function key(app, event) {
   const arrow = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
   if (arrow && !event.target.closest("#tabs")) {
     event.preventDefault();
+    if (app.story && arrow[0] && !event.shiftKey) return app.story.show(app.story.step + arrow[0]);
     if (event.shiftKey || !app.chosen.length) return app.pan(-arrow[0] * 80, -arrow[1] * 60);
     return step(app, ...arrow);
   }
@@ -297,7 +300,7 @@ function followMessage(app) {
     chosen: [i],
   } = app;
   if (i === undefined) return;
-  const [next] = scene.kind[i] === 0 ? scene.deliveriesOf(i) : scene.informants(i).concat(scene.effectsOf(i));
+  const [next] = (scene.kind[i] === 0 ? scene.deliveriesOf(i) : scene.informants(i)).concat(scene.effectsOf(i));
   if (next !== undefined) app.choose([next], { reveal: true });
 }
 

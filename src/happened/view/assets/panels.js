@@ -23,7 +23,7 @@ class Panels {
   constructor(app) {
     this.app = app;
     this.body = document.getElementById("panel-body");
-    this.tabs = [...document.querySelectorAll("#tabs button")];
+    this.tabs = [...document.querySelectorAll("#tabs button:not([hidden])")];
     this.tab = "details";
     for (const tab of this.tabs) tab.addEventListener("click", () => this.show(tab.dataset.tab));
     document.getElementById("tabs").addEventListener("keydown", event => {
@@ -107,6 +107,10 @@ class Panels {
     return element("section", {}, element("h3", {}, title), element("ol", { class: "plain" }, ...items));
   }
 
+  story() {
+    return this.app.story.panel();
+  }
+
   details() {
     const { app } = this,
       { scene } = app;
@@ -148,19 +152,18 @@ class Panels {
   criticalPath() {
     const { app } = this,
       { scene, path } = app;
-    const timed = scene.criticalTimed,
+    const steps = scene.criticalSteps,
+      timed = steps.length > 0,
       total = scene.critical.length;
-    const [first, last] = [path[0], path[path.length - 1]];
     const shown = path.slice(-MOST_LISTED),
       left = path.length - shown.length;
-    const items = shown.map((i, n) => {
-      const before = path[left + n - 1];
-      const since = timed && before !== undefined ? ` +${duration(scene.time[i] - scene.time[before])}` : "";
-      return element("li", {}, this.link(i), since);
+    const items = shown.map(i => {
+      const took = scene.criticalStep(i);
+      return element("li", {}, this.link(i), took === undefined ? "" : ` +${duration(took)}`);
     });
     const loaded = path.length < total ? `, of which ${path.length.toLocaleString("en")} are loaded` : "";
-    const took = timed && !loaded ? ` in ${duration(scene.time[last] - scene.time[first])}` : "";
-    const meant = timed ? "before each event, what it waited for." : "a longest chain of causes.";
+    const took = timed && !loaded ? ` in ${duration(steps.reduce((a, b) => a + b, 0))}` : "";
+    const meant = timed ? "before each event, what it waited for last." : "a longest chain of causes.";
     return [
       element("h2", {}, "Critical path"),
       element(

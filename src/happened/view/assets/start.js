@@ -33,6 +33,7 @@ function stateOf(hash) {
     axis: given.get("axis"),
     quiet: given.get("quiet") === "1",
     query: given.get("find"),
+    step: Number(given.get("step") || 0),
     chosen: given.getAll("event").slice(0, 2),
     hidden: given.getAll("hide"),
     collapsed: given.getAll("group"),
@@ -148,6 +149,17 @@ function exposed(app) {
     look: (from, to) => app.lookAt(from, to),
     fit: () => app.fit(),
     pan: (dx, dy) => app.pan(dx, dy),
+    held: () => app.story.holds.map(([arrival, until]) => [app.scene.level[arrival], until]),
+    links: () => app.links.map(link => link.map(i => app.scene.name(i))),
+    lines: () => {
+      const { from, to } = app.picture.edges;
+      return app.painter.linesShown.map(k => ({
+        ends: [from[k], to[k]].map(i => app.scene.name(i)),
+        points: app.painter.points(from[k], to[k], 400),
+      }));
+    },
+    labels: () => app.painter.labels,
+    places: () => named(() => true).map(name => [name, app.painter.place(known(name)), app.painter.radius]),
     frames: () => app.frames.splice(0),
     state: () => ({
       view: app.view,
