@@ -62,7 +62,7 @@ class Laid(NamedTuple):
     output: Output
 
 
-class Kind(NamedTuple):
+class FindingKind(NamedTuple):
     """A kind of finding.
 
     kept   under which name epochs keep it
@@ -93,12 +93,12 @@ class Findings(NamedTuple):
     """What was found of a kind in one computation: files that have some, and the first of all."""
 
     of: Laid
-    kind: Kind
+    kind: FindingKind
     files: list[AnyPath]
     first: list[Row]
 
 
-def want(layout: Layout, kind: Kind, columns: Columns, part: str) -> None:
+def want(layout: Layout, kind: FindingKind, columns: Columns, part: str) -> None:
     """Say whose messages are to be looked for, for these findings."""
     process, seq = (
         np.concatenate([columns[f"{role}_{what}"] for role in kind.ends]) for what in ("p", "sent")
@@ -196,7 +196,7 @@ def name_all(
     on_tasks(spark, len(jobs), write)
 
 
-def _paths(kind: Kind, columns: Columns, shown: dict[Row, list[dict[str, Any]]]) -> pa.Array:
+def _paths(kind: FindingKind, columns: Columns, shown: dict[Row, list[dict[str, Any]]]) -> pa.Array:
     """The path of each finding that has one: few do, of very many."""
     maybe = np.ones(len(columns[kind.key[0]]), bool)
     for place, name in enumerate(kind.key):
@@ -337,7 +337,7 @@ def _lost_causes(layout: Layout, of: Columns, messages: list[pa.Array], paths: p
     )
 
 
-EARLY = Kind("early", "violations", ("overtaken", "early"), ("dest", "early_seq"), _violations)
-LOST = Kind(
+EARLY = FindingKind("early", "violations", ("overtaken", "early"), ("dest", "early_seq"), _violations)
+LOST = FindingKind(
     "shown", "lost_causes", ("lost", "delivered"), ("fifo", "dest", "lost_p", "lost_sent"), _lost_causes
 )
