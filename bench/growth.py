@@ -13,7 +13,7 @@ from pathlib import Path
 
 from happened.experiments.growth import Growth, has_zones, mean_hops, measure
 from happened.ordering import protocols
-from happened.report.chart import Line, Point, draw
+from happened.report.chart import Curve, Point, draw
 
 ZONE = 10
 MILLION = 1_000_000
@@ -71,7 +71,7 @@ def extrapolated(last: Growth) -> str:
 
 def curves(rows: dict[str, list[Growth]]) -> str:
     lines = [
-        Line(protocol, [Point(row.processes, row.per_message, 0.0) for row in found])
+        Curve(protocol, [Point(row.processes, row.per_message, 0.0) for row in found])
         for protocol, found in rows.items()
     ]
     return draw("Mean entries per application message", "processes", lines)

@@ -53,7 +53,7 @@ from happened.causality.computation import Computation
 from happened.causality.predecessors import computation_predecessors
 from happened.causality.stamps import stamp_computation
 from happened.sim.network import Network
-from happened.sim.recorder import Recorder
+from happened.sim.recorder import RunRecorder
 from happened.sim.simulation import Simulation
 from happened.trace import TraceWriter, read
 from importing import PLAIN as IMPORT
@@ -109,7 +109,7 @@ def record(events: int, processes: int, seed: int) -> pa.Table:
                 events // 8,
                 seed=seed,
                 network=Network(),
-                recorder=Recorder(writer),
+                recorder=RunRecorder(writer),
                 control_sizes=lambda messages: [0] * len(messages),
             ).run()
         table = read(Path(work) / "trace")

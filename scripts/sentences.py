@@ -139,7 +139,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("places", nargs="*", default=PLACES, help="files and folders (default: the repository)")
+    parser.add_argument(
+        "places", nargs="*", default=PLACES, help="files and folders (default: the repository)"
+    )
     parser.add_argument("--count", type=int, default=30, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", choices=("docstring", "comment", "error", "help", "page"))

@@ -12,8 +12,8 @@ from happened import causality, trace
 from happened.ordering import create
 from happened.ordering.machine import Multicast
 from happened.sim.network import Network, parse_delay
-from happened.sim.recorder import Recorder
-from happened.sim.simulation import SECOND, Change, Simulation
+from happened.sim.recorder import RunRecorder
+from happened.sim.simulation import SECOND, ScheduledChange, Simulation
 from happened.sim.workload import Workload
 from happened.trace import TraceWriter
 from happened.wire import control_sizes
@@ -62,7 +62,7 @@ def run(
             network=Network(delay=parse_delay("exp:0.1"), **network),
             changes=changes,
             control_sizes=sizes,
-            recorder=Recorder(writer, units=True),
+            recorder=RunRecorder(writer, units=True),
         )
         return simulation.run()
 
@@ -90,10 +90,10 @@ def test_processes_that_join_and_leave(tmp_path, dice, seed):
     for i in range(16):
         if i % 2:
             gone = present.pop(dice.randrange(len(present)))
-            changes.append(Change(0.02 * (i + 1), "leave", gone))
+            changes.append(ScheduledChange(0.02 * (i + 1), "leave", gone))
         else:
             present.append(60 + i // 2)
-            changes.append(Change(0.02 * (i + 1), "join", 60 + i // 2))
+            changes.append(ScheduledChange(0.02 * (i + 1), "join", 60 + i // 2))
     left = run(tmp_path, seed, processes=60, messages=messages, pattern="fanout:8", changes=changes)
     assert not left
     departures = {f"p{c.process}": int(c.time * SECOND) for c in changes if c.what == "leave"}

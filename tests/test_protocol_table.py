@@ -6,7 +6,7 @@ import pytest
 
 from happened.core.orders import Order
 from happened.ordering import protocols
-from happened.ordering.facts import BROADCAST, UNICAST, Membership, Relays
+from happened.ordering.facts import BROADCAST, UNICAST, MembershipChanges, Relays
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 HEAD = "| name | what it is | order | assumes | bytes | paper |"
@@ -60,7 +60,7 @@ def must_say(facts):
     return [word for word, says in words.items() if says]
 
 
-USUAL = Membership().changes()
+USUAL = MembershipChanges().changes()
 """What happens when members change, unless a protocol says something else."""
 
 

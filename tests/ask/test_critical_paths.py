@@ -9,7 +9,7 @@ from causality.traces import number, table, wild
 from effort import samples
 from happened import ask
 from happened.trace.readers import Options
-from happened.trace.readers.span_drafts import Place, Span
+from happened.trace.readers.span_drafts import Instance, Span
 from happened.trace.readers.spans import assemble
 from happened.trace.writer import table_from_rows
 
@@ -329,7 +329,7 @@ def test_a_call_whose_client_recorded_nothing_bounds_how_far_clocks_are_apart():
         ("d", "stock", "server", 5200, 5230, "b"),
     ]
     drafts = [
-        Span("t", name, Place(at, at), name, kind, start, end, parents=(f"t:{parent}",) if parent else ())
+        Span("t", name, Instance(at, at), name, kind, start, end, parents=(f"t:{parent}",) if parent else ())
         for name, at, kind, start, end, parent in spans
     ]
     rows = assemble((each.draft("log", line) for line, each in enumerate(drafts)), Options()).rows

@@ -6,7 +6,15 @@ from contract import copies, faulty_codecs, frames, runs, states
 from contract.toy import FACTS, ToyMessage, WholePast
 from happened.core.effects import Deliver, Send
 from happened.core.orders import Order
-from happened.ordering.facts import BROADCAST, Assumptions, Copies, Membership, Option, Promises, WireFormat
+from happened.ordering.facts import (
+    BROADCAST,
+    Assumptions,
+    CopyTravel,
+    MembershipChanges,
+    Option,
+    Promises,
+    WireFormat,
+)
 from happened.ordering.machine import Held, Multicast
 
 FAULTY = []
@@ -176,7 +184,7 @@ class BreaksWhenJoined(WholePast):
         super().learn(message)
 
 
-@planted(runs.check_joins, membership=Membership(joins=False))
+@planted(runs.check_joins, membership=MembershipChanges(joins=False))
 class JoinsAllTheSame(WholePast):
     """it claims that nobody may join and lets them"""
 
@@ -201,7 +209,7 @@ class WaitsForTheExpelled(WholePast):
         return ()
 
 
-@planted(runs.check_departures, membership=Membership(departures=False))
+@planted(runs.check_departures, membership=MembershipChanges(departures=False))
 class LeavesAllTheSame(WholePast):
     """it claims that nobody may leave and lets them"""
 
@@ -267,7 +275,7 @@ class SwapsPayloads(WholePast):
         return [Deliver(e.sender, e.clock, b"another") for e in super().take(message)]
 
 
-@planted(copies.check_common_frame, copies=Copies(common_frame=True))
+@planted(copies.check_common_frame, copies=CopyTravel(common_frame=True))
 class CopiesDiffer(WholePast):
     """what it says to be one frame for all differs from copy to copy"""
 

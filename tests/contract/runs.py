@@ -12,11 +12,11 @@ from happened import causality, trace
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
 from happened.core.orders import Order
-from happened.ordering.facts import BROADCAST, Membership, Relays
+from happened.ordering.facts import BROADCAST, MembershipChanges, Relays
 from happened.sim.explore import explore
 from happened.sim.ledger import Ledger
 from happened.sim.network import Network
-from happened.sim.recorder import Recorder
+from happened.sim.recorder import RunRecorder
 from happened.sim.simulation import Simulation
 from happened.sim.workload import Workload
 from happened.trace import TraceWriter
@@ -160,7 +160,7 @@ def check_expulsions(facts, seed):
     if not facts.membership.departures or not facts.membership.expulsions:
         assert facts.membership.changes()["expel"].startswith("refused: ")
         with pytest.raises(LocalProtocolError, match="'p' cannot be expelled"):
-            replace(facts, membership=Membership(expulsions=False)).check_expulsion("p")
+            replace(facts, membership=MembershipChanges(expulsions=False)).check_expulsion("p")
         return
     for number in range(8):
         dice = Dice(f"{seed}/{number}")
@@ -265,7 +265,7 @@ def check_simulated(facts, seed, directory):
         ledger=Ledger(),
     )
     with TraceWriter(directory) as writer:
-        simulation._recorder = Recorder(writer)
+        simulation._recorder = RunRecorder(writer)
         left = simulation.run()
     assert not left
     table = trace.read(directory)

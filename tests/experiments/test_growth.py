@@ -6,7 +6,7 @@ import networkx as nx
 import pytest
 
 from happened.core.errors import LocalProtocolError
-from happened.experiments.growth import _Sizes, mean_hops, measure, place
+from happened.experiments.growth import _HopSizes, mean_hops, measure, place
 from happened.ordering import create
 from happened.topology.routes import verify
 
@@ -65,7 +65,7 @@ def test_only_the_hops_of_messages_of_the_second_half_count():
     sender, gateway = (create("zoned-ks", me, 20, place=place(me, 20, 10)) for me in (1, 0))
     (first,), (second,) = (sender.multicast([15], b"").effects for _ in range(2))
     (onward,), (last,) = (gateway.receive(send.message) for send in (first, second))
-    sizes = _Sizes(1)
+    sizes = _HopSizes(1)
     for sends in ([first], [second], [onward], [last]):
         assert sizes([send.message for send in sends]) == [0]
     assert (sizes.hops, sizes.entries) == (2, second.message.size()[0] + last.message.size()[0])

@@ -3,7 +3,7 @@
 from itertools import combinations, product
 
 from happened.core.destinations import pack
-from happened.core.places import Branch, Place, Separator, Watch
+from happened.core.places import Branch, Place, Separator, WatchedForwarder
 
 
 class Graph:
@@ -93,7 +93,7 @@ def routed_places(graph, tree, *, witnesses=None, separators=None, reports=True,
             branches(p),
             tuple(cut.separator(s) for s in chosen if p in s),
             pack(witnesses.get(p, ())) if reports else 0,
-            tuple(Watch(f, branches(f)) for f, w in witnesses.items() if p in w and reports),
+            tuple(WatchedForwarder(f, branches(f)) for f, w in witnesses.items() if p in w and reports),
         )
         for p in range(graph.n)
     ]

@@ -1,18 +1,18 @@
 """The rules of Rodrigues & Veríssimo as printed: each class undoes one correction of docs/papers.md, for the
 explorers to find."""
 
-from happened.ordering.causal.extended_history import History
+from happened.ordering.causal.extended_history import ExtendedHistory
 from happened.ordering.causal.histories import Histories
 
 
-class IsInWithoutSender(History):
+class IsInWithoutSender(ExtendedHistory):
     """*is-in* as printed: some message of the delivery history, of whatever sender, has as high a clock."""
 
     def _is_in(self, sender, clock):
         return any(delivered >= clock for delivered in self._delivered.values())
 
 
-class AppendixRecords(History):
+class AppendixRecords(ExtendedHistory):
     """R4 of the appendix: what is sent does not enter the sender's own delivery history."""
 
     def sent(self, clock, to):
@@ -24,7 +24,7 @@ class AppendixRecords(History):
             self._delivered[me] = before
 
 
-class InferenceOverTimestamp(History):
+class InferenceOverTimestamp(ExtendedHistory):
     """R6.3 as printed: what earlier messages of a sender gained is worked out for n in H_m alone."""
 
     def deliver(self, sender, clock, to, entries):
@@ -45,14 +45,14 @@ class InferenceOverTimestamp(History):
                 later |= dests
 
 
-class AppendixFilter(History):
+class AppendixFilter(ExtendedHistory):
     """R9 of the appendix: S must be within C_p(n), and by the appendix's rules p never is."""
 
     def _filters(self, entry, separator):
         return not separator.members & ~(entry.copied & ~self._me)
 
 
-class BodyFilter(History):
+class BodyFilter(ExtendedHistory):
     """R9 of the body: S within C_p(n), where the last message p sent has an empty C_p."""
 
     def sent(self, clock, to):
@@ -65,7 +65,7 @@ class BodyFilter(History):
         return not separator.members & ~entry.copied
 
 
-class FilterUnreported(History):
+class FilterUnreported(ExtendedHistory):
     """R9 without the condition that the other members of the separator were told."""
 
     def _filters(self, entry, separator):

@@ -41,8 +41,8 @@ from typing import TypeVar
 
 from happened.core.destinations import pack, unpack
 from happened.core.errors import LocalProtocolError
-from happened.core.places import Branch, Place, Watch, check, in_use, reach
-from happened.ordering.causal.extended_history import Entry
+from happened.core.places import Branch, Place, WatchedForwarder, check, in_use, reach
+from happened.ordering.causal.extended_history import HistoryEntry
 from happened.ordering.causal.histories import Histories
 from happened.ordering.causal.hop_message import Unforwarded
 from happened.ordering.causal.topological import Topological
@@ -51,12 +51,12 @@ from happened.ordering.machine import Effect, MessageKey
 M = TypeVar("M", Histories, Topological)
 
 
-def awaits(machine: M, entries: Iterable[Entry]) -> tuple[MessageKey, ...]:
+def awaits(machine: M, entries: Iterable[HistoryEntry]) -> tuple[MessageKey, ...]:
     """The messages of another process's history that were sent to this one, which has not delivered them."""
     return tuple(machine._history.missing(entries))
 
 
-def adopt(machine: M, entries: Iterable[Entry]) -> None:
+def adopt(machine: M, entries: Iterable[HistoryEntry]) -> None:
     """Let a process take over the history of another, for a new place in the graph, as if that past were its
     own. Like a timestamp, it can be taken only when what it names and was sent to it has been delivered."""
     entries = tuple(entries)
@@ -68,12 +68,12 @@ def adopt(machine: M, entries: Iterable[Entry]) -> None:
     history._sweep()
 
 
-def overdue(machine: Topological) -> list[Entry]:
+def overdue(machine: Topological) -> list[HistoryEntry]:
     """The hop messages that arrived and wait for others, and those they name: not yet in its history."""
     return [
         entry
         for hop, _ in machine._parking
-        for entry in (*hop.entries, Entry(hop.sender, hop.clock, hop.dests, 1 << hop.sender))
+        for entry in (*hop.entries, HistoryEntry(hop.sender, hop.clock, hop.dests, 1 << hop.sender))
     ]
 
 
@@ -132,7 +132,7 @@ def _with_new_links(machines: Iterable[M], places: Mapping[int, Place], exempt: 
     ]
 
 
-def _histories(machines: Iterable[M]) -> list[Entry]:
+def _histories(machines: Iterable[M]) -> list[HistoryEntry]:
     """What these know together.
 
     Whoever has a new link needs everybody's. Not only the members of separators that stop being one now: what
@@ -142,7 +142,7 @@ def _histories(machines: Iterable[M]) -> list[Entry]:
     return [entry for machine in machines for entry in machine.history()]
 
 
-def _check_delivered(machine: M, told: Iterable[Entry]) -> None:
+def _check_delivered(machine: M, told: Iterable[HistoryEntry]) -> None:
     """Refuse that a process learns of messages that it has yet to deliver."""
     if missing := awaits(machine, told):
         names = ", ".join(f"M{name}" for name in dict.fromkeys(missing))
@@ -236,7 +236,7 @@ def _lessons(
     dead: int,
     places: Mapping[int, Place],
     source: Topological | None,
-) -> tuple[list[Topological], list[Entry]]:
+) -> tuple[list[Topological], list[HistoryEntry]]:
     """Who has to learn what all know when somebody succeeds a router, and what that is.
 
     Routes may change elsewhere. The successor has new links if they are neither its own nor the router's; if
@@ -320,7 +320,7 @@ def _move(
         for process in unpack(gone & ~machine.gone):
             machine.leave(process)
         # A witness judges by what its forwarder does, newcomer or not.
-        watches = tuple(Watch(f, branches.get(f, its)) for f, its in places[p].watches)
+        watches = tuple(WatchedForwarder(f, branches.get(f, its)) for f, its in places[p].watches)
         machine.move(places[p]._replace(branches=branches[p], watches=watches))
 
 

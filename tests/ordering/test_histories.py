@@ -10,7 +10,7 @@ from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.core.places import Place
 from happened.ordering import create
-from happened.ordering.causal.extended_history import Entry, History
+from happened.ordering.causal.extended_history import ExtendedHistory, HistoryEntry
 from happened.ordering.causal.histories import Histories
 from happened.sim.explore import explore
 from oracles.history import History as Truth
@@ -151,7 +151,7 @@ def traffic(dice, n, sends, machine=Histories, **options):
     assert not truth.undelivered()
 
 
-class Listening(History):
+class Listening(ExtendedHistory):
     """Keeps, of each message while it is in the history, who delivered it by what timestamps tell."""
 
     __slots__ = ("heard",)
@@ -273,13 +273,13 @@ def test_a_snapshot_keeps_the_place():
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        (Entry(7, 1, 1), "nobody can have sent"),
-        (Entry(1, 0, 1), "nobody can have sent"),
-        (Entry(1, 1, 0), "nobody can have sent"),
-        (Entry(1, 1, 1 << 9), "nobody can have sent"),
-        (Entry(1, 1, 1, 1 << 9), "nobody can have sent"),
-        (Entry(0, 1, 2), "had not sent yet"),
-        (Entry(2, 5, 4), "we never sent"),
+        (HistoryEntry(7, 1, 1), "nobody can have sent"),
+        (HistoryEntry(1, 0, 1), "nobody can have sent"),
+        (HistoryEntry(1, 1, 0), "nobody can have sent"),
+        (HistoryEntry(1, 1, 1 << 9), "nobody can have sent"),
+        (HistoryEntry(1, 1, 1, 1 << 9), "nobody can have sent"),
+        (HistoryEntry(0, 1, 2), "had not sent yet"),
+        (HistoryEntry(2, 5, 4), "we never sent"),
     ],
 )
 def test_a_timestamp_no_correct_peer_makes_is_refused_and_changes_nothing(entry, reason):

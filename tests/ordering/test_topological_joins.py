@@ -7,7 +7,7 @@ import pytest
 import effort
 from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
-from happened.ordering.causal.extended_history import History
+from happened.ordering.causal.extended_history import ExtendedHistory
 from happened.ordering.causal.histories import Histories
 from happened.ordering.causal.topological import Topological
 from oracles.history import History as Truth
@@ -374,7 +374,7 @@ def test_on_a_changed_way_later_messages_overtake_what_was_under_way_on_the_old_
     assert overtaken.value.level == "application"
 
 
-class NamedGroups(History):
+class NamedGroups(ExtendedHistory):
     """Addresses as a group's name, read by whoever looks: a message to several was for all there are now."""
 
     def missing(self, entries):

@@ -5,13 +5,13 @@ import random
 import pytest
 
 from happened.receiving.span_window import REMEMBERED, SpanWindow, WindowRules
-from happened.trace.readers.span_drafts import Place, Span
+from happened.trace.readers.span_drafts import Instance, Span
 
 RULES = WindowRules(settle=5, window=60, most_spans=100)
 
 
 def span(trace, id, *, start=1, end=2, name="work"):
-    return Span(trace, id, Place("shop", "shop-1"), name, "", start, end).draft("test", 1)
+    return Span(trace, id, Instance("shop", "shop-1"), name, "", start, end).draft("test", 1)
 
 
 def ended(window, now):

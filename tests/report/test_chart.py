@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from happened.report.apart import Extent, sideways, spread, strokes
-from happened.report.chart import LEFT, NAME, RIGHT, TOP, WIDTH, Line, Point, draw
+from happened.report.apart import MarkExtent, sideways, spread, strokes
+from happened.report.chart import LEFT, NAME, RIGHT, TOP, WIDTH, Curve, Point, draw
 
 COVERED = 1.0  # pixels on either side of the middle of a line
 
@@ -35,9 +35,9 @@ def texts(svg):
 
 def test_a_chart_is_an_image_of_its_own_with_a_name_at_every_line_and_whiskers():
     lines = [
-        Line("a<b", [Point(10, 1.0, 0.5), Point(20, 2.0, 0.0)]),
-        Line("c", [Point(10, 3.0, 0.0)]),
-        Line("nothing", []),
+        Curve("a<b", [Point(10, 1.0, 0.5), Point(20, 2.0, 0.0)]),
+        Curve("c", [Point(10, 3.0, 0.0)]),
+        Curve("nothing", []),
     ]
     svg = draw("entries & more", "processes", lines)
     assert {"entries & more", "processes", "a<b", "c", "10", "20"} <= set(texts(svg))
@@ -49,12 +49,12 @@ def test_a_chart_is_an_image_of_its_own_with_a_name_at_every_line_and_whiskers()
 
 def test_a_chart_of_values_far_apart_has_a_logarithmic_axis_and_says_so():
     svg = draw(
-        "bytes", "processes", [Line("a", [Point(10, 1.0, 0), Point(20, 10.0, 0), Point(30, 1000.0, 0)])]
+        "bytes", "processes", [Curve("a", [Point(10, 1.0, 0), Point(20, 10.0, 0), Point(30, 1000.0, 0)])]
     )
     heights = [y for _, y in values(svg)]
     assert heights[1] - heights[2] == pytest.approx(2 * (heights[0] - heights[1]), abs=0.3)
     assert "logarithmic scale" in texts(svg) and "processes" in texts(svg)
-    svg = draw("", "processes", [Line("a", [Point(10, 1, 0), Point(100, 1, 0), Point(1000, 1, 0)])])
+    svg = draw("", "processes", [Curve("a", [Point(10, 1, 0), Point(100, 1, 0), Point(1000, 1, 0)])])
     across = [x for x, _ in values(svg)]
     assert across[1] - across[0] == pytest.approx(across[2] - across[1], abs=0.3)
     assert {"10", "100", "1000", "processes (logarithmic scale)"} <= set(texts(svg))
@@ -62,9 +62,9 @@ def test_a_chart_of_values_far_apart_has_a_logarithmic_axis_and_says_so():
 
 
 def test_a_chart_of_one_point_or_of_zeros_is_drawn_and_of_nothing_is_not():
-    assert len(values(draw("x", "y", [Line("a", [Point(10, 0.0, 0.0)])]))) == 1
+    assert len(values(draw("x", "y", [Curve("a", [Point(10, 0.0, 0.0)])]))) == 1
     with pytest.raises(ValueError, match="nothing to draw"):
-        draw("x", "y", [Line("a", [])])
+        draw("x", "y", [Curve("a", [])])
 
 
 def random_lines(random):
@@ -78,7 +78,7 @@ def random_lines(random):
         else:
             scale = 10 ** random.uniform(-1, 3)
             points = [Point(n, random.random() * scale, random.choice([0, scale])) for n in sizes]
-        lines.append(Line(f"p{k}", points))
+        lines.append(Curve(f"p{k}", points))
     return lines
 
 
@@ -140,7 +140,7 @@ def test_whiskers_reach_as_far_as_they_say():
         ([Point(10, 5, 5), Point(20, 1, 3)], lambda a, b: b - a),
         ([Point(10, 1000, 900), Point(20, 10, 5)], lambda a, b: log10(b / a)),
     ):
-        svg = draw("t", "x", [Line("a", points)])
+        svg = draw("t", "x", [Curve("a", points)])
         found = zip(shapes(svg, "whisker"), values(svg), points, strict=True)
         for each, (_, mark), (_, y, error) in found:
             _, high, _, _, _, low, *_ = map(float, re.findall(r"-?[\d.]+", each.get("d")))
@@ -149,15 +149,15 @@ def test_whiskers_reach_as_far_as_they_say():
 
 
 def test_more_lines_than_fit_make_the_chart_taller():
-    svg = draw("t", "x", [Line(f"line {k}", [Point(1, 5, 0), Point(2, 5, 0)]) for k in range(40)])
+    svg = draw("t", "x", [Curve(f"line {k}", [Point(1, 5, 0), Point(2, 5, 0)]) for k in range(40)])
     names = sorted(float(each.get("y")) for each in shapes(svg, "name"))
     assert len(names) == 40 and all(b - a >= NAME - 0.2 for a, b in itertools.pairwise(names))
     assert float(ElementTree.fromstring(svg).get("height")) > 600
 
 
 def test_what_is_by_itself_is_not_moved():
-    assert sideways([Extent(10, 0, 5), Extent(10, 6, 9), Extent(20, 0, 5)], 30) == [0, 0, 0]
-    assert sideways([Extent(10, 0, 5), Extent(10, 4, 9)], 30) == [-4, 4]
+    assert sideways([MarkExtent(10, 0, 5), MarkExtent(10, 6, 9), MarkExtent(20, 0, 5)], 30) == [0, 0, 0]
+    assert sideways([MarkExtent(10, 0, 5), MarkExtent(10, 4, 9)], 30) == [-4, 4]
     assert spread([10, 100], 15, 0, 200) == [10, 100]
     assert spread([50, 50, 50], 10, 0, 200) == [40, 50, 60]
     assert spread([0, 0], 10, 0, 200) == [0, 10]

@@ -15,7 +15,7 @@ from causality import traces
 from happened.report.drawings import (
     Arrow,
     Bar,
-    Mark,
+    EventMark,
     bars,
     compact,
     duration,
@@ -222,7 +222,7 @@ def test_nothing_to_judge_is_undecided_and_not_a_pass(tmp_path):
 @pytest.mark.parametrize(
     "picture",
     [
-        space_time([Mark("p", "a<b"), Mark("q", "c", fault=True)], [Arrow(0, 1, fault=True)]),
+        space_time([EventMark("p", "a<b"), EventMark("q", "c", fault=True)], [Arrow(0, 1, fault=True)]),
         matrix(["p", "a very long name indeed & more"], [[0, 3], [1, 0]]),
         matrix([], []),
         line([1, 5, 2], "along"),

@@ -10,7 +10,7 @@ from causality import traces
 from happened.ordering import create
 from happened.report.page import write_report
 from happened.sim.network import Network
-from happened.sim.recorder import Recorder
+from happened.sim.recorder import RunRecorder
 from happened.sim.simulation import Simulation
 from happened.trace import SCHEMA, TraceWriter, read
 from happened.view.browser import find_browser
@@ -105,7 +105,9 @@ def show(browser, tmp_path):
 
 def simulated(tmp_path, machine, seed, **options):
     with TraceWriter(tmp_path / "trace") as writer:
-        Simulation(machine, 8, 200, seed=seed, network=Network(), recorder=Recorder(writer), **options).run()
+        Simulation(
+            machine, 8, 200, seed=seed, network=Network(), recorder=RunRecorder(writer), **options
+        ).run()
     return read(tmp_path / "trace")
 
 

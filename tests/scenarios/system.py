@@ -11,7 +11,7 @@ from typing import NamedTuple
 from happened.core.destinations import pack
 from happened.core.effects import Deliver
 from happened.core.errors import CausalityError
-from happened.ordering import Held, Machine, Message, create, having, notation, protocols
+from happened.ordering import Held, Machine, ProtocolMessage, create, having, notation, protocols
 from happened.ordering.capabilities import TellsUnits
 from happened.ordering.explaining import knowledge
 from oracles.history import History
@@ -24,7 +24,7 @@ class Packet(NamedTuple):
     label: str
     source: str
     to: str
-    message: Message
+    message: ProtocolMessage
 
 
 class System:
@@ -246,11 +246,11 @@ class System:
             return f"a word of {self._names[sender]}"
         return f"{self._labels.get(key, 'something')} ({self._names[sender]},{clock})"
 
-    def _label(self, message: Message) -> str:
+    def _label(self, message: ProtocolMessage) -> str:
         label = self._labels.get((message.sender, message.clock), "")
         return label if message.to else f"notice of {label}" if label else "notice"
 
-    def _is(self, message: Message, key: tuple[int, int]) -> bool:
+    def _is(self, message: ProtocolMessage, key: tuple[int, int]) -> bool:
         return bool(message.to) and (message.sender, message.clock) == key
 
     def _key(self, held: Held) -> tuple[int, int]:

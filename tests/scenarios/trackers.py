@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from happened.core.roster import Roster
-from happened.tracking import Machine, Piggybacked, Stamp, Timestamp, create, protocols
+from happened.tracking import Piggybacked, Stamp, Timestamp, TrackerMachine, create, protocols
 from happened.tracking.named import named
 from scenarios.language import ScenarioError, names
 
@@ -22,7 +22,7 @@ class Trackers:
     def __init__(self) -> None:
         self.protocol = ""
         self._roster = Roster()
-        self._machines: dict[str, Machine] = {}
+        self._machines: dict[str, TrackerMachine] = {}
         self._stamps: dict[str, Stamp] = {}
         self._carried: dict[tuple[str, str], tuple[str, Piggybacked]] = {}  # by label and destination
 
@@ -67,7 +67,7 @@ class Trackers:
         self._stamps[f"{stamp.process}:{stamp.seq}"] = stamp
         return str(stamp)
 
-    def _machine(self, name: str) -> Machine:
+    def _machine(self, name: str) -> TrackerMachine:
         if not self._machines:
             raise ScenarioError("begin with `tracker …, processes …`")
         if name not in self._machines:

@@ -6,11 +6,19 @@ from statistics import mean, median
 
 import pytest
 
-from happened.sim.network import SECOND, Delay, Links, Network, Partition, parse_delay, parse_partition
+from happened.sim.network import (
+    SECOND,
+    Delay,
+    Network,
+    Partition,
+    SimulatedLinks,
+    parse_delay,
+    parse_partition,
+)
 
 
 def links(**options):
-    return Links(Network(**options), Random(1), Random(2))
+    return SimulatedLinks(Network(**options), Random(1), Random(2))
 
 
 def seconds(text, count=20_000):

@@ -12,9 +12,9 @@ from happened.core.errors import LocalProtocolError
 from happened.ordering import create as create_machine
 from happened.sim.network import Network
 from happened.sim.plain import Plain, control_sizes
-from happened.sim.recorder import Recorder
+from happened.sim.recorder import RunRecorder
 from happened.sim.riders import Riders
-from happened.sim.simulation import Change, Simulation
+from happened.sim.simulation import ScheduledChange, Simulation
 from happened.sim.workload import Workload
 from happened.trace import TraceWriter
 from happened.tracking import Timestamp, create, vectors
@@ -35,7 +35,7 @@ def ride(name, seed, *, folder=None, n=8, messages=600, pattern="unicast", fifo=
         seed=seed,
         workload=Workload(pattern),
         network=Network(fifo=fifo),
-        recorder=Recorder(recorded) if recorded is not None else None,
+        recorder=RunRecorder(recorded) if recorded is not None else None,
         riders=riders,
         **{key: value for key, value in machine.items() if key != "factory"},
     )
@@ -152,10 +152,10 @@ def test_one_seed_replays(seed):
 @pytest.mark.parametrize("name", ["p1-prime", "p2:2", "p3-reduced", "matrix"])
 def test_trackers_grow_with_the_system(name, seed, tmp_path):
     riders = Riders(partial(create, name), 3, 0.2, Random(seed))
-    joins = [Change(0.3, "join", 3), Change(0.6, "join", 4)]
+    joins = [ScheduledChange(0.3, "join", 3), ScheduledChange(0.6, "join", 4)]
     with TraceWriter(tmp_path) as writer:
         simulation = Simulation(
-            create_ks, 3, 300, seed=seed, changes=joins, recorder=Recorder(writer), riders=riders
+            create_ks, 3, 300, seed=seed, changes=joins, recorder=RunRecorder(writer), riders=riders
         )
         assert simulation.run() == []
     table = trace.read(tmp_path)

@@ -15,7 +15,7 @@ from happened.core.effects import Send
 from happened.core.errors import LocalProtocolError
 from happened.core.places import Separator
 from happened.ordering import create, protocols
-from happened.ordering.causal.extended_history import History
+from happened.ordering.causal.extended_history import ExtendedHistory
 from happened.ordering.causal.observed_history import ObservedHistory
 from happened.sim.playing import read_program
 from happened.sim.programs import Program
@@ -191,7 +191,7 @@ def test_what_is_told_of_routers_is_what_the_rules_do(terrain, seed):
 
 def test_a_rule_told_wrongly_is_found(monkeypatch, seed):
     """R9 without the condition that the other members were told: the replay by the paper's rules notices."""
-    monkeypatch.setattr(History, "_filters", lambda self, entry, separator: True)
+    monkeypatch.setattr(ExtendedHistory, "_filters", lambda self, entry, separator: True)
     dice, terrain = random.Random(seed), two_gateway_terrain()
     with pytest.raises(AssertionError):
         for number in range(200):

@@ -9,7 +9,7 @@ from happened.core.errors import LocalProtocolError
 from happened.ordering import create, protocols
 from happened.sim.ledger import Ledger
 from happened.sim.network import Delay, Network, Partition
-from happened.sim.simulation import Change, Simulation
+from happened.sim.simulation import ScheduledChange, Simulation
 from happened.sim.workload import Workload
 from oracles.full_history import FullHistory
 from oracles.unordered import Unordered
@@ -184,7 +184,9 @@ def test_a_machine_that_holds_nothing_back_never_waits():
 
 
 def test_a_process_that_joins_sends_and_is_sent_to():
-    events, _, undelivered = simulated(ks, 3, 200, changes=[Change(1.0, "join", 3), Change(2.0, "join", 4)])
+    events, _, undelivered = simulated(
+        ks, 3, 200, changes=[ScheduledChange(1.0, "join", 3), ScheduledChange(2.0, "join", 4)]
+    )
     for joined, since in ((3, 1e9), (4, 2e9)):
         own = [row for row in events.rows if row[1] == joined]
         assert {row[0] for row in own} == {"send", "receive", "deliver"}
@@ -197,7 +199,7 @@ def test_a_process_that_leaves_sends_nothing_and_drains_what_is_on_its_way():
         ks,
         4,
         200,
-        changes=[Change(1.0, "leave", 2), Change(1.5, "join", 4)],
+        changes=[ScheduledChange(1.0, "leave", 2), ScheduledChange(1.5, "join", 4)],
         network=Network(Delay("constant", (0.5,))),
     )
     after = [row for row in events.rows if row[4] >= 1e9]
@@ -210,8 +212,8 @@ def test_a_process_that_leaves_sends_nothing_and_drains_what_is_on_its_way():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (Change(0.1, "join", 7), "next process to join is 4, not 7"),
-        (Change(0.1, "leave", 9), "not present and cannot leave"),
+        (ScheduledChange(0.1, "join", 7), "next process to join is 4, not 7"),
+        (ScheduledChange(0.1, "leave", 9), "not present and cannot leave"),
     ],
 )
 def test_impossible_changes_are_refused(change, reason):
@@ -220,7 +222,9 @@ def test_impossible_changes_are_refused(change, reason):
 
 
 def test_a_run_ends_when_everybody_else_has_left():
-    events, _, _ = simulated(ks, 2, 10_000, changes=[Change(1.0, "leave", 0)], workload=Workload("unicast"))
+    events, _, _ = simulated(
+        ks, 2, 10_000, changes=[ScheduledChange(1.0, "leave", 0)], workload=Workload("unicast")
+    )
     assert 0 < len(events.of("send")) < 10_000
 
 
@@ -247,4 +251,4 @@ def test_sends_that_must_be_serialized_wait_for_the_token(name, seed):
     totals = ledger.totals()
     assert totals["messages"] == 200 and totals["added"] > 50 and totals["late"]["mean"] > 0
     with pytest.raises(LocalProtocolError, match="shares a token"):
-        Simulation(partial(create, name), 4, 10, seed=1, changes=[Change(1.0, "leave", 2)])
+        Simulation(partial(create, name), 4, 10, seed=1, changes=[ScheduledChange(1.0, "leave", 2)])

@@ -17,7 +17,7 @@ from happened.causality.questions import necessary, question
 from happened.core.errors import CausalityError, TraceFormatError
 from happened.ordering import create
 from happened.sim.network import Network
-from happened.sim.recorder import Recorder
+from happened.sim.recorder import RunRecorder
 from happened.sim.simulation import Simulation
 from happened.spark import one_pass
 from happened.spark.by_epoch import clock_faults, epoch_layout, stamping
@@ -316,7 +316,7 @@ def test_a_trace_written_as_it_happened_is_matched_in_its_splits(spark, tmp_path
             200,
             seed=seed,
             network=Network(duplicate=0.1),
-            recorder=Recorder(writer),
+            recorder=RunRecorder(writer),
         )
         assert simulation.run() == []
     summary = analyze_path(

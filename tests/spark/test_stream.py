@@ -23,7 +23,7 @@ from happened.core.errors import CausalityError, TraceFormatError
 from happened.spark.live.bucket import Bucket
 from happened.spark.live.live_job import FORMAT, committed, follow, last_manifest
 from happened.spark.live.trace_source import TraceReader, TraceSource
-from happened.spark.live.trace_tail import Stretch, TraceTail
+from happened.spark.live.trace_tail import FileRange, TraceTail
 from happened.spark.versions import has
 
 QUESTIONS = ["stamp", "predecessors", "order"]
@@ -263,7 +263,7 @@ def test_a_tail_reads_whole_lines_and_keeps_to_its_limit(tmp_path):
     (tmp_path / "b.jsonl").write_bytes(b"xyz\n")
     (tmp_path / "_c.jsonl").write_bytes(b"xyz\n")
     assert tail.latest({}, 10) == {"a.jsonl": 8, "b.jsonl": 4}
-    assert tail.stretches({"a.jsonl": 8}, {"a.jsonl": 29}) == [Stretch("a.jsonl", 8, 29)]
+    assert tail.stretches({"a.jsonl": 8}, {"a.jsonl": 29}) == [FileRange("a.jsonl", 8, 29)]
     path.write_bytes(b"0\n")
     with pytest.raises(TraceFormatError, match="files of a trace only grow"):
         tail.latest({"a.jsonl": 29})

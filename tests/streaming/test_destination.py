@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from happened.core.errors import CausalityError
 from happened.ordering import able, create
 from happened.ordering.capabilities import Listens
-from happened.ordering.listening import Listener
+from happened.ordering.listening import ReplicaListener
 from happened.streaming import paged, reached
 from happened.streaming.destination import DEAD, DELIVERED, LATE, VIOLATED, Destination, Head
 from happened.streaming.paged import Numbers, PagedMap
-from happened.streaming.reached import Arrival
+from happened.streaming.reached import Arrived
 
 
 class Pages(dict):
@@ -65,7 +65,7 @@ def listed(draw):
     messages = []
     for k in range(n):
         causes = draw(st.lists(st.integers(0, k - 1), max_size=3, unique=True)) if k else []
-        messages.append(Arrival(f"m{k}", tuple(f"m{c}" for c in causes), ()))
+        messages.append(Arrived(f"m{k}", tuple(f"m{c}" for c in causes), ()))
     arriving = messages + draw(st.lists(st.sampled_from(messages), max_size=8))
     return messages, draw(st.permutations(arriving)), draw(st.lists(st.integers(0, 40), max_size=6))
 
@@ -124,8 +124,8 @@ def test_frames_of_every_protocol_that_listens_are_delivered_after_their_causal_
     waited = 0
     for run in range(20):
         messages, past = history(protocol, dice.random())
-        listener = Listener(protocol, 3, 4)
-        sent = [Arrival(*listener.hear(message)) for message in messages]
+        listener = ReplicaListener(protocol, 3, 4)
+        sent = [Arrived(*listener.hear(message)) for message in messages]
         arrivals = sent + dice.sample(sent, len(sent) // 3)
         dice.shuffle(arrivals)
         outcomes, head, _ = in_batches("clocks", cut(arrivals, [dice.randrange(30) for _ in range(3)]))
@@ -150,7 +150,7 @@ def short(outcomes):
 
 
 def test_a_message_whose_cause_never_came_is_released_in_time_and_what_it_held_up_follows():
-    m = {name: Arrival(name, after, ()) for name, after in {"b": ("a",), "c": ("b",), "d": ("c",)}.items()}
+    m = {name: Arrived(name, after, ()) for name, after in {"b": ("a",), "c": ("b",), "d": ("c",)}.items()}
     destination, out = patient("ids", [(0, m["d"]), (5, m["c"]), (10, m["b"])])
     assert out == []
     assert destination.expire(99, 100, release=True) == []
@@ -161,14 +161,14 @@ def test_a_message_whose_cause_never_came_is_released_in_time_and_what_it_held_u
         ("c", DELIVERED, None),
         ("d", DELIVERED, None),
     ]
-    late = destination.arrive([(Arrival("a", (), ()), "a")], 200)
+    late = destination.arrive([(Arrived("a", (), ()), "a")], 200)
     assert short(late) == [("a", LATE, None)]
-    assert destination.arrive([(Arrival("a", (), ()), "a")], 201) == []
+    assert destination.arrive([(Arrived("a", (), ()), "a")], 201) == []
     assert destination.held == 0 and destination.next_timer(201, 100) == 0
 
 
 def test_the_timer_of_what_is_due_and_still_waits_is_in_the_future_and_not_in_every_batch():
-    a, b = Arrival("a", ("b",), ()), Arrival("b", ("x",), ())
+    a, b = Arrived("a", ("b",), ()), Arrived("b", ("x",), ())
     destination, _ = patient("ids", [(0, a), (1000, b)])
     assert destination.next_timer(1000, 800) == 1100
     assert destination.expire(1100, 800, release=True) == []  # b is here and not due
@@ -182,23 +182,23 @@ def test_skipped_causes_are_remembered_up_to_a_number(kind):
     for k in range(40):
         name, cause = (f"m{k}", f"c{k}") if kind == "ids" else ((k, 2), (k, 1))
         destination = Destination(kind, store, head, remember=10)
-        destination.arrive([(Arrival(name, (cause,), (name,)), "m")], 0)
+        destination.arrive([(Arrived(name, (cause,), (name,)), "m")], 0)
         assert len(destination.expire(100, 100, release=True)) == 1
         head = destination.flush()
-    late = [(Arrival(f"c{k}" if kind == "ids" else (k, 1), (), ((k, 1),)), "c") for k in range(40)]
+    late = [(Arrived(f"c{k}" if kind == "ids" else (k, 1), (), ((k, 1),)), "c") for k in range(40)]
     out = Destination(kind, store, head, remember=10).arrive(late, 200)
     assert sum(outcome.status == LATE for outcome in out) == 10
 
 
 def test_dead_letters_take_with_them_what_waits_for_them():
-    m = {name: Arrival(name, after, ()) for name, after in {"b": ("a",), "c": ("b",), "x": ("y",)}.items()}
+    m = {name: Arrived(name, after, ()) for name, after in {"b": ("a",), "c": ("b",), "x": ("y",)}.items()}
     destination, _ = patient("ids", [(0, m["b"]), (90, m["c"]), (95, m["x"])])
     assert short(destination.expire(100, 100, release=False)) == [("b", DEAD, "a"), ("c", DEAD, "b")]
     assert destination.held == 1 and destination.oldest == 95
 
 
 def test_two_messages_that_wait_for_each_other_do_not_wait_for_ever():
-    a, b = Arrival("a", ("b",), ()), Arrival("b", ("a",), ())
+    a, b = Arrived("a", ("b",), ()), Arrived("b", ("a",), ())
     destination, _ = patient("ids", [(0, a), (1, b)])
     assert destination.expire(150, 100, release=True) == []
     assert short(destination.expire(200, 100, release=True)) == [("a", VIOLATED, "b"), ("b", LATE, None)]
@@ -207,7 +207,7 @@ def test_two_messages_that_wait_for_each_other_do_not_wait_for_ever():
 @pytest.mark.parametrize("release, status", [(True, VIOLATED), (False, DEAD)])
 def test_of_what_is_given_up_together_causes_come_first(release, status):
     """b is a cause of a, and both are here; x never comes."""
-    a, b, c = Arrival("a", ("x", "b"), ()), Arrival("b", ("x",), ()), Arrival("c", ("a", "b"), ())
+    a, b, c = Arrived("a", ("x", "b"), ()), Arrived("b", ("x",), ()), Arrived("c", ("a", "b"), ())
     destination, _ = patient("ids", [(0, c), (0, a), (0, b)])
     out = short(destination.expire(100, 100, release=release))
     assert out[:2] == [("b", status, "x"), ("a", status, "x")]
@@ -215,7 +215,7 @@ def test_of_what_is_given_up_together_causes_come_first(release, status):
 
 
 def test_of_frames_that_are_given_up_together_causes_come_first():
-    third, second = Arrival((0, 2), ((0, 1), (1, 1)), ((0, 2),)), Arrival((1, 1), ((0, 1),), ((1, 1),))
+    third, second = Arrived((0, 2), ((0, 1), (1, 1)), ((0, 2),)), Arrived((1, 1), ((0, 1),), ((1, 1),))
     destination, _ = patient("clocks", [(0, third), (0, second)])
     assert short(destination.expire(100, 100, release=True)) == [
         ("(1, 1)", VIOLATED, (0, 1)),
@@ -224,7 +224,7 @@ def test_of_frames_that_are_given_up_together_causes_come_first():
 
 
 def test_what_lacks_something_waits_also_for_a_cause_that_is_here_and_for_twice_as_long_at_most():
-    a, b = Arrival("a", ("x", "b"), ()), Arrival("b", ("y",), ())
+    a, b = Arrived("a", ("x", "b"), ()), Arrived("b", ("y",), ())
     destination, _ = patient("ids", [(0, a), (50, b)])
     assert destination.expire(100, 100, release=True) == []
     assert short(destination.expire(150, 100, release=True)) == [("b", VIOLATED, "y"), ("a", VIOLATED, "x")]
@@ -238,7 +238,7 @@ def test_what_became_deliverable_by_giving_up_its_cause_is_no_violation_and_what
     """c is due, and waits for b, which is not, and which waits for a; z comes from nowhere."""
     wants = {"c": ("z", "b"), "b": ("a",), "a": ("x",)}
     since = {"c": 0, "b": 50, "a": 0}
-    destination, _ = patient("ids", [(since[name], Arrival(name, wants[name], ())) for name in wants])
+    destination, _ = patient("ids", [(since[name], Arrived(name, wants[name], ())) for name in wants])
     assert short(destination.expire(100, 100, release=True)) == [
         ("a", VIOLATED, "x"),
         ("b", DELIVERED, None),
@@ -253,7 +253,7 @@ def test_what_is_given_up_comes_after_those_of_its_causes_that_are_here(case, ki
     _, arriving, _ = case
     if kind == "clocks":
         arriving = [
-            Arrival((int(m.name[1:]), 1), tuple((int(w[1:]), 1) for w in m.wants), ((int(m.name[1:]), 1),))
+            Arrived((int(m.name[1:]), 1), tuple((int(w[1:]), 1) for w in m.wants), ((int(m.name[1:]), 1),))
             for m in arriving
         ]
     lost = data.draw(st.sets(st.sampled_from([m.name for m in arriving]), max_size=4))
@@ -280,7 +280,7 @@ def test_a_hundred_thousand_that_each_lack_something_and_wait_for_one_another_ar
         return (lane, k) if kind == "clocks" else f"{lane}-{count - k:07}"
 
     chain = [
-        Arrival(name(0, k), (name(1, k), name(0, k - 1)), (name(0, k),)[: kind == "clocks"])
+        Arrived(name(0, k), (name(1, k), name(0, k - 1)), (name(0, k),)[: kind == "clocks"])
         for k in range(2, count + 2)
     ]
     chain.reverse()
@@ -294,7 +294,7 @@ def test_a_hundred_thousand_that_each_lack_something_and_wait_for_one_another_ar
 
 def test_a_sender_that_goes_on_without_a_lost_message_may_still_bring_it_late_and_once():
     def m(clock, *wants):
-        return Arrival((0, clock), wants, ((0, clock),))
+        return Arrived((0, clock), wants, ((0, clock),))
 
     third, second, first = m(9, (0, 5)), m(5, (0, 2)), m(2)
     destination, _ = patient("clocks", [(0, third)])
@@ -305,7 +305,7 @@ def test_a_sender_that_goes_on_without_a_lost_message_may_still_bring_it_late_an
 
 
 def test_ids_are_forgotten_as_stated_and_no_sooner():
-    messages = [Arrival(f"m{k}", (), ()) for k in range(100)]
+    messages = [Arrived(f"m{k}", (), ()) for k in range(100)]
     _, head, store = in_batches("ids", cut(messages, range(0, 100, 7)), remember=32)
     assert len(store) <= 32 // 4 + 1 and len(head.directories) < 500
     destination = Destination("ids", store, head, remember=32)
@@ -316,12 +316,12 @@ def test_ids_are_forgotten_as_stated_and_no_sooner():
 
 def test_a_batch_touches_the_pages_it_needs_and_no_others(monkeypatch):
     monkeypatch.setattr(paged, "DRAWER", 0)
-    held = [Arrival(f"h{k:04}", (f"c{k:04}",), ()) for k in range(400)]
+    held = [Arrived(f"h{k:04}", (f"c{k:04}",), ()) for k in range(400)]
     _, head, store = in_batches("ids", [held])
     assert head.held == 400 and len(store) >= 100
     store.reads = store.writes = 0
     destination = Destination("ids", store, head, remember=100)
-    out = destination.arrive([(Arrival("c0200", (), ()), "c")], 0)
+    out = destination.arrive([(Arrived("c0200", (), ()), "c")], 0)
     head = destination.flush()
     assert [outcome.row for outcome in out] == ["c", "h0200"] and head.held == 399
     assert store.reads <= 3 and store.writes <= 3
@@ -329,8 +329,8 @@ def test_a_batch_touches_the_pages_it_needs_and_no_others(monkeypatch):
 
 def test_a_destination_of_which_little_is_known_has_no_pages_but_in_its_head(monkeypatch):
     monkeypatch.setattr(paged, "DRAWER", 2000)
-    chain = [Arrival(f"m{k}", (f"m{k - 1}",), ()) for k in range(30, 0, -1)]
-    outcomes, head, store = in_batches("ids", [chain[:10], chain[10:], [Arrival("m0", (), ())]])
+    chain = [Arrived(f"m{k}", (f"m{k - 1}",), ()) for k in range(30, 0, -1)]
+    outcomes, head, store = in_batches("ids", [chain[:10], chain[10:], [Arrived("m0", (), ())]])
     assert [len(out) for out in outcomes] == [0, 0, 31] and store.writes == store.reads == 0
     assert len(head.directories) < 2200
 
@@ -368,12 +368,12 @@ def test_a_state_is_read_and_one_of_another_version_refused_by_name():
     store[2] = pickle.dumps([waiting])
     head = Head(3, 1, 7, 0, pickle.dumps((1, 2, ([(1, 3)], [], 0), [(("m9", "m10"), 2)], {})))
     destination = Destination("ids", store, head, remember=32)
-    assert destination.arrive([(Arrival("m1", (), ()), "again")], 8) == []
-    out = destination.arrive([(Arrival("m9", ("m2",), ()), "m9")], 9)
+    assert destination.arrive([(Arrived("m1", (), ()), "again")], 8) == []
+    out = destination.arrive([(Arrived("m9", ("m2",), ()), "m9")], 9)
     assert short(out) == [("m9", DELIVERED, None), ("m10", DELIVERED, None)] and out[-1].number == 5
     head = destination.flush()
     again = Destination("ids", store, head, remember=32)
-    assert again.arrive([(Arrival(f"m{k}", (), ()), "again") for k in (0, 1, 2, 9, 10)], 10) == []
+    assert again.arrive([(Arrived(f"m{k}", (), ()), "again") for k in (0, 1, 2, 9, 10)], 10) == []
     newer = head._replace(directories=pickle.dumps((2, *pickle.loads(head.directories)[1:])))
     with pytest.raises(CausalityError, match="held in version 2, and this happened reads 1: go on with"):
         Destination("ids", store, newer, remember=32)
@@ -408,15 +408,15 @@ def test_a_paged_map_is_a_sorted_dict(steps):
 
 
 def test_of_ten_thousand_senders_one_is_missed_and_the_others_are_not_held_up():
-    sent = [Arrival((s, 1), (), ((s, 1),)) for s in range(10_000)]
-    replies = [Arrival((s, 2), ((s, 1), ((s + 1) % 10_000, 1)), ((s, 2),)) for s in range(10_000)]
+    sent = [Arrived((s, 1), (), ((s, 1),)) for s in range(10_000)]
+    replies = [Arrived((s, 2), ((s, 1), ((s + 1) % 10_000, 1)), ((s, 2),)) for s in range(10_000)]
     arriving = [each for each in sent if each.name != (4321, 1)] + replies
     random.Random(1).shuffle(arriving)
     outcomes, head, store = in_batches("clocks", [arriving[:7000], arriving[7000:]])
     assert sum(map(len, outcomes)) == 19_997 and head.held == 2
     destination = Destination("clocks", store, head, remember=100)
     assert sorted(missing for _, missing in destination.pending()) == [[(4321, 1)], [(4321, 1)]]
-    released = destination.arrive([(Arrival((4321, 1), (), ((4321, 1),)), "")], 0)
+    released = destination.arrive([(Arrived((4321, 1), (), ((4321, 1),)), "")], 0)
     assert len(released) == 3
 
 
@@ -425,19 +425,19 @@ def test_a_million_held_messages_wait_in_pages_and_go_in_order(monkeypatch):
     monkeypatch.setattr(paged, "PAGE", 512)
     monkeypatch.setattr(reached, "GENERATION", 8192)
     million = 1_000_000
-    chain = [Arrival((0, k), ((0, k - 1),), ((0, k),)) for k in range(2, million + 2)]
+    chain = [Arrived((0, k), ((0, k - 1),), ((0, k),)) for k in range(2, million + 2)]
     random.Random(1).shuffle(chain)
     _, head, store = in_batches("clocks", cut(chain, range(0, million, million // 4)))
     assert head.held == million and million / 512 <= len(store) < 4 * million / 512
     assert len(head.directories) < 500_000
     store.reads = store.writes = 0
     destination = Destination("clocks", store, head, remember=100)
-    late = Arrival((0, million + 2), ((0, million + 1),), ((0, million + 2),))
+    late = Arrived((0, million + 2), ((0, million + 1),), ((0, million + 2),))
     assert destination.arrive([(late, "")], 0) == []
     head = destination.flush()
     assert store.reads + store.writes < 5  # one more costs a page, not all
     destination = Destination("clocks", store, head, remember=100)
-    out = destination.arrive([(Arrival((0, 1), (), ((0, 1),)), "(0, 1)")], 0)
+    out = destination.arrive([(Arrived((0, 1), (), ((0, 1),)), "(0, 1)")], 0)
     assert [outcome.row for outcome in out[1:-1]] == [f"(0, {k})" for k in range(2, million + 2)]
     assert destination.flush().held == 0
 
@@ -448,7 +448,7 @@ def test_a_message_is_given_up_although_a_delivered_cause_of_it_was_forgotten(re
     pages, head = Pages(), Head()
     for now, arrivals in enumerate([[("a", ()), ("m", ("a", "b"))], [(f"x{n}", ()) for n in range(50)]]):
         destination = Destination("ids", pages, head, remember=8)
-        destination.arrive([(Arrival(name, wants, ()), (name,)) for name, wants in arrivals], now)
+        destination.arrive([(Arrived(name, wants, ()), (name,)) for name, wants in arrivals], now)
         head = destination.flush()
     destination = Destination("ids", pages, head, remember=8)
     assert [(o.row, o.status) for o in destination.expire(10_000, 1000, release=release)] == [
@@ -462,7 +462,7 @@ def test_two_copies_of_a_message_of_which_one_came_after_a_cause_was_forgotten_a
     copies = [("m", ("a", "b"))]
     for now, arrivals in enumerate([[("a", ()), *copies], [(f"x{n}", ()) for n in range(50)], copies]):
         destination = Destination("ids", pages, head, remember=8)
-        destination.arrive([(Arrival(name, wants, ()), (name,)) for name, wants in arrivals], now)
+        destination.arrive([(Arrived(name, wants, ()), (name,)) for name, wants in arrivals], now)
         head = destination.flush()
     destination = Destination("ids", pages, head, remember=8)
     assert [o.row for o in destination.expire(10_000, 1000, release=True)] == [("m",)]
@@ -472,11 +472,11 @@ def test_two_copies_of_a_message_of_which_one_came_after_a_cause_was_forgotten_a
 def test_what_a_message_that_was_given_up_had_waited_for_is_late_also_where_nobody_named_it():
     """(1, 7) is after (2, 3), by way of (0, 6), which never comes; (2, 8) is after both, and names (1, 7)."""
     destination = Destination("clocks", Pages(), remember=100)
-    arrivals = [Arrival((1, 7), ((0, 6),), ((1, 7),)), Arrival((2, 8), ((1, 7),), ((2, 8),))]
+    arrivals = [Arrived((1, 7), ((0, 6),), ((1, 7),)), Arrived((2, 8), ((1, 7),), ((2, 8),))]
     assert not destination.arrive([(arrival, arrival.name) for arrival in arrivals], 0)
     given_up = destination.expire(10, 10, release=True)
     assert [(o.row, o.status) for o in given_up] == [((1, 7), VIOLATED), ((2, 8), DELIVERED)]
-    late = Arrival((2, 3), (), ((2, 3),))
+    late = Arrived((2, 3), (), ((2, 3),))
     outcomes = destination.arrive([(late, late.name), (late, late.name)], 20)
     assert [(o.row, o.number, o.status) for o in outcomes] == [((2, 3), 3, LATE)]
     assert destination.duplicates == 1
@@ -488,8 +488,8 @@ def test_whatever_is_given_up_all_that_arrives_is_delivered_once(protocol, seed)
     statuses = set()
     for run in range(20):
         messages, _ = history(protocol, dice.random())
-        listener = Listener(protocol, 3, 4)
-        sent = [Arrival(*listener.hear(message)) for message in messages]
+        listener = ReplicaListener(protocol, 3, 4)
+        sent = [Arrived(*listener.hear(message)) for message in messages]
         arriving = dice.sample(sent, len(sent) * 4 // 5)
         arriving += dice.sample(arriving, len(arriving) // 4)
         destination, outcomes = Destination("clocks", Pages(), remember=10**6), []
@@ -505,12 +505,12 @@ def test_whatever_is_given_up_all_that_arrives_is_delivered_once(protocol, seed)
 
 def test_a_late_message_is_delivered_once_also_when_one_of_two_skips_over_it_is_forgotten():
     def given_up(sender, *wants):
-        arrival = Arrival((sender, 1), wants, ((sender, 1),))
+        arrival = Arrived((sender, 1), wants, ((sender, 1),))
         destination.arrive([(arrival, arrival.name)], 0)
         assert len(destination.expire(10, 10, release=True)) == 1
 
     destination = Destination("clocks", Pages(), remember=2)
-    late = Arrival((0, 3), (), ((0, 3),))
+    late = Arrived((0, 3), (), ((0, 3),))
     given_up(1, (0, 5))
     given_up(2, (0, 9))
     assert [o.status for o in destination.arrive([(late, "late")], 20)] == [LATE]

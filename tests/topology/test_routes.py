@@ -13,7 +13,7 @@ from happened.core.places import Branch, Place, in_use, outgoing
 from happened.ordering import Relays, able, create, protocols
 from happened.ordering.capabilities import ReplacesForwarder
 from happened.sim.network import Network, parse_delay
-from happened.sim.recorder import Recorder
+from happened.sim.recorder import RunRecorder
 from happened.sim.simulation import Simulation
 from happened.sim.workload import Workload
 from happened.topology import Topology, TopologyError, derive, from_document, useful, verify
@@ -441,7 +441,7 @@ def test_application_messages_are_in_causal_order_on_derived_routes(tmp_path, se
             workload=Workload(pattern="fanout:3", interval=0.1),
             network=Network(delay=parse_delay("exp:0.2")),
             control_sizes=lambda messages: [0] * len(messages),
-            recorder=Recorder(writer),
+            recorder=RunRecorder(writer),
         ).run()
     assert not left
     table = trace.read(tmp_path)

@@ -9,7 +9,7 @@ from collections import Counter
 
 from causality.traces import number, table
 from happened.cli import main
-from happened.spark.live.live_job import Commits
+from happened.spark.live.live_job import Manifests
 from happened.trace import write_jsonl
 from happened.trace.parts import write_part
 from view.unpacking import Unpacked
@@ -116,7 +116,7 @@ def test_serving_prints_an_address_and_ends_when_interrupted(tmp_path):
 
 def test_who_would_view_the_tables_of_a_stream_is_told_what_to_view_instead(tmp_path, capsys):
     write_part(tmp_path / "live" / "stamps", "batch-0", table(number({"p": [{"kind": "internal"}]}, "c")))
-    commits = Commits(tmp_path / "live", {"trace": "somewhere"})
+    commits = Manifests(tmp_path / "live", {"trace": "somewhere"})
     commits.commit(0, ["stamps/batch-0.parquet"], Counter(events=1), 0.1)
     for command in (["view"], ["check"]):
         assert main([*command, str(tmp_path / "live")]) == 2

@@ -9,7 +9,7 @@ from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.experiments.growth import place
 from happened.net.engine import Engine
 from happened.ordering import create
-from happened.ordering.causal.extended_history import Entry
+from happened.ordering.causal.extended_history import HistoryEntry
 from happened.ordering.causal.hop_message import HopMessage
 from happened.ordering.facts import MANY_PROCESSES
 from happened.wire.primitives import EXPANDED
@@ -67,7 +67,7 @@ def test_sets_of_nearly_everybody_do_not_fill_the_memory():
     n = MANY_PROCESSES
     everybody = (1 << n) - 1
     most = EXPANDED // (n // 8)
-    entries = [Entry(1, clock, everybody ^ 1 << clock) for clock in range(1, most + 100)]
+    entries = [HistoryEntry(1, clock, everybody ^ 1 << clock) for clock in range(1, most + 100)]
     message = HopMessage(0, 9, n, 2, 0, 10**6, 2, 0, tuple(entries), b"")
     frame = wire.encode(message)
     assert len(frame) < 100_000

@@ -20,12 +20,13 @@ from .difference import Caused, Difference, diff
 from .errors import AmbiguousName, NoTimes, UnknownName
 from .history import History, Occurrence, load
 from .influence import Influence, Influences, influenced
-from .relation import Path, Step, future, past, path
+from .relation import ChainStep, Path, future, past, path
 
 __all__ = [
     "AmbiguousName",
     "Cause",
     "Caused",
+    "ChainStep",
     "CriticalPath",
     "Difference",
     "History",
@@ -37,7 +38,6 @@ __all__ = [
     "RequestPath",
     "Segment",
     "Share",
-    "Step",
     "UnknownName",
     "Why",
     "critical_path",

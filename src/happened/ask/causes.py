@@ -17,7 +17,7 @@ from ..causality.computation import DELIVER, RECEIVE
 from ..causality.reach import NEVER, waited_chain
 from .finding import find_event
 from .history import Asked, History, Occurrence, load
-from .relation import Step, chain, since
+from .relation import ChainStep, chain, since
 
 MOST_CAUSES = 500
 """Of one answer; more are not read by people."""
@@ -61,7 +61,7 @@ class Why:
 
     event: Occurrence
     causes: tuple[Cause, ...]
-    late: tuple[Step, ...]
+    late: tuple[ChainStep, ...]
     cut: bool = False
     is_arrival: bool = False
     delivery: Occurrence | None = None

@@ -57,7 +57,7 @@ class Segment(NamedTuple):
     took: int
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """From one event of a path to the next, by number; ns, which clocks may make negative."""
 
     begin: int
@@ -266,7 +266,7 @@ class Paths:
         ends = _ends(history, codes, len(names))
         known = [number for number in chosen if ends[number] is not None]
         self._grounds = list(_grounds(history, codes, known))
-        self._paths: dict[str, list[Step]] = {}
+        self._paths: dict[str, list[PathStep]] = {}
         self._request_names = names
         for ground in self._grounds:
             for number in ground.requests:
@@ -332,24 +332,24 @@ class Paths:
                 saves[a, b] = int(np.minimum(as_it_was - then, most).sum())
         return saves
 
-    def _took(self, path: Sequence[Step]) -> int:
+    def _took(self, path: Sequence[PathStep]) -> int:
         return sum(step.took for step in path)
 
-    def _steps_to(self, ground: Ground, begin: int, end: int) -> list[Step]:
+    def _steps_to(self, ground: Ground, begin: int, end: int) -> list[PathStep]:
         """The steps from the first event of a request to its last one."""
         path = waited_chain(ground.when, ground.waited, end, begin)
         at = self._places[ground.first : ground.first + ground.edges.events]
 
-        def step(u: int, v: int, place: Between) -> Step:
+        def step(u: int, v: int, place: Between) -> PathStep:
             took = int(ground.when[v] - ground.when[u])
-            return Step(ground.first + u, ground.first + v, place, took)
+            return PathStep(ground.first + u, ground.first + v, place, took)
 
         steps = [step(u, v, (self._names[at[u]], self._names[at[v]])) for u, v in pairwise(path)]
         if path[0] != begin and (not steps or ground.when[path[0]] > ground.when[begin]):
             steps.insert(0, step(begin, path[0], UNKNOWN))
         return steps
 
-    def _segments(self, path: Sequence[Step]) -> tuple[Segment, ...]:
+    def _segments(self, path: Sequence[PathStep]) -> tuple[Segment, ...]:
         """The path, with the steps at one place joined."""
         stretches = (list(steps) for _, steps in groupby(path, lambda step: step.place))
         return tuple(
@@ -363,7 +363,7 @@ class Paths:
         )
 
 
-def _spent_by(path: Sequence[Step]) -> dict[Between, int]:
+def _spent_by(path: Sequence[PathStep]) -> dict[Between, int]:
     """ns at each place of a path."""
     spent: dict[Between, int] = defaultdict(int)
     for step in path:

@@ -20,7 +20,7 @@ from ..causality.linearization import Ints
 from ..core.errors import CausalityError
 from .finding import find_request
 from .history import Asked, History, Occurrence, load_whole
-from .relation import Step, since
+from .relation import ChainStep, since
 
 DIRECTIONS = ("past", "future")
 
@@ -38,7 +38,7 @@ class Influence:
     request: str
     root: Occurrence
     events: int
-    chain: tuple[Step, ...]
+    chain: tuple[ChainStep, ...]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def influenced(trace: Asked, request: str, *, direction: str = "past", by_clock:
     codes, names = history.requests
     asked = find_request(history, request)
     mine = np.flatnonzero(codes == asked)
-    nexts = _reached(mine, _Edges(history, direction, by_clock))
+    nexts = _reached(mine, _Neighbours(history, direction, by_clock))
     reached = np.array([e for e in nexts if e < history.union.events], np.int64)
     begins = dict(zip(*np.unique(codes, return_index=True), strict=True))
     others = []
@@ -77,7 +77,7 @@ def influenced(trace: Asked, request: str, *, direction: str = "past", by_clock:
     return Influences(names[asked], root, direction, tuple(others), every)
 
 
-class _Edges:
+class _Neighbours:
     """The neighbours of an event: its causes, or its effects. Numbers beyond the events are instants."""
 
     def __init__(self, history: History, direction: str, by_clock: bool) -> None:
@@ -126,7 +126,7 @@ def _clock_order(history: History) -> list[Ints]:
     ]
 
 
-def _reached(mine: Ints, edges: _Edges) -> dict[int, int]:
+def _reached(mine: Ints, edges: _Neighbours) -> dict[int, int]:
     """Of every event that can be reached, the next one on a shortest way to the request; -1 in it."""
     nexts = dict.fromkeys(mine.tolist(), -1)
     queue = deque(nexts)
@@ -153,7 +153,7 @@ def _walk(nexts: dict[int, int], e: int) -> Iterator[int]:
         e = nexts[e]
 
 
-def _steps(history: History, events: list[int], direction: str) -> tuple[Step, ...]:
+def _steps(history: History, events: list[int], direction: str) -> tuple[ChainStep, ...]:
     """The chain in the order in which it happened; of a stretch on one process only the ends."""
     if direction == "future":
         events = events[::-1]
@@ -164,9 +164,9 @@ def _steps(history: History, events: list[int], direction: str) -> tuple[Step, .
         if not (0 < at < len(events) - 1 and edges[at - 1] == edges[at] == "process")
     ]
     told = [history.occurrence(events[at]) for at in kept]
-    steps = [Step("begin", told[0], None)]
+    steps = [ChainStep("begin", told[0], None)]
     for (_, cause), (at, effect) in pairwise(zip(kept, told, strict=True)):
-        steps.append(Step(edges[at - 1], effect, since(cause, effect)))
+        steps.append(ChainStep(edges[at - 1], effect, since(cause, effect)))
     return tuple(steps)
 
 

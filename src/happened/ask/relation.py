@@ -14,7 +14,7 @@ from .finding import find_event
 from .history import Asked, History, Occurrence, load, load_whole
 
 
-class Step(NamedTuple):
+class ChainStep(NamedTuple):
     """An event of a chain, and how the one before it led to it: `process`, `message`, `cause`, or `begin`.
 
     took   ns since the event before it, None if one of them has no time
@@ -36,7 +36,7 @@ class Path:
     relation: str
     first: Occurrence
     second: Occurrence
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
     reason: str
 
 
@@ -66,13 +66,13 @@ def _chain(history: History, a: int, b: int, relation: str) -> Path | None:
     return Path(relation, *ends, chain(history, events), reason)
 
 
-def chain(history: History, events: Sequence[int]) -> tuple[Step, ...]:
+def chain(history: History, events: Sequence[int]) -> tuple[ChainStep, ...]:
     """Events each of which led to the next, as steps."""
     told = history.occurrences(events)
     return (
-        *(Step("begin", first, None) for first in told[:1]),
+        *(ChainStep("begin", first, None) for first in told[:1]),
         *(
-            Step(history.edge(events[at - 1], events[at]), told[at], since(told[at - 1], told[at]))
+            ChainStep(history.edge(events[at - 1], events[at]), told[at], since(told[at - 1], told[at]))
             for at in range(1, len(told))
         ),
     )

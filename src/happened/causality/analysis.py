@@ -1,7 +1,7 @@
 """Questions asked of a table of whole computations, and the answers as tables.
 
 In    rows of trace.SCHEMA, all there are of each computation
-Out   Analysis: the tables of the questions and the totals that add up over disjoint tables
+Out   AnswerTables: the tables of the questions and the totals that add up over disjoint tables
 Cost  as the questions: events x processes; computations are independent
 
 A computation that is none (a cycle, a gap, two different rows of one event) is quarantined with its
@@ -27,7 +27,7 @@ __all__ = [
     "STAMPS",
     "TABLES",
     "TIMESTAMPS",
-    "Analysis",
+    "AnswerTables",
     "analyse",
     "clock_maps",
     "stamps_table",
@@ -36,7 +36,7 @@ __all__ = [
 EVERYTHING = tuple(QUESTIONS)
 
 
-class Analysis(Answers):
+class AnswerTables(Answers):
     def table(self, name: str) -> pa.Table:
         """All rows of a table. It has its schema even where it has no rows."""
         return pa.concat_tables([TABLES[name].empty_table(), *self.tables[name]])
@@ -48,14 +48,14 @@ def analyse(
     timestamps: str = "full",
     questions: Sequence[str | Question] | None = None,
     gaps: str = REFUSE,
-) -> Analysis:
+) -> AnswerTables:
     """Ask the questions given, by name or as objects, of every sound computation; all questions if None.
 
     gaps   "refuse": a computation with a gap in seq is quarantined. "renumber": the table is a window of a
            trace; totals `sent_outside` and `causes_outside` count what refers to events outside of it
     """
     check_gaps(gaps)
-    analysis = Analysis()
+    analysis = AnswerTables()
     wanted = asked(questions)
     for part, unions in sound(table, analysis, gaps):
         for c in unions:

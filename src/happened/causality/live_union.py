@@ -94,11 +94,11 @@ def advance(
     answers = Answers()
     table = _joined(kept, arrived)
     answers.totals["held"] -= pc.sum(pc.equal(kept["told"], HELD)).as_py() or 0
-    rows = _Rows(_without_repetitions(table, kept.num_rows, answers), rules)
+    rows = _UnionRows(_without_repetitions(table, kept.num_rows, answers), rules)
     again = rows.sent_again()
     if again.any():
         _quarantine(answers, rows.about(again, rows.why_sent_again))
-        rows = _Rows(rows.table.filter(pa.array(~again)), rules)
+        rows = _UnionRows(rows.table.filter(pa.array(~again)), rules)
     admitted = rows.admitted(last, answers)
     told = rows.told
     new = admitted & (told == HELD)
@@ -167,7 +167,7 @@ def _without_repetitions(table: pa.Table, kept: int, answers: Answers) -> pa.Tab
     return table.take(pa.array(stays[stays >= 0]))
 
 
-class _Rows:
+class _UnionRows:
     """Rows of many computations as integers; by computation, process and seq, each event once."""
 
     def __init__(self, table: pa.Table, rules: Rules) -> None:

@@ -24,7 +24,7 @@ PC1, PC2 = "PC1", "PC2"
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class KnowledgeInterval:
     """A process that must know the unit from event `first` on, until `end`; None: to the end of the trace."""
 
     process: str
@@ -48,7 +48,7 @@ class UnitLife:
     unit: Unit
     send: Event
     delivery: Event | None
-    stretches: Sequence[Stretch]
+    stretches: Sequence[KnowledgeInterval]
     edges: Sequence[Edge]
 
 
@@ -84,9 +84,9 @@ def unit_life(computation: Computation, unit: Unit) -> UnitLife:
         if over.size:
             end = int(chain[over[0]])
             rule, by = ended(end)
-            stretches.append(Stretch(name, first, c.event(end), rule, c.event(by)))
+            stretches.append(KnowledgeInterval(name, first, c.event(end), rule, c.event(by)))
         else:
-            stretches.append(Stretch(name, first, None, None, None))
+            stretches.append(KnowledgeInterval(name, first, None, None, None))
     edges = [_edge(c, s) for s in _carrying(c, alive, int(c.slot_dest[slot]))]
     return UnitLife(unit, c.event(send), c.event(delivery) if delivery >= 0 else None, stretches, edges)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..ask import History, Occurrence, Step, load
+from ..ask import ChainStep, History, Occurrence, load
 from ..ask.answered import is_answered
 from ..ask.history import printable, why_too_large
 from ..core.errors import LocalProtocolError
@@ -102,7 +102,7 @@ EDGES = {
 }
 
 
-def chain_lines(steps: Sequence[Step]) -> Iterator[str]:
+def chain_lines(steps: Sequence[ChainStep]) -> Iterator[str]:
     """One line for each event of a chain: when, which, how it came about."""
     clock = Clock(step.event for step in steps)
     times = [clock.at(step.event) for step in steps]

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from ..experiments.compare import MEASURES, Comparison, Estimate, Summary, compare, summarise, write_rows
+from ..experiments.compare import MEASURES, Comparison, Summary, compare, summarise, write_rows
+from ..experiments.estimates import Estimate
 from ..ordering import protocols
-from ..report.chart import Line, Point, draw
+from ..report.chart import Curve, Point, draw
 from ..sim.network import Network, parse_delay
 from ..sim.workload import Workload
 from .options import add_output, option
@@ -157,7 +158,7 @@ def _plot(summaries: Sequence[Summary], out: Path) -> None:
     names = dict.fromkeys(summary.protocol for summary in summaries)
     for measure in MEASURES:
         lines = [
-            Line(
+            Curve(
                 name,
                 [
                     Point(summary.processes, *summary.estimates[measure.name])

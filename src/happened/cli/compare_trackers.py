@@ -6,8 +6,8 @@ from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from ..report.chart import Line, Point, draw
-from ..sim.tracking_study import MEASURES, Row, Study, is_fifo, study
+from ..experiments.tracking_study import MEASURES, Row, Study, is_fifo, study
+from ..report.chart import Curve, Point, draw
 from .output import refuse_earlier
 from .terminal import print_json, progress
 
@@ -103,7 +103,7 @@ def _draw(settings: Study, rows: list[Row], out: Path) -> None:
             mean, half_width = row.measures[measure]
             series.setdefault(row.protocol, []).append(Point(row.processes, mean, half_width))
         title = f"{UNITS[measure]}: {settings.pattern}, {settings.relevant:g} relevant"
-        picture = draw(title, "processes", [Line(*each) for each in series.items()])
+        picture = draw(title, "processes", [Curve(*each) for each in series.items()])
         (out / _drawing(settings, measure)).write_text(picture)
 
 

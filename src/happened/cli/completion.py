@@ -13,25 +13,25 @@ from . import whole_parser
 from .topics import TOPICS
 
 
-class Option(NamedTuple):
+class OptionCompletion(NamedTuple):
     name: str
     help: str
     values: tuple[str, ...]
 
 
-class Place(NamedTuple):
+class CommandCompletion(NamedTuple):
     words: str
     following: tuple[str, ...]
-    options: tuple[Option, ...]
+    options: tuple[OptionCompletion, ...]
 
 
-def places() -> list[Place]:
+def places() -> list[CommandCompletion]:
     first, *rest = _places(whole_parser(), "")
-    helped = Place("help", (*TOPICS, *first.following), ())
+    helped = CommandCompletion("help", (*TOPICS, *first.following), ())
     return [first._replace(following=(*first.following, "help")), *rest, helped]
 
 
-def _places(parser: argparse.ArgumentParser, words: str) -> Iterator[Place]:
+def _places(parser: argparse.ArgumentParser, words: str) -> Iterator[CommandCompletion]:
     options, forms = [], {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -39,18 +39,18 @@ def _places(parser: argparse.ArgumentParser, words: str) -> Iterator[Place]:
         for name in action.option_strings:
             if name.startswith("--"):
                 values = tuple(map(str, action.choices or ()))
-                options.append(Option(name, (action.help or "").partition(";")[0], values))
-    yield Place(words, tuple(forms), tuple(options))
+                options.append(OptionCompletion(name, (action.help or "").partition(";")[0], values))
+    yield CommandCompletion(words, tuple(forms), tuple(options))
     for name, form in forms.items():
         yield from _places(form, f"{words} {name}".strip())
 
 
 def script(shell: str) -> str:
-    forms: dict[str, Callable[[list[Place]], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+    forms: dict[str, Callable[[list[CommandCompletion]], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
     return forms[shell](places())
 
 
-def _cases(found: list[Place], offer: str) -> tuple[str, str, str]:
+def _cases(found: list[CommandCompletion], offer: str) -> tuple[str, str, str]:
     """Patterns of the words that lead to another place; cases of options' values; cases of places."""
     paths = [place.words.split() for place in found[1:]]
     steps = "|".join(f'"{" ".join(before)} {last}"' for *before, last in paths)
@@ -65,7 +65,7 @@ def _cases(found: list[Place], offer: str) -> tuple[str, str, str]:
     return steps, "\n".join(values), "\n".join(at)
 
 
-def _bash(found: list[Place]) -> str:
+def _bash(found: list[CommandCompletion]) -> str:
     steps, values, at = _cases(found, 'COMPREPLY=($(compgen -W "{}" -- "$now"))')
     return f"""\
 _happened() {{
@@ -86,7 +86,7 @@ complete -o default -F _happened happened
 """
 
 
-def _zsh(found: list[Place]) -> str:
+def _zsh(found: list[CommandCompletion]) -> str:
     steps, values, at = _cases(found, "compadd -- {}")
     return f"""\
 #compdef happened
@@ -109,7 +109,7 @@ compdef _happened happened
 """
 
 
-def _fish(found: list[Place]) -> str:
+def _fish(found: list[CommandCompletion]) -> str:
     known = " ".join(f'"{place.words}"' for place in found[1:])
     lines = [
         "function __happened_at",

@@ -19,8 +19,8 @@ from .parser import Command, Parser, add_command
 from .terminal import local_path, print_json, progress
 
 if TYPE_CHECKING:
-    from ..experiments.separator_study import Row
-    from ..topology import Routes, Separator, Topology
+    from ..experiments.separator_study import CaseResult
+    from ..topology import NamedSeparator, RoutingPlan, Topology
 
 DESCRIPTION = """\
 Look at a communication graph: who is linked with whom, which zones it has, which sets of processes separate
@@ -128,7 +128,7 @@ def _show(arguments: argparse.Namespace) -> int:
     return ExitCode.HOLDS
 
 
-def _filters(topology: "Topology", routes: "Routes") -> "list[Separator]":
+def _filters(topology: "Topology", routes: "RoutingPlan") -> "list[NamedSeparator]":
     """Where routers filter: first what is known of the graph, with the reasons, then what only routes cut."""
     from ..topology import reasons
 
@@ -189,7 +189,7 @@ def _check(arguments: argparse.Namespace) -> int:
     return ExitCode.VIOLATED if found else ExitCode.HOLDS
 
 
-def _holds(path: Path, topology: "Topology", routes: "Routes") -> Iterator[str]:
+def _holds(path: Path, topology: "Topology", routes: "RoutingPlan") -> Iterator[str]:
     from ..topology import single_points
     from ..topology.checks import listing
 
@@ -229,7 +229,7 @@ def _study(arguments: argparse.Namespace) -> int:
     return ExitCode.HOLDS
 
 
-def _table(rows: "list[Row]") -> Iterator[str]:
+def _table(rows: "list[CaseResult]") -> Iterator[str]:
     from ..experiments.separator_study import baselines
 
     form = "{:<11} {:<15} {:<3} {:<27} {:>6} {:>6} {:>9}  {}".format
@@ -245,7 +245,7 @@ def _table(rows: "list[Row]") -> Iterator[str]:
         yield form(case.study, case.network, redundancy, where, case.paper or "–", *means, histories)
 
 
-def _row_as_json(row: "Row") -> dict[str, Any]:
+def _row_as_json(row: "CaseResult") -> dict[str, Any]:
     case = row.case
     return {
         "study": case.study,
@@ -274,7 +274,7 @@ def _counts(topology: "Topology") -> str:
 
 
 def _picture(
-    path: Path, topology: "Topology", separators: "list[Separator]", routes: "Routes"
+    path: Path, topology: "Topology", separators: "list[NamedSeparator]", routes: "RoutingPlan"
 ) -> Iterator[str]:
     from ..report.graphs import tree_text
 
@@ -318,7 +318,7 @@ def _zones(topology: "Topology", parent: str | None, indent: str) -> Iterator[st
             yield from _zones(topology, zone.name, indent + "  ")
 
 
-def _labels(separators: "list[Separator]") -> dict[str, str]:
+def _labels(separators: "list[NamedSeparator]") -> dict[str, str]:
     labels: dict[str, str] = {}
     for i, separator in enumerate(separators, start=1):
         for name in separator.members:
@@ -326,7 +326,7 @@ def _labels(separators: "list[Separator]") -> dict[str, str]:
     return labels
 
 
-def _notes(topology: "Topology", separators: "list[Separator]") -> list[str]:
+def _notes(topology: "Topology", separators: "list[NamedSeparator]") -> list[str]:
     from ..topology.checks import listing
 
     return [
@@ -336,21 +336,21 @@ def _notes(topology: "Topology", separators: "list[Separator]") -> list[str]:
     ]
 
 
-def _svg(topology: "Topology", separators: "list[Separator]", routes: "Routes") -> str:
-    from ..report.graphs import Link, Region, Vertex, graph_svg
+def _svg(topology: "Topology", separators: "list[NamedSeparator]", routes: "RoutingPlan") -> str:
+    from ..report.graphs import GraphEdge, Region, Vertex, graph_svg
     from ..topology.layout import lay_out
 
     layout, labels = lay_out(topology), _labels(separators)
     return graph_svg(
         [Vertex(n, *layout.points[n], n in topology.routers, labels.get(n, "")) for n in topology.graph],
-        [Link(a, b, frozenset((a, b)) in routes.links) for a, b in topology.graph.edges],
+        [GraphEdge(a, b, frozenset((a, b)) in routes.links) for a, b in topology.graph.edges],
         [Region(box.zone, box.x, box.y, box.width, box.height) for box in layout.boxes],
         _notes(topology, separators),
     )
 
 
 def _document(
-    path: Path, topology: "Topology", separators: "list[Separator]", routes: "Routes"
+    path: Path, topology: "Topology", separators: "list[NamedSeparator]", routes: "RoutingPlan"
 ) -> dict[str, Any]:
     from ..topology import to_document
 
@@ -367,7 +367,7 @@ def _document(
     }
 
 
-def _as_json(separator: "Separator") -> dict[str, Any]:
+def _as_json(separator: "NamedSeparator") -> dict[str, Any]:
     return {
         "members": list(separator.members),
         "why": list(separator.why),

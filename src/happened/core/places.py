@@ -32,7 +32,7 @@ class Separator(NamedTuple):
     components: tuple[int, ...]
 
 
-class Watch(NamedTuple):
+class WatchedForwarder(NamedTuple):
     """What a witness must know of a forwarder to see which messages it still has to forward."""
 
     forwarder: int
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     branches: tuple[Branch, ...]
     separators: tuple[Separator, ...] = ()  # those the process is a member of
     witnesses: int = 0  # they are told of everything the process sends
-    watches: tuple[Watch, ...] = ()  # the forwarders that the process is a witness of
+    watches: tuple[WatchedForwarder, ...] = ()  # the forwarders that the process is a witness of
 
 
 def onward(branches: tuple[Branch, ...], origin: int, dests: int) -> list[Branch]:
@@ -170,5 +170,5 @@ def restored(fields: tuple[Any, ...]) -> Place:
         tuple(Branch(*branch) for branch in branches),
         tuple(Separator(*separator) for separator in separators),
         witnesses,
-        tuple(Watch(forwarder, tuple(Branch(*b) for b in its)) for forwarder, its in watches),
+        tuple(WatchedForwarder(forwarder, tuple(Branch(*b) for b in its)) for forwarder, its in watches),
     )

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Told(NamedTuple):
+class RuleUse(NamedTuple):
     """One application of a rule, by the name that its paper gives it."""
 
     about: str  # what it was done to, as the paper writes it: an entry 0,1:{2}, an element VC[2]

@@ -12,9 +12,7 @@ where nothing is added they are the means per transmission that the papers give.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
 from time import process_time_ns
 from typing import Any, NamedTuple, cast
 
@@ -30,6 +28,7 @@ from ..sim.run import Parameters
 from ..sim.simulation import Simulation
 from ..sim.terrain import Terrain
 from ..sim.workload import Workload
+from .estimates import Estimate, estimate
 
 
 class Measure(NamedTuple):
@@ -183,39 +182,6 @@ def _measured(parameters: Parameters, progress: Callable[[int], object]) -> Row:
         "delivery_cpu": sum(machine.receiving for machine in simulation.machines) / deliveries / 1e3,  # type: ignore[attr-defined]
         "undelivered": len(undelivered),
     }
-
-
-class Estimate(NamedTuple):
-    mean: float
-    error: float  # half the 95 % confidence interval; 0 with one seed, which gives none
-
-
-# The 97.5 % quantile of Student's t by degrees of freedom; beyond them the normal distribution's will do.
-_T = (
-    12.706,
-    4.303,
-    3.182,
-    2.776,
-    2.571,
-    2.447,
-    2.365,
-    2.306,
-    2.262,
-    2.228,
-    2.201,
-    2.179,
-    2.160,
-    2.145,
-    2.131,
-)
-
-
-def estimate(values: list[float]) -> Estimate:
-    freedom = len(values) - 1
-    if freedom < 1:
-        return Estimate(fmean(values), 0.0)
-    quantile = _T[freedom - 1] if freedom <= len(_T) else 2.04 if freedom < 60 else 1.96
-    return Estimate(fmean(values), quantile * stdev(values) / sqrt(freedom + 1))
 
 
 class Summary(NamedTuple):

@@ -89,7 +89,7 @@ def measure(
         at = place(me, n, size)
         return create(protocol, me, n, place=at if filtering else at._replace(separators=()))
 
-    sizes = _Sizes(messages - messages // 2)
+    sizes = _HopSizes(messages - messages // 2)
     simulation = Simulation(
         make,
         n,
@@ -108,7 +108,7 @@ def measure(
 
 
 @dataclass(slots=True)
-class _Sizes:
+class _HopSizes:
     """Measures every hop, in the place of the function that gives the simulator encoded sizes."""
 
     to_skip: int  # messages

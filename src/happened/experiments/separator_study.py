@@ -4,8 +4,8 @@ In    the networks of Table 7.1 and Figures 7.5 and 7.6, rebuilt: we do not have
       What the text leaves open was fitted to Table 7.1 and to Figure 7.5 (docs/large-systems.md says what).
       Every process sends 10 messages a second, each to the others of one of its groups; a hop takes 50 ms on
       average, exponentially distributed; routes are derived from the topology.
-Out   one `Row` per case: mean entries per timestamp over the hop messages that the case looks at, the mean
-      size of causal histories at the hosts it names, and what the paper says.
+Out   one `CaseResult` per case: mean entries per timestamp over the hop messages that the case looks at, the
+      mean size of causal histories at the hosts it names, and what the paper says.
 
 The paper does not say what it counts. A hop message has one timestamp, however many neighbours it is for, and
 counts once; the mean in which it counts once for each of them is given beside that.
@@ -49,7 +49,7 @@ class Case:
         return len(self.topology.applications)
 
 
-class Row(NamedTuple):
+class CaseResult(NamedTuple):
     case: Case
     entries: float  # per timestamp
     timestamps: int  # how many that is the mean of
@@ -132,7 +132,7 @@ def _three_networks() -> Iterator[Case]:
 
 def study(
     chosen: Sequence[Case], *, messages: int, seed: int, progress: Callable[[int], object] | None = None
-) -> Iterator[Row]:
+) -> Iterator[CaseResult]:
     """One row for each case, from a run of so many application messages; all cases make the same sends."""
     if messages < 1:
         raise LocalProtocolError(f"a study needs at least one message, not {messages}")
@@ -140,7 +140,9 @@ def study(
         yield measure(case, messages=messages, seed=seed, progress=progress)
 
 
-def measure(case: Case, *, messages: int, seed: int, progress: Callable[[int], object] | None = None) -> Row:
+def measure(
+    case: Case, *, messages: int, seed: int, progress: Callable[[int], object] | None = None
+) -> CaseResult:
     # Witnesses get their copies and no more, as in the paper, where nobody reports what it forwards.
     routes = derive(case.topology, filter_at=case.filter_at, report=False)
     index = {name: i for i, name in enumerate(routes.names)}
@@ -154,7 +156,7 @@ def measure(case: Case, *, messages: int, seed: int, progress: Callable[[int], o
         return machines[me]
 
     hosts = {name: index[name] for name in case.hosts}
-    sizes = _Sizes(machines, groups.get(case.group or ""), hosts)
+    sizes = _HistorySizes(machines, groups.get(case.group or ""), hosts)
     simulation = Simulation(
         make,
         len(routes.names),
@@ -172,7 +174,7 @@ def measure(case: Case, *, messages: int, seed: int, progress: Callable[[int], o
     if not sizes.entries:
         raise LocalProtocolError(f"no message of group {case.group} in a run of {messages}; make it longer")
     histories = {name: fmean(seen) for name, seen in sizes.histories.items()}
-    return Row(case, fmean(sizes.entries), len(sizes.entries), fmean(sizes.sent), histories)
+    return CaseResult(case, fmean(sizes.entries), len(sizes.entries), fmean(sizes.sent), histories)
 
 
 class _GroupPattern:
@@ -187,7 +189,7 @@ class _GroupPattern:
 
 
 @dataclass(slots=True)
-class _Sizes:
+class _HistorySizes:
     """Measures every hop message, in the place of the function that gives the simulator encoded sizes."""
 
     machines: dict[int, Topological]

@@ -13,7 +13,7 @@ from typing import Any
 from ..core.errors import LocalProtocolError
 from ..ordering import Facts, incomplete
 from ..ordering.causal.incomplete import CausalHistory
-from ..ordering.causal.incomplete.managed import Cause
+from ..ordering.causal.incomplete.managed import Preceding
 
 How = Mapping[str, Any]
 """Keywords of a machine's `multicast`."""
@@ -53,7 +53,7 @@ def history_to_json(history: CausalHistory) -> list[Any]:
 
 
 def history_from_json(said: list[Any]) -> CausalHistory:
-    return CausalHistory(Cause(s, c, int(dests, 16), int(told, 16), p) for s, c, dests, told, p in said)
+    return CausalHistory(Preceding(s, c, int(dests, 16), int(told, 16), p) for s, c, dests, told, p in said)
 
 
 def attributes(facts: Facts, how: How, names: Callable[[int], str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from .capabilities import having, needed
 from .facts import Facts, Option, Relays, WireFormat
-from .machine import Effect, Held, Machine, Message, Multicast, Unit
+from .machine import Effect, Held, Machine, Multicast, ProtocolMessage, Unit
 from .registry import DEFAULT, able, create, declared, facts_of, incomplete, protocols, register, unregister
 
 __all__ = [
@@ -11,9 +11,9 @@ __all__ = [
     "Facts",
     "Held",
     "Machine",
-    "Message",
     "Multicast",
     "Option",
+    "ProtocolMessage",
     "Relays",
     "Unit",
     "WireFormat",

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from ..core.errors import LocalProtocolError
 from ..core.places import Place
-from ..core.telling import Told
+from ..core.telling import RuleUse
 from .machine import Effect, Hop, Machine, MessageKey, Unit
 
 C = TypeVar("C")
@@ -149,7 +149,7 @@ class RecordsRules(Protocol):
     def observe(self) -> None:
         """Record from now on."""
 
-    def observed(self) -> list[Told]:
+    def observed(self) -> list[RuleUse]:
         """What was recorded since this was last asked, in order."""
 
 

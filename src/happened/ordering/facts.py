@@ -115,7 +115,7 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copies:
+class CopyTravel:
     """How the copies of a multicast travel."""
 
     relays: Relays = Relays.NOBODY
@@ -126,7 +126,7 @@ class Copies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
+class MembershipChanges:
     """Which changes of members are possible in a running system, and what happens then."""
 
     joins: bool = True
@@ -171,8 +171,8 @@ class Facts:
     assumes: Assumptions = Assumptions()
     promises: Promises = Promises()
     waits: Waits = Waits()
-    copies: Copies = Copies()
-    membership: Membership = Membership()
+    copies: CopyTravel = CopyTravel()
+    membership: MembershipChanges = MembershipChanges()
     qualifier: Qualifier = Qualifier()
 
     @property

@@ -22,9 +22,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 from ..core.destinations import pack, unpack
 from ..core.effects import Deliver
 from ..core.lanes import CLOCK_LIMIT
+from .delay_queue import DelayQueue, Want
 from .machine import Effect, Held, MessageKey, Multicast
 from .messages import Application
-from .parking import Parking, Want
 from .process import Process, State
 
 M = TypeVar("M", bound=Any)
@@ -35,7 +35,7 @@ class HoldingProcess(Process, Generic[M]):
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
-        self._parking: Parking[M] = Parking()
+        self._parking: DelayQueue[M] = DelayQueue()
         self._closing = 0  # bit set: those who have ended, while something of theirs is still held
         self._closed_at = 0  # the local event after which the last of them has ended
 

@@ -2,7 +2,7 @@
 
 A stream processor wants its state in small records and not as one machine. For a protocol that `Listens`,
 what is deliverable at a process depends on nothing but a clock for each sender: a message waits for some
-(sender, clock), and its delivery brings some senders' clocks forward. `Listener` tells both.
+(sender, clock), and its delivery brings some senders' clocks forward. `ReplicaListener` tells both.
 
 Assumes    that the process sends nothing in this protocol, or only on what its driver has delivered: optimal
            protocols leave out what a sender knows to be delivered, and the process itself may have told it.
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError
 from .capabilities import Listens, having
+from .delay_queue import Want
 from .machine import MessageKey
-from .parking import Want
 from .registry import able, create
 
 
@@ -28,7 +28,7 @@ class Heard(NamedTuple):
     moves: tuple[Want, ...]  # the clocks that its delivery reaches
 
 
-class Listener:
+class ReplicaListener:
     def __init__(self, protocol: str, me: int, n: int, **options: Any) -> None:
         machine = having(create(protocol, me, n, **options), Listens)
         if machine is None:

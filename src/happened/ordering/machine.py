@@ -25,7 +25,7 @@ MessageKey = tuple[int, int]
 """(sender, clock) of a message."""
 
 
-class Message(Protocol):
+class ProtocolMessage(Protocol):
     """What one transmission carries. Values: never changed once made.
 
     An application message is named by its sender and clock, whoever relays it. A control message (an

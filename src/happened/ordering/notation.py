@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from .machine import Held, Hop, Message, MessageKey, Unit
+from .machine import Held, Hop, MessageKey, ProtocolMessage, Unit
 
 
 def dests(members: Iterable[int]) -> str:
@@ -13,11 +13,11 @@ def key_name(key: MessageKey) -> str:
     return f"M({key[0]},{key[1]})"
 
 
-def message_name(message: Message) -> str:
+def message_name(message: ProtocolMessage) -> str:
     return f"M({message.sender},{message.clock})→{dests(message.to)}"
 
 
-def described(message: Message) -> str:
+def described(message: ProtocolMessage) -> str:
     """A message with what it carries, or a control message as it calls itself."""
     if not message.to:
         return str(message)
@@ -56,7 +56,7 @@ def grouped(units: Iterable[Unit]) -> list[tuple[int, int, frozenset[int]]]:
     return [(s, t, frozenset(to)) for (s, t), to in sorted(sets.items())]
 
 
-def carried(message: Message, units: frozenset[Unit] | None = None) -> str:
+def carried(message: ProtocolMessage, units: frozenset[Unit] | None = None) -> str:
     """The entries, and how many they are in the protocol's own way of counting, unless that is one for each
     message. `units` are the message's own by default, or the same under other names."""
     about = grouped(message.units() if units is None else units)

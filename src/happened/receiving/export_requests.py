@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from ..core.errors import RemoteProtocolError
-from ..trace.readers.draft import Draft, Options, Quarantined, storable
+from ..trace.readers.draft import Draft, Options, QuarantinedRecord, storable
 from ..trace.readers.otlp import drafts, spans_of
 from ..trace.readers.otlp_protobuf import decoded
 
@@ -38,7 +38,7 @@ class ExportRequest:
     encoding: Encoding
     body: bytes
     drafts: tuple[Draft, ...]
-    left_out: tuple[Quarantined, ...]
+    left_out: tuple[QuarantinedRecord, ...]
 
 
 def decode(encoding: Encoding, body: bytes, source: str) -> ExportRequest:
@@ -62,7 +62,7 @@ def decode(encoding: Encoding, body: bytes, source: str) -> ExportRequest:
     return ExportRequest(encoding, body, tuple(found), tuple(left_out))
 
 
-def success(encoding: Encoding, left_out: tuple[Quarantined, ...]) -> bytes:
+def success(encoding: Encoding, left_out: tuple[QuarantinedRecord, ...]) -> bytes:
     """The answer to a request that is kept; it tells of spans that nothing can be made of."""
     reason = f"{left_out[0].field or ''} {left_out[0].reason}".strip() if left_out else ""
     if encoding is Encoding.JSON:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from ..core.errors import RemoteProtocolError
-from ..trace.readers.draft import Draft, Quarantined
+from ..trace.readers.draft import Draft, QuarantinedRecord
 from .export_requests import Encoding, ExportRequest, Malformed, decode
 from .span_log import SpanLog
 from .span_window import Group, SpanWindow, Version
@@ -54,7 +54,7 @@ class Intake:
         self._lock = threading.Lock()
         self._requests = self._bytes = 0
         self.refused = self.malformed = self.rejected = 0
-        self.left_out: deque[Quarantined] = deque(maxlen=MOST_LEFT_OUT)
+        self.left_out: deque[QuarantinedRecord] = deque(maxlen=MOST_LEFT_OUT)
 
     def refuse(self) -> None:
         """Count a request that there is no room for."""
@@ -132,7 +132,7 @@ class Intake:
                 self._add(decode(kept.encoding, kept.body, "log"), kept.arrived)
                 count += 1
             except Malformed as error:
-                self.left_out.append(Quarantined("log", None, None, str(error)))
+                self.left_out.append(QuarantinedRecord("log", None, None, str(error)))
         del self._window.counts["late"]  # they were not late when they came
         return count
 

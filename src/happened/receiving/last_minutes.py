@@ -24,13 +24,13 @@ import pyarrow.compute as pc
 from ..ask.critical import CriticalPath, critical_path
 from ..ask.errors import NoTimes
 from ..ask.history import History, load
-from ..causality.analysis import Analysis, analyse
+from ..causality.analysis import AnswerTables, analyse
 from ..causality.judgement import Judgement, judge_totals
 from ..causality.skew import instance_skew
 from ..trace.parts import write_part
 from ..trace.readers import spans
-from ..trace.readers.draft import Draft, Options, Quarantined, table_of
-from ..trace.readers.span_drafts import Place, Span
+from ..trace.readers.draft import Draft, Options, QuarantinedRecord, table_of
+from ..trace.readers.span_drafts import Instance, Span
 from ..trace.readers.span_joins import TraceJoins
 from ..trace.schema import SCHEMA
 from ..trace.writer import table_from_rows
@@ -90,7 +90,7 @@ class Told:
 
 def load_kernels() -> None:
     """Tell of one message: the first time takes seconds, which no request should wait for."""
-    time, shop = 1, Place("shop", "shop")
+    time, shop = 1, Instance("shop", "shop")
     sent = Span("t", "1", shop, "send", "producer", time, time + 1, {"session.id": "s"}).draft("", 1)
     got = Span(
         "t", "2", shop, "handle", "consumer", time + 2, time + 3, {"session.id": "s"}, (sent.id or "",)
@@ -102,7 +102,7 @@ class Assembled(NamedTuple):
     """One computation: its rows, and what contradicts itself in it."""
 
     rows: pa.Table
-    quarantined: tuple[Quarantined, ...]
+    quarantined: tuple[QuarantinedRecord, ...]
 
 
 class LastMinutes:
@@ -111,7 +111,7 @@ class LastMinutes:
     def __init__(self) -> None:
         self._assembled: dict[Group, Assembled] = {}
 
-    def tell(self, ended: Mapping[Version, list[Draft]], left_out: Iterable[Quarantined] = ()) -> Told:
+    def tell(self, ended: Mapping[Version, list[Draft]], left_out: Iterable[QuarantinedRecord] = ()) -> Told:
         """`left_out` are records that belong to no trace."""
         groups, too_wide = groups_of(ended)
         new = {group: name for group, name in groups.items() if group not in self._assembled}
@@ -121,7 +121,7 @@ class LastMinutes:
         trace = pa.concat_tables([SCHEMA.empty_table(), *(part.rows for part in parts)]).combine_chunks()
         analysis = analyse(trace, questions=QUESTIONS)
         unsound = (
-            Quarantined("trace", None, None, f"{row['computation']}: {row['reason']}")
+            QuarantinedRecord("trace", None, None, f"{row['computation']}: {row['reason']}")
             for row in analysis.table("quarantine").to_pylist()
         )
         every = chain(left_out, unsound, *(part.quarantined for part in parts))
@@ -168,7 +168,7 @@ def assemble(new: Mapping[Group, str], traces: Mapping[Version, list[Draft]]) ->
     return found
 
 
-def _causal(analysis: Analysis, name: str) -> pa.Table:
+def _causal(analysis: AnswerTables, name: str) -> pa.Table:
     return analysis.table(name).filter(pc.field("order_name") == "causal")
 
 

@@ -35,7 +35,7 @@ class Stroke(NamedTuple):
         return f' stroke-dasharray="{dash:.4g} {rest:.4g}" stroke-dashoffset="{begin:.4g}"'
 
 
-class Extent(NamedTuple):
+class MarkExtent(NamedTuple):
     """What one mark covers at its place from left to right: from `low` to `high`, in pixels."""
 
     x: float
@@ -82,7 +82,7 @@ def _grouped(ends: Sequence[tuple[float, float]]) -> list[list[int]]:
     return [sorted(group) for group in groups]
 
 
-def sideways(extents: Sequence[Extent], room: float) -> list[float]:
+def sideways(extents: Sequence[MarkExtent], room: float) -> list[float]:
     """How far each mark is moved to the side, so that those of one place stand side by side.
 
     room   the distance to the next place of marks: all of them stay within its half

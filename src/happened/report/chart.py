@@ -11,7 +11,7 @@ from math import ceil, floor, inf, log10
 from typing import NamedTuple
 
 from ..view.palette import palette
-from .apart import Extent, Place, sideways, spread, strokes
+from .apart import MarkExtent, Place, sideways, spread, strokes
 from .drawings import compact
 
 WIDTH, HEIGHT = 760, 420
@@ -37,7 +37,7 @@ class Point(NamedTuple):
     error: float  # half the length of its whisker
 
 
-class Line(NamedTuple):
+class Curve(NamedTuple):
     name: str
     points: Sequence[Point]
 
@@ -65,9 +65,9 @@ class _Scale(NamedTuple):
         return [k * step for k in range(first, floor(self.high / step) + 1)]
 
 
-def draw(title: str, x_title: str, lines: Sequence[Line]) -> str:
+def draw(title: str, x_title: str, lines: Sequence[Curve]) -> str:
     """One chart; lines without points are left out."""
-    lines = [Line(line.name, sorted(line.points)) for line in lines if line.points]
+    lines = [Curve(line.name, sorted(line.points)) for line in lines if line.points]
     if not lines:
         raise ValueError(f"nothing to draw for {title!r}")
     points = [point for line in lines for point in line.points]
@@ -134,7 +134,7 @@ def _axes(x: _Scale, y: _Scale, marks: Sequence[float], x_title: str) -> Iterato
         yield f'<text class="scale" x="{LEFT}" y="{y.end - 8}">logarithmic scale</text>'
 
 
-def _drawn(lines: Sequence[Line], x: _Scale, y: _Scale) -> Iterator[str]:
+def _drawn(lines: Sequence[Curve], x: _Scale, y: _Scale) -> Iterator[str]:
     places = [[(x.place(point.x), y.place(point.y)) for point in line.points] for line in lines]
     for stroke in strokes(places):
         (ax, ay), (bx, by) = stroke.start, stroke.end
@@ -146,7 +146,7 @@ def _drawn(lines: Sequence[Line], x: _Scale, y: _Scale) -> Iterator[str]:
     yield from _names(lines, [line[-1] for line in places], x, y)
 
 
-def _marks(lines: Sequence[Line], x: _Scale, y: _Scale) -> Iterator[str]:
+def _marks(lines: Sequence[Curve], x: _Scale, y: _Scale) -> Iterator[str]:
     drawn = [(number, point) for number, line in enumerate(lines) for point in line.points]
     whiskers = [
         (y.place(point.y + point.error), y.place(point.y - point.error)) if point.error else None
@@ -156,7 +156,7 @@ def _marks(lines: Sequence[Line], x: _Scale, y: _Scale) -> Iterator[str]:
     for (_, point), whisker in zip(drawn, whiskers, strict=True):
         height = y.place(point.y)
         high, low = whisker or (height, height)
-        extents.append(Extent(x.place(point.x), min(high, height - RADIUS), max(low, height + RADIUS)))
+        extents.append(MarkExtent(x.place(point.x), min(high, height - RADIUS), max(low, height + RADIUS)))
     stands = sorted({extent.x for extent in extents})
     room = min(b - a for a, b in zip([2 * x.start - stands[0], *stands], stands, strict=False))
     moved = sideways(extents, room)
@@ -193,7 +193,7 @@ def _mark(number: int, x: float, y: float) -> str:
     return shapes[number // len(COLOURS) % len(shapes)]
 
 
-def _names(lines: Sequence[Line], ends: Sequence[Place], x: _Scale, y: _Scale) -> Iterable[str]:
+def _names(lines: Sequence[Curve], ends: Sequence[Place], x: _Scale, y: _Scale) -> Iterable[str]:
     heights = spread([end for _, end in ends], NAME, y.end, y.start)
     at = x.end + 34
     for number, (line, (end_x, end_y), height) in enumerate(zip(lines, ends, heights, strict=True)):

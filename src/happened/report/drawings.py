@@ -13,7 +13,7 @@ LETTER = 6.8  # width of a letter, about, in the font of the pictures
 CELL = 42
 
 
-class Mark(NamedTuple):
+class EventMark(NamedTuple):
     """An event in a diagram; the lines of its label are written one below the other."""
 
     process: str
@@ -38,7 +38,7 @@ class Bar(NamedTuple):
     least: float | None = None
 
 
-def space_time(marks: Sequence[Mark], arrows: Sequence[Arrow]) -> str:
+def space_time(marks: Sequence[EventMark], arrows: Sequence[Arrow]) -> str:
     """Processes as horizontal lines, the marks from left to right in the order given."""
     lanes = {process: i for i, process in enumerate(dict.fromkeys(mark.process for mark in marks))}
     left = _margin(lanes, 24)

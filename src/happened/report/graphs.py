@@ -33,7 +33,7 @@ class Vertex(NamedTuple):
     label: str = ""  # of the separators it belongs to
 
 
-class Link(NamedTuple):
+class GraphEdge(NamedTuple):
     tail: str
     head: str
     carries: bool = True  # messages travel on it
@@ -49,7 +49,7 @@ class Region(NamedTuple):
 
 def graph_svg(
     vertices: Sequence[Vertex],
-    links: Sequence[Link],
+    links: Sequence[GraphEdge],
     regions: Sequence[Region] = (),
     notes: Sequence[str] = (),
     title: str = "communication graph",

@@ -15,7 +15,7 @@ from ..causality.judgement import Judgement
 from ..view.palette import palette
 from .drawings import Bar, bars, duration
 from .page import STYLE
-from .verdicts import Verdict
+from .verdicts import VerdictLine
 
 EVERY = 2  # seconds
 SHOWN = 12  # rows of a list
@@ -35,7 +35,7 @@ def live_page(
         _dependencies(tables["dependencies"]),
         _counts(counts),
     )
-    verdict = Verdict(judgement.holds, escape(judgement.sentence)).html("p", "verdict")
+    verdict = VerdictLine(judgement.holds, escape(judgement.sentence)).html("p", "verdict")
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>The last minutes</title>'
         f'<meta http-equiv="refresh" content="{EVERY}">'

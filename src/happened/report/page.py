@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from ..trace.store import AnyPath, arrow_dataset, matching
 from ..view.diagram import STYLE as DIAGRAM_STYLE
 from ..view.palette import palette
-from .drawings import Arrow, Bar, Mark, bars, compact, duration, line, matrix, short, space_time
+from .drawings import Arrow, Bar, EventMark, bars, compact, duration, line, matrix, short, space_time
 from .looks import Looks, Window, looks
 from .row_lists import RowLists
 from .verdicts import rows_were, verdicts
@@ -313,14 +313,14 @@ def _witness(context: _Context, row: dict[str, Any]) -> str:
     path = row["path"] or []
     half = MOST_STEPS // 2
     elided = len(path) - 2 * half if len(path) > MOST_STEPS else 0
-    marks = [Mark(step["process"], f"{step['kind']}\n{step['message'] or ''}".strip()) for step in path]
+    marks = [EventMark(step["process"], f"{step['kind']}\n{step['message'] or ''}".strip()) for step in path]
     if elided:
-        marks[half:-half] = [Mark(path[half]["process"], f"… {elided:,} …\nevents")]
+        marks[half:-half] = [EventMark(path[half]["process"], f"… {elided:,} …\nevents")]
     arrows = [Arrow(i, i + 1) for i in range(len(marks) - 1)]
     early = len(marks)
     marks += [
-        Mark(row["process"], f"deliver\n{row['early']}", fault=True),
-        Mark(row["process"], f"deliver\n{row['overtaken']}"),
+        EventMark(row["process"], f"deliver\n{row['early']}", fault=True),
+        EventMark(row["process"], f"deliver\n{row['overtaken']}"),
     ]
     if path:
         arrows += [Arrow(early - 1, early, fault=True), Arrow(0, early + 1)]

@@ -23,7 +23,7 @@ MOST_WIDE = 2_000  # the same of tables with lists: a vector of ten thousand pro
 LONGEST_CELL = 36
 
 
-class Part(NamedTuple):
+class RowSelection(NamedTuple):
     """Rows of a table whose column has a value; all of them if the column is ""."""
 
     table: str
@@ -45,27 +45,27 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "computations": Part("processes"),
-    "processes": Part("processes"),
-    "events": Part("stamps"),
-    "ordered_pairs": Part("stamps"),
-    "concurrent_pairs": Part("stamps"),
-    "messages": Part("messages"),
-    "deliveries_judged": Part("messages"),
-    "causal_violations": Part("violations", "order_name", "causal"),
-    "fifo_violations": Part("violations", "order_name", "fifo"),
-    "total_violations": Part("violations", "order_name", "total"),
-    "lost_causes": Part("lost_causes", "order_name", "causal"),
-    "fifo_lost_causes": Part("lost_causes", "order_name", "fifo"),
-    "lost": Part("messages", "fate", "lost"),
-    "duplicated": Part("messages", "fate", "duplicated"),
-    "misdelivered": Part("messages", "fate", "misdelivered"),
-    "never_sent": Part("messages", "fate", "never_sent"),
-    "sent_outside": Part("messages", "fate", "sent_outside"),
-    "quarantined": Part("quarantine"),
-    "times_backwards": Part("skew"),
-    "receives_before_sends": Part("times"),
-    "receives_before_sends_corrected": Part("times"),
+    "computations": RowSelection("processes"),
+    "processes": RowSelection("processes"),
+    "events": RowSelection("stamps"),
+    "ordered_pairs": RowSelection("stamps"),
+    "concurrent_pairs": RowSelection("stamps"),
+    "messages": RowSelection("messages"),
+    "deliveries_judged": RowSelection("messages"),
+    "causal_violations": RowSelection("violations", "order_name", "causal"),
+    "fifo_violations": RowSelection("violations", "order_name", "fifo"),
+    "total_violations": RowSelection("violations", "order_name", "total"),
+    "lost_causes": RowSelection("lost_causes", "order_name", "causal"),
+    "fifo_lost_causes": RowSelection("lost_causes", "order_name", "fifo"),
+    "lost": RowSelection("messages", "fate", "lost"),
+    "duplicated": RowSelection("messages", "fate", "duplicated"),
+    "misdelivered": RowSelection("messages", "fate", "misdelivered"),
+    "never_sent": RowSelection("messages", "fate", "never_sent"),
+    "sent_outside": RowSelection("messages", "fate", "sent_outside"),
+    "quarantined": RowSelection("quarantine"),
+    "times_backwards": RowSelection("skew"),
+    "receives_before_sends": RowSelection("times"),
+    "receives_before_sends_corrected": RowSelection("times"),
 }
 """Where the rows of a number are not those of the first table of its question."""
 
@@ -78,12 +78,12 @@ OF_TABLE = {
 }
 
 
-def part_of(total: str) -> Part | None:
+def part_of(total: str) -> RowSelection | None:
     """The rows that a number of the summary counts; None if they are in no table."""
     if total in PARTS:
         return PARTS[total]
     tables = (next(iter(each.tables)) for each in QUESTIONS.values() if total in each.totals)
-    return next((Part(table) for table in tables), None)
+    return next((RowSelection(table) for table in tables), None)
 
 
 class RowLists:
@@ -95,7 +95,7 @@ class RowLists:
         self._looks = looks
         self._address = address
         self._quarantined = quarantined
-        self._parts: dict[Part, None] = {}
+        self._parts: dict[RowSelection, None] = {}
 
     def link(self, total: str, value: Any, text: str) -> str:
         """The text of a number, leading to its rows if there are any."""
@@ -109,7 +109,7 @@ class RowLists:
         """The name of a table, leading to its rows, or to those whose column has a value."""
         if not matching(self._folder / name, "*.parquet"):
             return f"<code>{escape(name)}</code>"
-        part = Part(name, column, value)
+        part = RowSelection(name, column, value)
         self._parts.setdefault(part)
         return f'<a href="#{part.anchor}"><code>{escape(name)}</code></a>'
 
@@ -118,7 +118,7 @@ class RowLists:
         helps = {table: each.help for each in QUESTIONS.values() for table in each.tables}
         for table in (*helps, "quarantine"):
             if matching(self._folder / table, "*.parquet"):
-                self._parts.setdefault(Part(table))
+                self._parts.setdefault(RowSelection(table))
         if not self._parts:
             return ""
         ordered = sorted(self._parts, key=lambda part: ([*helps, "quarantine"].index(part.table), part))
@@ -134,7 +134,7 @@ class RowLists:
         beside = "beside this page" if not self._address else f"in <code>{escape(self._address)}</code>"
         return f"are Parquet, {beside}."
 
-    def _section(self, part: Part, help: str) -> str:
+    def _section(self, part: RowSelection, help: str) -> str:
         """Closed; a browser opens it where a link leads inside."""
         data = arrow_dataset(self._folder / part.table)
         count = data.count_rows(filter=part.filter)

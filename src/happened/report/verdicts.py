@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ..causality.judgement import Judgement, judge_totals
 
 
-class Verdict(NamedTuple):
+class VerdictLine(NamedTuple):
     """`holds` is None where there is nothing to judge; `total` is the number of the summary it rests on."""
 
     holds: bool | None
@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
         return f'<{tag} class="{kind} {name}">{sign} {self.text}{more}</{tag}>'
 
 
-def verdicts(summary: dict[str, Any], *, timed: bool) -> Iterator[Verdict]:
+def verdicts(summary: dict[str, Any], *, timed: bool) -> Iterator[VerdictLine]:
     """The judgements of orders first. Where rows are quarantined, nothing holds of all there is."""
     for verdict in _verdicts(summary, timed):
         if verdict.holds and summary["quarantined"]:
@@ -31,7 +31,7 @@ def verdicts(summary: dict[str, Any], *, timed: bool) -> Iterator[Verdict]:
         yield verdict
 
 
-def _verdicts(summary: dict[str, Any], timed: bool) -> Iterator[Verdict]:
+def _verdicts(summary: dict[str, Any], timed: bool) -> Iterator[VerdictLine]:
     judged = summary["deliveries_judged"]
     yield _told(judge_totals(summary), "causal_violations")
     yield _told(judge_totals(summary, "fifo"), "fifo_violations")
@@ -45,64 +45,66 @@ def _verdicts(summary: dict[str, Any], timed: bool) -> Iterator[Verdict]:
     yield _physical(summary, timed)._replace(total="receives_before_sends")
     lost = summary.get("import_quarantined", 0) - summary.get("import_quarantined_imported", 0)
     if lost:
-        yield Verdict(False, f"{lost:,} records of the logs could not be imported: they are no part of this.")
+        yield VerdictLine(
+            False, f"{lost:,} records of the logs could not be imported: they are no part of this."
+        )
     if summary["quarantined"]:
         told = f"{rows_were(summary['quarantined'])} quarantined: no part of what follows."
-        yield Verdict(False, told, "quarantined")
+        yield VerdictLine(False, told, "quarantined")
 
 
-def _told(judgement: Judgement, total: str) -> Verdict:
-    return Verdict(judgement.holds, escape(judgement.sentence), total)
+def _told(judgement: Judgement, total: str) -> VerdictLine:
+    return VerdictLine(judgement.holds, escape(judgement.sentence), total)
 
 
 def rows_were(count: int) -> str:
     return f"{count:,} row was" if count == 1 else f"{count:,} rows were"
 
 
-def _total(violations: int) -> Verdict:
+def _total(violations: int) -> VerdictLine:
     """A broken total order is no fault: causal order leaves concurrent messages in any order."""
     if violations:
         found = f"{violations:,} disagreement{'' if violations == 1 else 's'} between processes"
-        return Verdict(None, f"Total order is not kept: {found}; causal order allows that.")
-    return Verdict(True, "One order of all messages fits what every process delivered.")
+        return VerdictLine(None, f"Total order is not kept: {found}; causal order allows that.")
+    return VerdictLine(True, "One order of all messages fits what every process delivered.")
 
 
-def _fates(summary: dict[str, Any]) -> Verdict:
+def _fates(summary: dict[str, Any]) -> VerdictLine:
     wrong = [
         f"{summary[name]:,} {name.replace('_', ' ')}"
         for name in ("lost", "duplicated", "misdelivered", "never_sent")
         if summary[name]
     ]
     if wrong:
-        return Verdict(False, f"Messages: {', '.join(wrong)}.")
+        return VerdictLine(False, f"Messages: {', '.join(wrong)}.")
     if not summary["messages"]:
-        return Verdict(None, "No messages were recorded.")
-    return Verdict(True, f"All {summary['messages']:,} messages reached their destinations once.")
+        return VerdictLine(None, "No messages were recorded.")
+    return VerdictLine(True, f"All {summary['messages']:,} messages reached their destinations once.")
 
 
-def _logged(summary: dict[str, Any]) -> Verdict:
+def _logged(summary: dict[str, Any]) -> VerdictLine:
     logged = summary["clocks_logged"]
     if not logged:
-        return Verdict(None, "No vector clocks were logged.")
+        return VerdictLine(None, "No vector clocks were logged.")
     wrong, backwards = summary["clock_mismatches"], summary["clock_regressions"]
     if wrong or backwards:
         text = (
             f"Of {logged:,} logged vector clocks {wrong:,} are wrong (of these "
             f"{summary['clock_impossible']:,} impossible), and {backwards:,} ran backwards."
         )
-        return Verdict(False, text)
-    return Verdict(True, f"All {logged:,} logged vector clocks are right.")
+        return VerdictLine(False, text)
+    return VerdictLine(True, f"All {logged:,} logged vector clocks are right.")
 
 
-def _tracked(told: int, wrong: int) -> Verdict:
+def _tracked(told: int, wrong: int) -> VerdictLine:
     if wrong:
-        return Verdict(
+        return VerdictLine(
             False, f"Trackers recorded timestamps of {told:,} events; {wrong:,} of them are wrong."
         )
-    return Verdict(True, f"What trackers recorded of {told:,} events is right.")
+    return VerdictLine(True, f"What trackers recorded of {told:,} events is right.")
 
 
-def _physical(summary: dict[str, Any], timed: bool) -> Verdict:
+def _physical(summary: dict[str, Any], timed: bool) -> VerdictLine:
     before, after = summary["receives_before_sends"], summary["receives_before_sends_corrected"]
     backwards = summary.get("times_backwards", 0)
     if before or backwards:
@@ -110,7 +112,7 @@ def _physical(summary: dict[str, Any], timed: bool) -> Verdict:
             f"By the clocks {before:,} deliveries precede their sends, {after:,} after correction; "
             f"clocks went back {backwards:,} times."
         )
-        return Verdict(False, text)
+        return VerdictLine(False, text)
     if not timed or not summary["deliveries_judged"]:
-        return Verdict(None, "No times of sends and deliveries were recorded.")
-    return Verdict(True, "By the clocks no delivery precedes its send.")
+        return VerdictLine(None, "No times of sends and deliveries were recorded.")
+    return VerdictLine(True, "By the clocks no delivery precedes its send.")

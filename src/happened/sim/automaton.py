@@ -20,7 +20,7 @@ from ..ordering.capabilities import TellsUnits
 Factory = Callable[[int, int], Machine]
 
 
-class Step(NamedTuple):
+class Transition(NamedTuple):
     """What a machine did with one input."""
 
     after: int
@@ -47,21 +47,21 @@ class Automaton:
         self._messages: list[Any] = []
         self._message_number: dict[bytes, int] = {}
         self._units: dict[int, frozenset[Unit]] = {}
-        self._multicasts: dict[tuple[int, int], Step] = {}
-        self._receives: dict[tuple[int, int], Step] = {}
+        self._multicasts: dict[tuple[int, int], Transition] = {}
+        self._receives: dict[tuple[int, int], Transition] = {}
         self.initial = tuple(self._number_state(me, data) for me, data in enumerate(self._initial))
 
     def __len__(self) -> int:
         return len(self._multicasts) + len(self._receives)
 
-    def multicast(self, state: int, to: int) -> Step:
+    def multicast(self, state: int, to: int) -> Transition:
         step = self._multicasts.get((state, to))
         if step is None:
             step = self._try(state, lambda machine: machine.multicast(tuple(unpack(to)), b""))
             self._multicasts[state, to] = step
         return step
 
-    def receive(self, state: int, packet: int) -> Step:
+    def receive(self, state: int, packet: int) -> Transition:
         step = self._receives.get((state, packet))
         if step is None:
             step = self._try(state, lambda machine: Multicast(0, machine.receive(self.message(packet))))
@@ -93,16 +93,16 @@ class Automaton:
         pending = self._restore(state).pending()
         return [((held.message.sender, held.message.clock), held.waits_for) for held in pending]
 
-    def _try(self, state: int, act: Callable[[Machine], Multicast]) -> Step:
+    def _try(self, state: int, act: Callable[[Machine], Multicast]) -> Transition:
         me, _ = self._states[state]
         machine = self._restore(state)
         try:
             clock, effects = act(machine)
         except Exception as error:  # any exception at all is the verdict on the protocol under test
-            return Step(state, 0, (), (), f"{type(error).__name__}: {error}")
+            return Transition(state, 0, (), (), f"{type(error).__name__}: {error}")
         packets = tuple(self._packet(me, effect) for effect in effects if isinstance(effect, Send))
         delivered = tuple((effect.sender, effect.clock) for effect in effects if isinstance(effect, Deliver))
-        return Step(self._number_state(me, machine.snapshot()), clock, packets, delivered, "")
+        return Transition(self._number_state(me, machine.snapshot()), clock, packets, delivered, "")
 
     def _restore(self, state: int) -> Machine:
         me, data = self._states[state]

@@ -19,9 +19,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..core.errors import LocalProtocolError
-from ..tracking import EventId, Machine, Timestamp, create, vectors
+from ..tracking import EventId, Timestamp, TrackerMachine, create, vectors
 
-Factory = Callable[[int, int], Machine]
+Factory = Callable[[int, int], TrackerMachine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,14 @@ class Knows(NamedTuple):
         return Knows(self.past | {event}, self.past)
 
 
-class Packet(NamedTuple):
+class TrackedPacket(NamedTuple):
     sender: int
     to: int
     piggyback: int
     knows: int
 
 
-class State(NamedTuple):
+class TrackingState(NamedTuple):
     """Numbers given out by the tables of a search."""
 
     trackers: tuple[int, ...]
@@ -89,7 +89,7 @@ class State(NamedTuple):
     entered: int  # how many processes have taken part
 
 
-class Step(NamedTuple):
+class TrackerStep(NamedTuple):
     after: int
     result: Any  # a timestamp, the number of a piggyback, or None
     forced: Timestamp | None
@@ -120,16 +120,16 @@ class _Automaton:
         self._machines = [factory(me, processes) for me in range(processes)]
         self._states = _Table()
         self._piggybacks = _Table()
-        self._steps: dict[tuple[Any, ...], Step] = {}
+        self._steps: dict[tuple[Any, ...], TrackerStep] = {}
         self.initial = tuple(self._states.number((m.me, m.snapshot())) for m in self._machines)
 
-    def relevant(self, state: int) -> Step:
+    def relevant(self, state: int) -> TrackerStep:
         return self._step((state, "relevant"), lambda machine: machine.relevant())
 
-    def send(self, state: int, to: int) -> Step:
+    def send(self, state: int, to: int) -> TrackerStep:
         return self._step((state, "send", to), lambda machine: machine.on_send(to))
 
-    def receive(self, state: int, sender: int, piggyback: int) -> Step:
+    def receive(self, state: int, sender: int, piggyback: int) -> TrackerStep:
         carried = self._piggybacks[piggyback]
         key = (state, "receive", sender, piggyback)
         return self._step(key, lambda machine: machine.on_receive(sender, carried))
@@ -137,13 +137,13 @@ class _Automaton:
     def entries(self, piggyback: int) -> int:
         return int(self._piggybacks[piggyback].entries)
 
-    def _step(self, key: tuple[Any, ...], act: Callable[[Machine], Any]) -> Step:
+    def _step(self, key: tuple[Any, ...], act: Callable[[TrackerMachine], Any]) -> TrackerStep:
         step = self._steps.get(key)
         if step is None:
             step = self._steps[key] = self._try(key[0], key[1] == "send", act)
         return step
 
-    def _try(self, state: int, sends: bool, act: Callable[[Machine], Any]) -> Step:
+    def _try(self, state: int, sends: bool, act: Callable[[TrackerMachine], Any]) -> TrackerStep:
         me, data = self._states[state]
         machine = self._machines[me]
         machine.restore(data)
@@ -151,11 +151,11 @@ class _Automaton:
             result = act(machine)
         except Exception as error:  # any exception at all is the verdict on the protocol under test
             forbidden = sends and isinstance(error, LocalProtocolError)
-            return Step(state, None, None, "" if forbidden else f"{type(error).__name__}: {error}")
+            return TrackerStep(state, None, None, "" if forbidden else f"{type(error).__name__}: {error}")
         forced = result.forced if sends else None
         if sends:
             result = self._piggybacks.number(result)
-        return Step(self._states.number((me, machine.snapshot())), result, forced, "")
+        return TrackerStep(self._states.number((me, machine.snapshot())), result, forced, "")
 
 
 Action = tuple[Any, ...]
@@ -181,8 +181,8 @@ class _Search:
         self._knows = _Table(Knows())
         self._packets = _Table()
         self._told = _Table(())
-        start = State(self._automaton.initial, (0,) * processes, (), 0, messages, relevant, 0)
-        self._reached: dict[State, tuple[State, Action] | None] = {start: None}
+        start = TrackingState(self._automaton.initial, (0,) * processes, (), 0, messages, relevant, 0)
+        self._reached: dict[TrackingState, tuple[TrackingState, Action] | None] = {start: None}
         self._transitions = self._refused = 0
         self._violations: list[TrackingViolation] = []
         self._judged: dict[tuple[int, int, int], str] = {}
@@ -203,7 +203,7 @@ class _Search:
             len(self._reached), self._transitions, self._refused, tuple(self._violations[: self._limit])
         )
 
-    def _enabled(self, state: State) -> Iterator[Action]:
+    def _enabled(self, state: TrackingState) -> Iterator[Action]:
         acting = range(min(state.entered + 1, self._n))
         if state.relevant_left:
             yield from (("relevant", p) for p in acting)
@@ -221,7 +221,7 @@ class _Search:
             channels.add(channel)
             previous = number if not self._fifo else -1
 
-    def _perform(self, state: State, action: Action) -> State | None:
+    def _perform(self, state: TrackingState, action: Action) -> TrackingState | None:
         """The state after this step; None if it is forbidden, or breaks a promise."""
         what, p = action[0], self._actor(state, action)
         step = self._step(state, action)
@@ -244,13 +244,13 @@ class _Search:
             if self._bound is not None and self._automaton.entries(step.result) > self._bound:
                 self._report(f"{p} sends more than {self._bound} entries", state, action)
                 return None
-            packet = Packet(p, action[2], step.result, self._knows.number(knows))
+            packet = TrackedPacket(p, action[2], step.result, self._knows.number(knows))
             in_flight = self._sorted((*in_flight, self._packets.number(packet)))
         elif what == "receive":
             packet = self._packets[in_flight[action[1]]]
             knows = knows.join(self._knows[packet.knows])
             in_flight = (*in_flight[: action[1]], *in_flight[action[1] + 1 :])
-        after = State(
+        after = TrackingState(
             _replaced(state.trackers, p, step.after),
             _replaced(state.knows, p, self._knows.number(knows)),
             in_flight,
@@ -266,11 +266,11 @@ class _Search:
             return tuple(sorted(in_flight, key=lambda number: self._packets[number][:2]))
         return tuple(sorted(in_flight))
 
-    def _actor(self, state: State, action: Action) -> int:
+    def _actor(self, state: TrackingState, action: Action) -> int:
         place: int = action[1]
         return int(self._packets[state.in_flight[place]].to) if action[0] == "receive" else place
 
-    def _step(self, state: State, action: Action) -> Step:
+    def _step(self, state: TrackingState, action: Action) -> TrackerStep:
         mine = state.trackers[self._actor(state, action)]
         if action[0] == "relevant":
             return self._automaton.relevant(mine)
@@ -279,7 +279,9 @@ class _Search:
         packet = self._packets[state.in_flight[action[1]]]
         return self._automaton.receive(mine, packet.sender, packet.piggyback)
 
-    def _judge(self, state: State, action: Action, after: State, p: int) -> State | None:
+    def _judge(
+        self, state: TrackingState, action: Action, after: TrackingState, p: int
+    ) -> TrackingState | None:
         """What would p tell of a relevant event now?"""
         key = after.trackers[p], after.knows[p], after.told
         fault = self._judged.get(key)
@@ -322,18 +324,18 @@ class _Search:
             tuple(sorted((*self._told[told], ((stamp.process, stamp.seq), stamp)), key=_event))
         )
 
-    def _report(self, reason: str, state: State, action: Action) -> None:
+    def _report(self, reason: str, state: TrackingState, action: Action) -> None:
         if len(self._violations) < self._limit:
             self._violations.append(TrackingViolation(reason, tuple(self._narrate(state, action))))
 
-    def _narrate(self, state: State, action: Action) -> list[str]:
+    def _narrate(self, state: TrackingState, action: Action) -> list[str]:
         lines = [self._line(state, action)]
         while (previous := self._reached[state]) is not None:
             lines.append(self._line(*previous))
             state = previous[0]
         return lines[::-1]
 
-    def _line(self, state: State, action: Action) -> str:
+    def _line(self, state: TrackingState, action: Action) -> str:
         if action[0] == "relevant":
             return f"event at {action[1]}"
         if action[0] == "send":

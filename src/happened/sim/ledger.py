@@ -43,7 +43,7 @@ class Ledger:
     """The account of one run."""
 
     def __init__(self, file: Path | None = None) -> None:
-        self._table = _Table(file) if file is not None else None
+        self._table = _LedgerTable(file) if file is not None else None
         self._columns = {name: array("q") for name in Transmission._fields}
         self._rows = self._columns["sender"]
         self._transmissions = 0
@@ -131,7 +131,7 @@ def _spread(values: "array[int]", p99: bool = False) -> dict[str, float]:
     return {"mean": float(found.mean()), **tail, "max": int(found.max())}
 
 
-class _Table:
+class _LedgerTable:
     def __init__(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._schema = pa.schema([(name, pa.int64()) for name in Transmission._fields])

@@ -20,7 +20,7 @@ from typing import Any
 from ..core.destinations import pack, unpack
 from ..core.effects import Deliver, Send
 from ..core.orders import Order
-from ..core.telling import Told
+from ..core.telling import RuleUse
 from ..ordering import Effect, Machine, Unit, explaining, having, notation
 from ..ordering.capabilities import RecordsRules
 from ..ordering.explaining import hop_of
@@ -321,13 +321,13 @@ class _Truth:
         sent = ((key, d) for key, to in sorted(self._to.items()) for d in unpack(to))
         return [(key, d) for key, d in sent if (key, d) not in self.past(d)]
 
-    def why_redundant(self, process: int, unit: Unit, earlier: set[Any], where: str) -> Told:
+    def why_redundant(self, process: int, unit: Unit, earlier: set[Any], where: str) -> RuleUse:
         source, clock, to = unit
         key, past = (source, clock), self.past(process)
         about = f"{source},{clock}:{{{to}}}{where}"
         if (key, to) in past:
             how = "just" if to == process and (key, to) not in earlier else "already"
-            return Told(about, "dropped", "PC1", f"{self._name(key)} is {how} delivered at {to}", (to,))
+            return RuleUse(about, "dropped", "PC1", f"{self._name(key)} is {how} delivered at {to}", (to,))
         later = [
             event[0]
             for event in past
@@ -336,5 +336,7 @@ class _Truth:
         if later:
             how = "just" if all(e[0] == process and (e,) not in earlier for e in later) else "already"
             reason = f"{how} replaced: {self._name(min(later))}, sent later to {to}, tells of it"
-            return Told(about, "dropped", "PC2", reason, (to,))
-        return Told(about, "dropped", "", "neither delivered nor replaced, as far as this process can know")
+            return RuleUse(about, "dropped", "PC2", reason, (to,))
+        return RuleUse(
+            about, "dropped", "", "neither delivered nor replaced, as far as this process can know"
+        )

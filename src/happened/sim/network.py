@@ -97,7 +97,7 @@ class Network:
             raise ValueError(f"the probability of a duplicate is between 0 and 1, not {self.duplicate}")
 
 
-class Links:
+class SimulatedLinks:
     """The channels of one run: when does a packet that leaves now arrive?"""
 
     def __init__(self, network: Network, delays: Random, duplicates: Random) -> None:

@@ -33,7 +33,7 @@ MOST_PROCESSES = 64
 ACTION = r"\{\s*\d+(?:\s*,\s*\d+)*\s*\}|e\b"
 
 
-class Packet(NamedTuple):
+class PacketInFlight(NamedTuple):
     source: int
     to: int
     names: tuple[str, ...]  # the first as a story tells it, others as `explore` does
@@ -48,7 +48,7 @@ class Play(ABC):
         self.program = program
         self._fifo = fifo
         self._ahead = [list(actions) for actions in program.sends]
-        self._packets: list[Packet] = []
+        self._packets: list[PacketInFlight] = []
 
     @property
     @abstractmethod
@@ -59,7 +59,7 @@ class Play(ABC):
         """Let a process send to this set, or have an event."""
 
     @abstractmethod
-    def take_in(self, packet: Packet) -> None:
+    def take_in(self, packet: PacketInFlight) -> None:
         """Let a copy arrive."""
 
     def play(self, seed: int) -> Self:
@@ -112,11 +112,11 @@ class Play(ABC):
             raise LocalProtocolError(f"{line!r}: what {process} does next in the program is that it {due}")
         self._take(process)
 
-    def _choices(self) -> list[int | Packet]:
+    def _choices(self) -> list[int | PacketInFlight]:
         """What may happen next: a copy arrives, or a process goes on."""
         return [*self._arrivals(), *self._active()]
 
-    def _take(self, choice: int | Packet) -> None:
+    def _take(self, choice: int | PacketInFlight) -> None:
         if isinstance(choice, int):
             self.act(choice, self._ahead[choice].pop(0))
         else:
@@ -126,16 +126,16 @@ class Play(ABC):
     def _active(self) -> list[int]:
         return [process for process, actions in enumerate(self._ahead) if actions]
 
-    def _arrivals(self) -> list[Packet]:
+    def _arrivals(self) -> list[PacketInFlight]:
         """What may arrive next. Of control messages that have the same name and link, the first: a schedule
         could not tell them apart."""
-        heads: dict[tuple[Any, ...], Packet] = {}
+        heads: dict[tuple[Any, ...], PacketInFlight] = {}
         for packet in self._packets:
             link = packet.source, packet.to
             heads.setdefault(link if self._fifo else (*link, packet.names), packet)
         return list(heads.values())
 
-    def _packet(self, line: str, to: int, name: str, source: int | None) -> Packet:
+    def _packet(self, line: str, to: int, name: str, source: int | None) -> PacketInFlight:
         for packet in self._arrivals():
             if packet.to == to and name in packet.names and source in (None, packet.source):
                 return packet

@@ -6,13 +6,13 @@ Where a terrain has names for processes, those are used.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..ordering import Message
+from ..ordering import ProtocolMessage
 from ..trace import TraceWriter
 from ..trace.tracker_attributes import tracker_attributes
 from ..tracking import Timestamp
 
 
-class Recorder:
+class RunRecorder:
     """`units` asks for the units of every arriving message, as `p0:3>p2` in attribute `units`;
     `tracker` is the name of the one whose events are recorded."""
 
@@ -48,7 +48,9 @@ class Recorder:
             }
         )
 
-    def received(self, process: int, seq: int, message: Message, time: int, entries: int, size: int) -> None:
+    def received(
+        self, process: int, seq: int, message: ProtocolMessage, time: int, entries: int, size: int
+    ) -> None:
         row: dict[str, Any] = {
             "computation": self._computation,
             "process": self._name(process),
@@ -65,7 +67,9 @@ class Recorder:
             row["attributes"] = {"units": " ".join(tokens)}
         self._append(row)
 
-    def passed(self, process: int, seq: int, message: Message, time: int, entries: int, size: int) -> None:
+    def passed(
+        self, process: int, seq: int, message: ProtocolMessage, time: int, entries: int, size: int
+    ) -> None:
         """Record a packet that is not for the application here: a relayed message or an acknowledgement."""
         self._append(
             {

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Any
 
-from ..ordering import Message
-from ..tracking import Machine, Piggyback, Piggybacked, Timestamp
+from ..ordering import ProtocolMessage
+from ..tracking import Piggyback, Piggybacked, Timestamp, TrackerMachine
 
-TrackerFactory = Callable[[int, int], Machine]
+TrackerFactory = Callable[[int, int], TrackerMachine]
 
 MODEL_COUNT_BITS = 32
 
@@ -57,7 +57,7 @@ class Riders:
     processes: int
     relevant: float
     dice: Random
-    trackers: list[Machine] = field(init=False)
+    trackers: list[TrackerMachine] = field(init=False)
     fare: Fare = field(init=False, default_factory=Fare)
     _riding: dict[tuple[int, int, int], Any] = field(init=False, default_factory=dict)  # not yet delivered
 
@@ -84,7 +84,7 @@ class Riders:
         for to, piggyback in boarding.items():
             self._riding[process, clock, to] = piggyback
 
-    def fare_of(self, message: Message, to: int) -> tuple[int, int]:
+    def fare_of(self, message: ProtocolMessage, to: int) -> tuple[int, int]:
         """Entries and bytes that a message on its way to `to` carries for its tracker."""
         piggyback = self._riding.get((message.sender, message.clock, to))
         return (piggyback.entries, piggyback.bits + 7 >> 3) if piggyback is not None else (0, 0)

@@ -26,7 +26,7 @@ from .ledger import Ledger
 from .narrator import Narrator
 from .network import Network
 from .playing import MOST_PROCESSES
-from .recorder import Recorder
+from .recorder import RunRecorder
 from .riders import Riders
 from .scenes import document
 from .simulation import Simulation, Undelivered
@@ -153,7 +153,7 @@ def simulate(
             summary = _run(
                 parameters,
                 ledger,
-                Recorder(writer, units=units, tracker=parameters.tracker or "", names=parameters.names),
+                RunRecorder(writer, units=units, tracker=parameters.tracker or "", names=parameters.names),
                 tell,
                 progress,
             )
@@ -211,7 +211,7 @@ class _Storyteller:
 def _run(
     parameters: Parameters,
     ledger: Ledger,
-    recorder: Recorder | None,
+    recorder: RunRecorder | None,
     tell: _Storyteller | None,
     progress: Callable[[int], object] | None,
 ) -> dict[str, Any]:

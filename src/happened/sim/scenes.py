@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..core.telling import Told
+from ..core.telling import RuleUse
 from ..ordering import notation
 from ..ordering.machine import MessageKey
 
@@ -34,7 +34,7 @@ class Scene:
     allowed: tuple[str, ...] = ()  # what was delivered too early for causal order, which is not promised
     held: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()  # what was sent because of an arrival
-    rules: tuple[Told, ...] = ()
+    rules: tuple[RuleUse, ...] = ()
     known: tuple[tuple[str, str], ...] = ()  # what the process remembers now; empty if it does not tell
     seconds: float | None = None  # of virtual time
 

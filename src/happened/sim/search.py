@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from ..core.orders import Order
 from ..ordering import Unit
-from .automaton import Automaton, Step
+from .automaton import Automaton, Transition
 from .programs import Program, set_text
 from .promises import disagreement, keeps
 from .truth import Edge, Messages, Truth, on_edge
@@ -55,7 +55,7 @@ class Explored:
     violations: list[Violation] = field(default_factory=list)
 
 
-class State(NamedTuple):
+class SearchState(NamedTuple):
     machines: tuple[int, ...]
     clocks: tuple[int, ...]  # per message of the program; 0 while unsent
     in_flight: tuple[int, ...]  # packets, sorted; with FIFO links by channel only, so that they stay in order
@@ -86,13 +86,13 @@ class Search:
         self._of = [[m for m, sender in enumerate(self._sender) if sender == p] for p in range(n)]
         self._messages = Messages(n, self._to)
         self._necessary: dict[tuple[int, tuple[int, ...]], frozenset[Edge]] = {}
-        self._reached: dict[State, tuple[State, Action] | None] = {}
+        self._reached: dict[SearchState, tuple[SearchState, Action] | None] = {}
         self._explored = Explored()
 
     def run(self) -> Explored:
         orders = ((),) * self._n if self._agreed else ()
         unsent = (0,) * len(self._to)
-        start = State(self._automaton.initial, unsent, (), orders, Truth.beginning(self._messages))
+        start = SearchState(self._automaton.initial, unsent, (), orders, Truth.beginning(self._messages))
         reached = self._reached
         reached[start] = None
         frontier = [start]
@@ -116,7 +116,7 @@ class Search:
         self._explored.states = len(reached)
         return self._explored
 
-    def _enabled(self, state: State) -> list[Action]:
+    def _enabled(self, state: SearchState) -> list[Action]:
         actions = []
         for sends in self._of:
             for m in sends:
@@ -138,12 +138,12 @@ class Search:
     def _actor(self, action: Action) -> int:
         return self._sender[~action] if action < 0 else action % self._n
 
-    def _step(self, state: State, action: Action) -> Step:
+    def _step(self, state: SearchState, action: Action) -> Transition:
         if action < 0:
             return self._automaton.multicast(state.machines[self._sender[~action]], self._to[~action])
         return self._automaton.receive(state.machines[action % self._n], action)
 
-    def _perform(self, state: State, action: Action) -> State | None:
+    def _perform(self, state: SearchState, action: Action) -> SearchState | None:
         """The state after this step; None if the step breaks a promise that ends this branch."""
         machines, clocks, in_flight, orders, truth = state
         step = self._step(state, action)
@@ -173,7 +173,7 @@ class Search:
                     self._report(AGREEMENT, f"{p} delivers {_name(name)} {fault}", state, action, told)
                     return None
                 orders = (*orders[:p], (*orders[p], message), *orders[p + 1 :])
-        return State((*machines[:p], step.after, *machines[p + 1 :]), clocks, in_flight, orders, truth)
+        return SearchState((*machines[:p], step.after, *machines[p + 1 :]), clocks, in_flight, orders, truth)
 
     def _number(self, clocks: tuple[int, ...], name: tuple[int, int]) -> int | None:
         sender, clock = name
@@ -206,7 +206,7 @@ class Search:
     def _named(self, clocks: tuple[int, ...], m: int) -> tuple[int, int]:
         return self._sender[m], clocks[m]
 
-    def _judge_quiescence(self, state: State) -> None:
+    def _judge_quiescence(self, state: SearchState) -> None:
         held = {
             (name, p): waits_for
             for p, machine in enumerate(state.machines)
@@ -221,7 +221,7 @@ class Search:
         if reasons:
             self._report(LIVENESS, "; ".join(reasons), *self._last(state))
 
-    def _judge_optimality(self, state: State, action: Action, after: State) -> None:
+    def _judge_optimality(self, state: SearchState, action: Action, after: SearchState) -> None:
         p = self._actor(action)
         if action < 0:
             m = ~action
@@ -250,16 +250,16 @@ class Search:
         return frozenset((*self._named(clocks, m), x) for m, x in edges)
 
     def _report(
-        self, kind: str, reason: str, state: State, action: Action | None, told: int | None = None
+        self, kind: str, reason: str, state: SearchState, action: Action | None, told: int | None = None
     ) -> None:
         if all(violation.kind != kind for violation in self._explored.violations):
             schedule = tuple(self._narrate(state, action, told))
             self._explored.violations.append(Violation(kind, self._program, reason, schedule))
 
-    def _last(self, state: State) -> tuple[State, Action | None]:
+    def _last(self, state: SearchState) -> tuple[SearchState, Action | None]:
         return self._reached[state] or (state, None)
 
-    def _narrate(self, state: State, action: Action | None, told: int | None) -> Iterator[str]:
+    def _narrate(self, state: SearchState, action: Action | None, told: int | None) -> Iterator[str]:
         """The events on the way to `state` and then those of `action`, a line each.
 
         Of the last step only the first `told` deliveries are told; None: all of them.

@@ -22,15 +22,15 @@ from typing import Any, Literal, NamedTuple
 from ..core.destinations import pack
 from ..core.effects import Deliver, Send
 from ..core.errors import LocalProtocolError
-from ..ordering import Machine, Message, having
+from ..ordering import Machine, ProtocolMessage, having
 from ..ordering.capabilities import KeepsLog, Serializes, members, needed
 from ..tracking import Timestamp
 from ..wire import control_sizes
 from .automaton import Factory
 from .ledger import Ledger, Transmission
 from .narrator import Narrator
-from .network import SECOND, Links, Network
-from .recorder import Recorder
+from .network import SECOND, Network, SimulatedLinks
+from .recorder import RunRecorder
 from .riders import Riders
 from .taking_turns import TakingTurns, control_of
 from .terrain import Roads, Terrain
@@ -38,7 +38,7 @@ from .tracker_narrator import TrackerNarrator
 from .workload import Pattern, Service, Workload, parse_pattern
 
 
-class Change(NamedTuple):
+class ScheduledChange(NamedTuple):
     """A process joins (it gets the next index) or leaves (it only drains what is on its way)."""
 
     time: float  # seconds
@@ -81,9 +81,9 @@ class Simulation:
         pattern: Pattern | None = None,
         network: Network | None = None,
         terrain: Terrain | None = None,
-        changes: Sequence[Change] = (),
+        changes: Sequence[ScheduledChange] = (),
         control_sizes: Callable[[Sequence[Any]], Sequence[int]] = control_sizes,
-        recorder: Recorder | None = None,
+        recorder: RunRecorder | None = None,
         ledger: Ledger | None = None,
         riders: Riders | None = None,
         progress: Callable[[int], object] | None = None,
@@ -102,7 +102,7 @@ class Simulation:
         self._timing, self._choices = Random(f"{seed}/timing"), Random(f"{seed}/destinations")
         self._delay = (network or Network()).delay
         self._first_hand, self._added = Random(f"{seed}/delays"), Random(f"{seed}/added")
-        self._links = Links(network or Network(), self._first_hand, Random(f"{seed}/duplicates"))
+        self._links = SimulatedLinks(network or Network(), self._first_hand, Random(f"{seed}/duplicates"))
         self._roads = Roads(terrain, self._delay, seed) if terrain is not None else None
         self._nth: dict[
             tuple[int, int], int
@@ -179,7 +179,7 @@ class Simulation:
         pause = self._timing.expovariate(self._rate * pace)
         self._at(self._now + int(pause * SECOND), self._send, process)
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: ScheduledChange) -> None:
         self._changes_ahead -= 1
         if change.what == "join":
             n = len(self.machines)
@@ -295,7 +295,7 @@ class Simulation:
             return self._roads.delay(name[0], self._nth[name], start, goal)
         return self._roads.any_delay(dice, start, goal)
 
-    def _put_on_link(self, process: int, send: Send[Message], size: int) -> int:
+    def _put_on_link(self, process: int, send: Send[ProtocolMessage], size: int) -> int:
         to, message = send
         entries, units = message.size()
         due = self._due[to].get((message.sender, message.clock)) if message.sender == process else None

@@ -14,7 +14,7 @@ from ..core.orders import Order
 from ..ordering import Effect, Machine, create, notation, protocols
 from ..ordering.explaining import knowledge
 from .narrator import Narrator, message_name
-from .playing import MOST_PROCESSES, Packet, Play
+from .playing import MOST_PROCESSES, PacketInFlight, Play
 from .programs import Program, set_text
 from .scenes import REFUSED, Scene, document
 from .terrain import Terrain, relays
@@ -79,7 +79,7 @@ class Story(Play):
         self._put_on_links(process, effects)
         self._narrator.sent(process, clock, action, effects)
 
-    def take_in(self, packet: Packet) -> None:
+    def take_in(self, packet: PacketInFlight) -> None:
         try:
             effects = self._machines[packet.to].receive(packet.message)
         except CausalityError as error:
@@ -97,7 +97,7 @@ class Story(Play):
                 message = effect.message
                 about = notation.key_name((message.sender, message.clock))
                 names = message_name(message), f"{type(message).__name__} of {about}"
-                self._packets.append(Packet(process, effect.to, names, message))
+                self._packets.append(PacketInFlight(process, effect.to, names, message))
 
 
 def _cast(program: Program, protocol: str, terrain: Terrain | None) -> tuple[list[str], list[Machine]]:

@@ -14,11 +14,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core.telling import Told
+from ..core.telling import RuleUse
 from ..ordering import notation
 from ..ordering.machine import MessageKey
-from ..tracking import EventId, Machine, Piggybacked, Timestamp, bound_of, vectors
-from ..tracking.remembered import Carried, View, row
+from ..tracking import EventId, Piggybacked, Timestamp, TrackerMachine, bound_of, vectors
+from ..tracking.remembered import PiggybackEntry, View, row
 from .scenes import ARRIVE, EVENT, REFUSED, SEND, Scene
 
 Entry = tuple[int, int | None]
@@ -26,18 +26,23 @@ Entry = tuple[int, int | None]
 
 
 class TrackerNarrator:
-    def __init__(self, protocol: str, trackers: Sequence[Machine]) -> None:
+    def __init__(self, protocol: str, trackers: Sequence[TrackerMachine]) -> None:
         self._trackers = trackers
         self._bound = bound_of(protocol)
         self._views = [tracker.view() for tracker in trackers]  # as each was after its last step
-        self._truth = _Truth(len(trackers))
+        self._truth = _RelevantTruth(len(trackers))
         self._stamps: list[Timestamp] = []
         self._told_to: dict[tuple[int, int, int], tuple[Entry, MessageKey]] = {}  # who, whom, about whom
         self._sent_at: dict[MessageKey, int] = {}  # the number of the scene
         self.scenes: list[Scene] = []
 
     def event(
-        self, process: int, stamp: Timestamp, seconds: float | None = None, *, forced_by: Sequence[Told] = ()
+        self,
+        process: int,
+        stamp: Timestamp,
+        seconds: float | None = None,
+        *,
+        forced_by: Sequence[RuleUse] = (),
     ) -> Scene:
         """A relevant event has happened, or a null event, for a reason that is told."""
         event = process, stamp.seq
@@ -47,7 +52,7 @@ class TrackerNarrator:
         rules = [*forced_by, *([] if after is None else _stamped(event, stamp, before, after))]
         if stamp.immediate is None:
             why = "its immediate predecessors by the events, which this tracker does not tell"
-            rules.append(Told(_name(event), f"follows {_names(immediate)}", "", why))
+            rules.append(RuleUse(_name(event), f"follows {_names(immediate)}", "", why))
         return self._scene(
             process,
             kind=EVENT,
@@ -73,7 +78,7 @@ class TrackerNarrator:
             if piggyback.forced is not None and before is not None:
                 due = _due(before, [*piggybacks])
                 why = f"{due} entries are due, and a message carries at most {self._bound}"
-                forced = Told(_name((process, piggyback.forced.seq)), "is a null event", "R2", why)
+                forced = RuleUse(_name((process, piggyback.forced.seq)), "is a null event", "R2", why)
                 self.event(process, piggyback.forced, seconds, forced_by=[forced])
         _, after = self._turn(process)
         self._truth.send(key)
@@ -102,7 +107,7 @@ class TrackerNarrator:
         before, after = self._turn(process)
         self._truth.receive(process, key)
         entries = self._trackers[process].carried(piggyback)
-        rules: tuple[Told, ...] = ()
+        rules: tuple[RuleUse, ...] = ()
         if before is not None and after is not None and entries is not None:
             rules = tuple(told for each in entries for told in _merged(key[0], each, before, after))
         name = notation.key_name(key)
@@ -139,7 +144,9 @@ class TrackerNarrator:
         self.scenes.append(scene)
         return scene
 
-    def _chosen(self, key: MessageKey, to: int, view: View, entries: Sequence[Carried]) -> list[Told]:
+    def _chosen(
+        self, key: MessageKey, to: int, view: View, entries: Sequence[PiggybackEntry]
+    ) -> list[RuleUse]:
         """Of the entries that a sender has, which R2 sends to this destination, and which it leaves out."""
         process, _ = key
         assert view.knows is not None
@@ -149,12 +156,12 @@ class TrackerNarrator:
                 continue
             entry, mark = view.entry(k), f"M[{to},{k}] = {view.knows[to][k]}"
             if k in carried:
-                told.append(Told(_entry(k, entry), f"carried to {to}", "R2", f"{mark}, {to} may lack it"))
+                told.append(RuleUse(_entry(k, entry), f"carried to {to}", "R2", f"{mark}, {to} may lack it"))
                 self._told_to[process, to, k] = entry, key
             else:
                 why = self._why_known(process, to, k, entry, on_its_way=not view.knows[to][k])
                 rule, reason = ("R2", f"{mark}, {why}") if why else ("", f"{mark}, and no event tells why")
-                told.append(Told(_entry(k, entry), f"left out for {to}", rule, reason, (to,)))
+                told.append(RuleUse(_entry(k, entry), f"left out for {to}", rule, reason, (to,)))
         return told
 
     def _why_known(self, process: int, to: int, k: int, entry: Entry, *, on_its_way: bool) -> str:
@@ -184,27 +191,27 @@ class TrackerNarrator:
         return tuple(faults)
 
 
-def _stamped(event: EventId, stamp: Timestamp, before: View | None, after: View) -> list[Told]:
+def _stamped(event: EventId, stamp: Timestamp, before: View | None, after: View) -> list[RuleUse]:
     """What R1 did at a relevant event."""
     process, seq = event
     told = []
     if stamp.immediate is not None:
         why = "its immediate predecessors, the k with IP[k] = 1"
-        told.append(Told(_name(event), f"follows {_names(stamp.immediate)}", "R1", why))
+        told.append(RuleUse(_name(event), f"follows {_names(stamp.immediate)}", "R1", why))
     vector = stamp.counts if stamp.counts is not None else stamp.dependencies
     if vector is not None:
         told.append(
-            Told(_name(event), f"gets {row(vector)}", "R1", f"{after.title}[{process}] becomes {seq}")
+            RuleUse(_name(event), f"gets {row(vector)}", "R1", f"{after.title}[{process}] becomes {seq}")
         )
     if after.immediate is not None and before is not None and after.immediate != before.immediate:
         why = f"{_name(event)} comes after all that was known"
-        told.append(Told("IP", f"becomes {row(after.immediate)}", "R1", why))
+        told.append(RuleUse("IP", f"becomes {row(after.immediate)}", "R1", why))
     if before is not None and before.knows is not None and after.knows is not None:
         told += _columns(event, before, after)
     return told
 
 
-def _columns(event: EventId, before: View, after: View) -> list[Told]:
+def _columns(event: EventId, before: View, after: View) -> list[RuleUse]:
     """The columns of M that a relevant event changes."""
     process, told = event[0], []
     assert before.knows is not None and after.knows is not None
@@ -220,12 +227,12 @@ def _columns(event: EventId, before: View, after: View) -> list[Told]:
         else:
             why = f"nobody else can know that {_name((k, after.counts[k]))} has a successor"
         told.append(
-            Told(f"M[·,{k}]", f"becomes {value} for {notation.dests(others)}", "R1", why, tuple(others))
+            RuleUse(f"M[·,{k}]", f"becomes {value} for {notation.dests(others)}", "R1", why, tuple(others))
         )
     return told
 
 
-def _merged(sender: int, each: Carried, before: View, after: View) -> list[Told]:
+def _merged(sender: int, each: PiggybackEntry, before: View, after: View) -> list[RuleUse]:
     """What R3 did with one entry of a message."""
     k, had = each.process, before.entry(each.process)
     if not each.value and not had[0]:
@@ -237,11 +244,11 @@ def _merged(sender: int, each: Carried, before: View, after: View) -> list[Told]
         if after.knows is not None:
             lacking = [j for j, known in enumerate(after.knows) if not known[k]]
             why += f"; M[·,{k}] is 0 for {notation.dests(lacking)}" if lacking else ""
-        return [Told(name, "is newer", "R3", why)]
+        return [RuleUse(name, "is newer", "R3", why)]
     if _weight(each.entry) == _weight(had):
         why = "nothing changes" if after.knows is None else f"M[{sender},{k}] = 1, {sender} has it too"
-        return [Told(name, "is known", "R3", why)]
-    return [Told(name, "is older", "R3", f"{_entry(k, had)} stays")]
+        return [RuleUse(name, "is known", "R3", why)]
+    return [RuleUse(name, "is older", "R3", f"{_entry(k, had)} stays")]
 
 
 def _weight(entry: Entry) -> int:
@@ -259,7 +266,7 @@ def _due(view: View, to: Sequence[int]) -> int:
     )
 
 
-def _remembered(tracker: Machine, view: View | None) -> list[tuple[str, str]]:
+def _remembered(tracker: TrackerMachine, view: View | None) -> list[tuple[str, str]]:
     if view is not None:
         return view.lines()
     state = json.loads(tracker.snapshot())
@@ -267,7 +274,7 @@ def _remembered(tracker: Machine, view: View | None) -> list[tuple[str, str]]:
     return [(name.replace("_", " "), json.dumps(value)) for name, value in plain.items()]
 
 
-def _carried_text(piggyback: Piggybacked, entries: Sequence[Carried] | None) -> str:
+def _carried_text(piggyback: Piggybacked, entries: Sequence[PiggybackEntry] | None) -> str:
     if entries is None:
         count = piggyback.entries
         return f"{count} {'entry' if count == 1 else 'entries'} in {piggyback.bits} bits"
@@ -292,10 +299,10 @@ def _names(events: frozenset[EventId]) -> str:
 
 
 def _entry(k: int, entry: Entry) -> str:
-    return str(Carried(k, *entry))
+    return str(PiggybackEntry(k, *entry))
 
 
-class _Truth:
+class _RelevantTruth:
     """Who knows of which relevant events and sends, as sets, and nothing of what is carried."""
 
     def __init__(self, n: int) -> None:

@@ -10,7 +10,7 @@ from .. import tracking
 from ..core.destinations import unpack
 from ..core.errors import LocalProtocolError
 from ..ordering import notation
-from .playing import Packet, Play
+from .playing import PacketInFlight, Play
 from .programs import EVENT, Program
 from .scenes import Scene, document
 from .tracker_narrator import TrackerNarrator
@@ -60,10 +60,10 @@ class TrackerStory(Play):
         self._sent[process] += 1
         key = process, self._sent[process]
         for each, piggyback in piggybacks.items():
-            self._packets.append(Packet(process, each, (notation.key_name(key),), (key, piggyback)))
+            self._packets.append(PacketInFlight(process, each, (notation.key_name(key),), (key, piggyback)))
         self._narrator.sent(process, key[1], piggybacks)
 
-    def take_in(self, packet: Packet) -> None:
+    def take_in(self, packet: PacketInFlight) -> None:
         key, piggyback = packet.message
         self._trackers[packet.to].on_receive(packet.source, piggyback)
         self._narrator.received(packet.to, key, piggyback)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ..trace.readers import Assembly, Draft, Options, Quarantined
+from ..trace.readers import Assembly, Draft, Options, QuarantinedRecord
 from ..trace.readers.arrow_records import Record, records_of
 from ..trace.readers.draft import PACKED, QUARANTINE, packed_table, storable, unpacked_drafts
 from ..trace.readers.span_joins import MOST_JOINED, TraceJoins
@@ -32,7 +32,7 @@ from .session import supply
 from .splits import UNCHECKED
 from .workspace import Workspace
 
-Parse = Callable[[Record], Iterable[Draft | Quarantined]]
+Parse = Callable[[Record], Iterable[Draft | QuarantinedRecord]]
 Assemble = Callable[[Iterable[Draft], Options], Assembly]
 
 LEFT_OUT = "_left_out"
@@ -132,7 +132,7 @@ def _parser(parse: Parse) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Re
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             drafts: list[Draft] = []
-            left_out: list[Quarantined] = []
+            left_out: list[QuarantinedRecord] = []
             for each in storable(chain.from_iterable(map(parse, records_of(batch)))):
                 if isinstance(each, Draft):
                     drafts.append(each)
@@ -159,7 +159,7 @@ def _parsed(drafts: Sequence[Draft]) -> pa.Table:
     return _padded(PARSED.remove(len(PARSED) - 1), [*columns, *more], len(names))
 
 
-def _row(left_out: Sequence[Quarantined]) -> pa.Array:
+def _row(left_out: Sequence[QuarantinedRecord]) -> pa.Array:
     kept = [
         {name: getattr(each, name) for name in ("field", "reason", "text", "imported")} for each in left_out
     ]
@@ -177,7 +177,7 @@ def _assembler(assemble: Assemble) -> Callable[[Iterator[pa.RecordBatch]], Itera
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         drafts = chain.from_iterable(map(unpacked_drafts, batches))
         rows: list[dict[str, Any]] = []
-        left_out: list[tuple[str, Quarantined]] = []
+        left_out: list[tuple[str, QuarantinedRecord]] = []
         for name, group in groupby(drafts, key=lambda draft: draft.computation):
             once, repeated = _taken_once(group)
             assembly = assemble(once, Options())
@@ -191,7 +191,7 @@ def _assembler(assemble: Assemble) -> Callable[[Iterator[pa.RecordBatch]], Itera
     return run
 
 
-def _taken_once(drafts: Iterable[Draft]) -> tuple[list[Draft], list[Quarantined]]:
+def _taken_once(drafts: Iterable[Draft]) -> tuple[list[Draft], list[QuarantinedRecord]]:
     """The drafts without exact repeats, and a report of each repeat; absent drafts are reported already."""
     once: list[Draft] = []
     repeated = []
@@ -207,7 +207,7 @@ def _taken_once(drafts: Iterable[Draft]) -> tuple[list[Draft], list[Quarantined]
 
 
 def _assembled(
-    rows: list[dict[str, Any]], left_out: Sequence[tuple[str, Quarantined]]
+    rows: list[dict[str, Any]], left_out: Sequence[tuple[str, QuarantinedRecord]]
 ) -> Iterator[pa.RecordBatch]:
     """Rows of ASSEMBLED: events, and what was left out, with the name of its computation."""
     events = table_from_rows(rows)

@@ -27,7 +27,7 @@ from .phases import Phases
 from .sizes import Large, Survey, survey
 from .splits import Groups, Split
 from .storage import write_part
-from .tasks import Emitted, Fault, Runner, exchange, pack_table, raise_faults, unpack_table
+from .tasks import Emitted, Runner, TraceFault, exchange, pack_table, raise_faults, unpack_table
 
 WHOLE_EVENTS = EVENTS_PER_BATCH
 """A computation with more events is cut into epochs."""
@@ -88,7 +88,7 @@ def answer_splits(
 
 def _pass(
     spark: Runner, found: Survey, folder: AnyPath, place: AnyPath, asked: Asked
-) -> tuple[Counter[str], Survey, list[Found | Fault]]:
+) -> tuple[Counter[str], Survey, list[Found | TraceFault]]:
     """The totals of computations that are not large; the survey, extended by splits without repetitions; and
     each large computation as it was found."""
     events = sum(large.events for large in found.large)
@@ -97,7 +97,7 @@ def _pass(
     stores = [place / f"large-{i:04d}" for i in range(len(found.large))]
     options = (sample_every, keep_fates)
     totals, results = pass_over(spark, found, asked.whole(folder), stores, *options)
-    faulty = [i for i, result in enumerate(results) if isinstance(result, Fault)]
+    faulty = [i for i, result in enumerate(results) if isinstance(result, TraceFault)]
     again, splits, large = _without_repetitions(spark, found, faulty, place / "distinct")
     if not again:
         return totals, found, results

@@ -326,7 +326,7 @@ def quarantine(answer: DataFrame | Analysis) -> DataFrame:
     return left_out
 
 
-class Shared(TypedDict, total=False):
+class CommonArguments(TypedDict, total=False):
     """The arguments that all questions share; see the module's docstring."""
 
     columns: Columns | None
@@ -336,13 +336,15 @@ class Shared(TypedDict, total=False):
     work: Work | None
 
 
-def _answer(events: DataFrame, question: str, table: str, shared: Shared, **options: Any) -> DataFrame:
+def _answer(
+    events: DataFrame, question: str, table: str, shared: CommonArguments, **options: Any
+) -> DataFrame:
     """One table of one question."""
     given = {"on_bad": RAISE, **shared, **options}
     return analyze(events, questions=[question], **given).table(table)
 
 
-def stamp(events: DataFrame, timestamps: str = "full", **shared: Unpack[Shared]) -> DataFrame:
+def stamp(events: DataFrame, timestamps: str = "full", **shared: Unpack[CommonArguments]) -> DataFrame:
     """The exact vector timestamp of every event: the table `stamps`.
 
     Its clocks number the processes; `analyze(events, questions=["stamp"])` has the table `processes` as well.
@@ -350,12 +352,12 @@ def stamp(events: DataFrame, timestamps: str = "full", **shared: Unpack[Shared])
     return _answer(events, "stamp", "stamps", shared, timestamps=timestamps)
 
 
-def predecessors(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
+def predecessors(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFrame:
     """The immediate predecessors of every relevant event."""
     return _answer(events, "predecessors", "predecessors", shared)
 
 
-def violations(events: DataFrame, order: str | None = None, **shared: Unpack[Shared]) -> DataFrame:
+def violations(events: DataFrame, order: str | None = None, **shared: Unpack[CommonArguments]) -> DataFrame:
     """Deliveries that came too early, each with a witness; of one order (fifo, causal, total), or of all
     orders."""
     if order is not None and order not in ORDERS:
@@ -369,36 +371,36 @@ def violations(events: DataFrame, order: str | None = None, **shared: Unpack[Sha
     return chosen
 
 
-def messages(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
+def messages(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFrame:
     """What became of each message at each destination, and how long it took."""
     return _answer(events, "messages", "messages", shared)
 
 
-def necessary(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
+def necessary(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFrame:
     """The control information that the optimal protocol would have had to carry on each message."""
     return _answer(events, "necessary", "necessary", shared)
 
 
-def dependencies(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
+def dependencies(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFrame:
     """Which service calls which, how often, and how often that failed."""
     return _answer(events, "dependencies", "dependencies", shared)
 
 
-def skew(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
+def skew(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFrame:
     """How far the clock of each process is ahead, and whether it went back."""
     return _answer(events, "epochs", "skew", shared)
 
 
-def measures(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
+def measures(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFrame:
     """Depth, width, traffic and latencies."""
     return _answer(events, "measures", "measures", shared)
 
 
-def verify_clocks(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
+def verify_clocks(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFrame:
     """What is wrong with the vector clocks that the source logged: the table `clocks`."""
     return _answer(events, "verify-clocks", "clocks", shared)
 
 
-def verify_trackers(events: DataFrame, **shared: Unpack[Shared]) -> DataFrame:
+def verify_trackers(events: DataFrame, **shared: Unpack[CommonArguments]) -> DataFrame:
     """What is wrong with the timestamps that trackers recorded: the table `trackers`."""
     return _answer(events, "verify-trackers", "trackers", shared)

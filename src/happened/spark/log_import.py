@@ -43,7 +43,16 @@ from ..trace.importing import (
     told_facts,
     write_summary,
 )
-from ..trace.readers import FORMATS, QUARANTINE, Draft, Format, Options, Quarantined, Source, open_source
+from ..trace.readers import (
+    FORMATS,
+    QUARANTINE,
+    Draft,
+    Format,
+    Options,
+    QuarantinedRecord,
+    Source,
+    open_source,
+)
 from ..trace.readers.draft import PACKED, Row, packed_table, storable, table_of, unpacked_drafts
 from ..trace.readers.file_counts import FileCounts
 from ..trace.readers.source import (
@@ -163,9 +172,9 @@ class _Whole:
         for file, counts in told["counts"].items():
             self._counts.merge(file, counts)
 
-    def first(self) -> list[Quarantined]:
+    def first(self) -> list[QuarantinedRecord]:
         rows = sorted(self._examples, key=lambda row: (row["file"], row["line"] or 0))
-        return [Quarantined(**row) for row in rows[:EXAMPLES]]
+        return [QuarantinedRecord(**row) for row in rows[:EXAMPLES]]
 
     def summary(self, name: str, options: Options) -> dict[str, Any]:
         files = []
@@ -242,13 +251,13 @@ def _parse(name: str, options: Options, work: AnyPath, quarantine: AnyPath, piec
     joins = TraceJoins()
     processes: set[str] = set()
     records = 0
-    left_out: list[Quarantined] = []
+    left_out: list[QuarantinedRecord] = []
     part = _part(piece.number)
     try:
         with _parquet(work / "drafts" / part, PACKED) as write:
             batch: list[Draft] = []
             for parsed in storable(reader.parse(source, options)):
-                if isinstance(parsed, Quarantined):
+                if isinstance(parsed, QuarantinedRecord):
                     left_out.append(parsed)
                     continue
                 records += not parsed.absent
@@ -268,7 +277,7 @@ def _parse(name: str, options: Options, work: AnyPath, quarantine: AnyPath, piec
             write(table)
     left_out += source.faults
     if not records and not left_out and piece.end is None:
-        left_out.append(Quarantined(str(piece.path), None, None, NO_EVENTS))
+        left_out.append(QuarantinedRecord(str(piece.path), None, None, NO_EVENTS))
     with _parquet(quarantine / part, QUARANTINE) as write:
         write(table_of(left_out))
     linked = bool(joins.named or joins.carried)
@@ -276,7 +285,7 @@ def _parse(name: str, options: Options, work: AnyPath, quarantine: AnyPath, piec
     return {**of_piece, **_told(left_out)}
 
 
-def _told(left_out: list[Quarantined]) -> dict[str, Any]:
+def _told(left_out: list[QuarantinedRecord]) -> dict[str, Any]:
     """How many records were left out, and the first of them."""
     first = sorted(left_out, key=lambda each: (each.file, each.line or 0))[:EXAMPLES]
     imported = sum(each.imported for each in left_out)
@@ -294,18 +303,18 @@ def _source(piece: Piece, header: str | None) -> Source:
     return source
 
 
-class Stretch(NamedTuple):
+class RowGroups(NamedTuple):
     """Row groups of a file of drafts: what one task passes on, all of which is in the JVM at once."""
 
     path: AnyPath
     groups: range
 
 
-def _stretches(path: AnyPath) -> list[Stretch]:
+def _stretches(path: AnyPath) -> list[RowGroups]:
     with pq.ParquetFile(arrow_source(path)) as file:
         groups = file.metadata.num_row_groups
     return [
-        Stretch(path, range(first, min(first + GROUPS_AT_ONCE, groups)))
+        RowGroups(path, range(first, min(first + GROUPS_AT_ONCE, groups)))
         for first in range(0, groups, GROUPS_AT_ONCE)
     ]
 
@@ -318,7 +327,7 @@ class _Assembling:
     options: Options
     folder: AnyPath
     work: AnyPath
-    stretches: Sequence["Stretch"]
+    stretches: Sequence["RowGroups"]
     buckets: int
 
     def emit(self, number: int) -> Emitted:
@@ -346,7 +355,7 @@ class _Assembling:
         facts: Counter[str] = Counter()
         totals = Totals()
         rows: list[Row] = []
-        left_out: list[Quarantined] = []
+        left_out: list[QuarantinedRecord] = []
         part = f"part-{bucket:06d}.parquet"
         with _parquet(self.folder / "trace" / part, SCHEMA) as write:
             for _, group in groupby(drafts, key=lambda draft: draft.computation):
@@ -373,7 +382,7 @@ def _under_leaders(drafts: pa.Table, leaders: pa.Table) -> pa.Table:
     return drafts.set_column(0, drafts.schema.field("computation"), named)
 
 
-def _told_of(totals: Totals, left_out: list[Quarantined]) -> dict[str, Any]:
+def _told_of(totals: Totals, left_out: list[QuarantinedRecord]) -> dict[str, Any]:
     told = _told(left_out)
     quarantined = {"quarantined": told["quarantined"], "quarantined_imported": told["imported"]}
     return {

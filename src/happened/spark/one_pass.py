@@ -31,7 +31,7 @@ from .by_epoch.numbering import Chain, fault_of, runs_by_bucket, settle_chains
 from .sizes import Large, Survey
 from .splits import Split
 from .storage import write_arrays, write_part
-from .tasks import Emitted, Fault, Runner, exchange, pack_table, raise_faults, unpack_table
+from .tasks import Emitted, Runner, TraceFault, exchange, pack_table, raise_faults, unpack_table
 
 EVENTS_PER_BUCKET = 500_000
 
@@ -42,7 +42,7 @@ CHAINS, MESSAGES = "chains", "messages"
 
 
 @dataclass(frozen=True)
-class Told:
+class SplitTotals:
     """What a split reports of a large computation."""
 
     totals: Counter[str]
@@ -62,7 +62,7 @@ def pass_over(
     stores: list[AnyPath],
     sample_every: int,
     keep_fates: bool = False,
-) -> tuple[Counter[str], list[Found | Fault]]:
+) -> tuple[Counter[str], list[Found | TraceFault]]:
     """The totals of the computations that are not large, and each large one as it was found.
 
     stores       the directory of each large computation
@@ -93,7 +93,9 @@ def pass_over(
 
 
 def _is_doubtful(results: Iterable[Any]) -> bool:
-    return any(not isinstance(result, Fault) and result[1] is not None and result[1][1] for result in results)
+    return any(
+        not isinstance(result, TraceFault) and result[1] is not None and result[1][1] for result in results
+    )
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class _Pass:
         mine = table.filter(pa.array(~(crosses | is_large)[codes]))
         totals = self.whole.analyse_in_batches(mine, f"whole-{number:06d}")
         blobs = [*self._crossing(table.filter(pa.array(crosses[codes])), hashed[codes[crosses[codes]]])]
-        told: dict[int, Told] = {}
+        told: dict[int, SplitTotals] = {}
         for i, large in self.larges_in(number):
             part = Part(rows_of(table, large.name), large.handover)
             told[i], given = self._match(i, part, number)
@@ -157,7 +159,7 @@ class _Pass:
             if end > begin:
                 yield each, pack_table(rows.slice(begin, end - begin))
 
-    def _match(self, i: int, part: Part, number: int) -> tuple[Told, list[tuple[int, bytes]]]:
+    def _match(self, i: int, part: Part, number: int) -> tuple[SplitTotals, list[tuple[int, bytes]]]:
         edges, unsettled, totals, fates = part.match()
         self.write(i, f"split-{number:06d}", edges | _rows(part))
         self.write_fates(i, f"split-{number:06d}", fates)
@@ -205,10 +207,12 @@ class _Pass:
         self.write_fates(i, f"bucket-{bucket - self.base(i):06d}", settled.fates, everything)
         return chains, (settled.totals, settled.doubtful)
 
-    def gather(self, i: int, told: list[Told], results: list[Any], again: list[Any] | None) -> Found | Fault:
+    def gather(
+        self, i: int, told: list[SplitTotals], results: list[Any], again: list[Any] | None
+    ) -> Found | TraceFault:
         """Everything that is known of a large computation."""
         for result in (*results, *(again or ())):
-            if isinstance(result, Fault):
+            if isinstance(result, TraceFault):
                 return result
         large = self.found.large[i]
         chains = sorted(chain for found, _ in results for chain in found)
@@ -253,7 +257,7 @@ class _Again:
     doubtful: list[int]
 
     def emit(self, number: int) -> Emitted:
-        told: dict[int, Told] = {}
+        told: dict[int, SplitTotals] = {}
         blobs = []
         wanted = [(i, large) for i, large in self.job.larges_in(number) if i in self.doubtful]
         table = self.job.splits[number].read()[0] if wanted else None
@@ -275,9 +279,9 @@ def rows_of(table: pa.Table, computation: str) -> pa.Table:
     return table.filter(pc.equal(table["computation"], computation)).combine_chunks()
 
 
-def _told(part: Part, totals: Counter[str], sample_every: int) -> Told:
+def _told(part: Part, totals: Counter[str], sample_every: int) -> SplitTotals:
     times = part.time[part.timed]
-    return Told(
+    return SplitTotals(
         totals,
         int(times.min()) if times.size else None,
         int((~part.timed).sum()),

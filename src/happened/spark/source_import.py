@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from ..core.errors import TraceFormatError
 from ..trace.atomic import whole_directory
 from ..trace.importing import AUTO, EXAMPLES, Import, not_understood, refuse_nothing, write_summary
-from ..trace.readers import QUARANTINE, Options, Quarantined, mapped
+from ..trace.readers import QUARANTINE, Options, QuarantinedRecord, mapped
 from ..trace.readers.table_spans import JAEGER, OPENTELEMETRY, TEMPO, ZIPKIN
 from ..trace.schema import SENDS
 from ..trace.store import AnyPath, remove_tree
@@ -76,7 +76,7 @@ def run(
         trace = read_rows(spark, folder / "trace", TRACE)
         quarantine = read_rows(spark, folder / "quarantine", spark_schema(QUARANTINE))
         told = _counted(trace, quarantine)
-        first = [Quarantined(**row.asDict()) for row in quarantine.limit(EXAMPLES).collect()]
+        first = [QuarantinedRecord(**row.asDict()) for row in quarantine.limit(EXAMPLES).collect()]
         if strict and first:
             raise not_understood(str(first[0]), told["quarantined"])
         refuse_nothing(told["events"], first)

@@ -60,7 +60,7 @@ class Groups(NamedTuple):
         return bool(pc.any(pc.is_in(names, value_set=computations)).as_py())
 
 
-class Lines(NamedTuple):
+class LineRange(NamedTuple):
     """The JSON lines that begin at the bytes start:stop of a file; all of them if `stop` is None."""
 
     path: AnyPath
@@ -119,7 +119,7 @@ def sort_out(table: pa.Table) -> Rows:
 
 @dataclass(frozen=True)
 class Split:
-    pieces: tuple[Groups | Lines, ...]
+    pieces: tuple[Groups | LineRange, ...]
     rows: int | None
     """How many; None where only reading tells."""
 
@@ -151,8 +151,8 @@ def splits_of(at: Location, *, rows: int = ROWS_AT_ONCE, size: int = BYTES_AT_ON
 def _stretches(path: AnyPath, size: int) -> list[Split]:
     total = size_of(path)
     if path.suffix == ".gz" or total <= size:
-        return [Split((Lines(path),), None)]
-    return [Split((Lines(path, at, min(at + size, total)),), None) for at in range(0, total, size)]
+        return [Split((LineRange(path),), None)]
+    return [Split((LineRange(path, at, min(at + size, total)),), None) for at in range(0, total, size)]
 
 
 def _groups(at: Location, part: AnyPath) -> list[tuple[Groups, int]]:

@@ -37,7 +37,7 @@ RESULTS = pa.schema([("key", pa.int64()), ("result", pa.binary())])
 EMITTED = pa.schema([("bucket", pa.int64()), ("source", pa.int64()), ("blob", pa.binary())])
 
 
-class Fault(NamedTuple):
+class TraceFault(NamedTuple):
     """What a task found wrong with the trace: running it again would not mend that."""
 
     reason: str
@@ -78,7 +78,7 @@ def on_tasks(
 def attempts_on_tasks(
     spark: Runner, count: int, work: Callable[[int], Any], tell: Callable[[int], object] | None = None
 ) -> list[Any]:
-    """The same; where a task finds the trace wrong, its result is a Fault."""
+    """The same; where a task finds the trace wrong, its result is a TraceFault."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -110,7 +110,7 @@ def frame_by_tasks(
 
 def raise_faults(results: Sequence[Any]) -> list[Any]:
     for result in results:
-        if isinstance(result, Fault):
+        if isinstance(result, TraceFault):
             raise TraceFormatError(result.reason)
     return [*results]
 
@@ -132,7 +132,7 @@ def exchange(
     """Run emit(0) … emit(count - 1), and settle each bucket with the bytes given to it, by who gave them.
 
     Returns what the emitting tasks returned, and what was returned for each bucket that was given anything;
-    a Fault where a task found the trace wrong. One shuffle, of as many rows as there are bytes objects.
+    a TraceFault where a task found the trace wrong. One shuffle, of as many rows as there are bytes objects.
     """
 
     def give(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -249,14 +249,14 @@ def _attempt(work: Callable[[int], Any], number: int, attempts: int) -> Any:
     try:
         return work(number)
     except TraceFormatError as error:
-        return Fault(str(error))
+        return TraceFault(str(error))
     except (CausalityError, MemoryError, OSError) as error:
         context = TaskContext.get()
         if context is not None and context.attemptNumber() + 1 < attempts:
             raise
         return Trouble(_reason(error))
     except pa.ArrowException as error:
-        return Fault(f"a part of the trace cannot be read: {error}")
+        return TraceFault(f"a part of the trace cannot be read: {error}")
     finally:
         spare_modules()
 

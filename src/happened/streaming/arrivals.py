@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.tuples import new
-from ..ordering.listening import Listener
+from ..ordering.listening import ReplicaListener
 from ..wire import decode
-from .reached import Arrival
+from .reached import Arrived
 
 
 class Rule(Protocol):
@@ -27,7 +27,7 @@ class Rule(Protocol):
     def columns(self) -> Mapping[str, tuple[str, ...]]:
         """The columns it reads, in order, each with the types it may have in Spark's short notation."""
 
-    def arrival(self, destination: Any, values: Sequence[Any]) -> Arrival: ...
+    def arrival(self, destination: Any, values: Sequence[Any]) -> Arrived: ...
     def named(self, cause: Any) -> str:
         """A cause for people."""
 
@@ -52,14 +52,14 @@ class ByIds:
     def columns(self) -> Mapping[str, tuple[str, ...]]:
         return {self.id: _TEXT, self.after: ("array<string>",)}
 
-    def arrival(self, destination: Any, values: Sequence[Any]) -> Arrival:
+    def arrival(self, destination: Any, values: Sequence[Any]) -> Arrived:
         name, after = values
         if type(name) is not str:
             raise RemoteProtocolError(f"column {self.id}: a message without an id")
         wants = () if after is None else tuple(after)
         if None in wants:
             raise RemoteProtocolError(f"column {self.after}: a cause of {name} is null")
-        return new(Arrival, (name, wants, ()))
+        return new(Arrived, (name, wants, ()))
 
     def named(self, cause: Any) -> str:
         return str(cause)
@@ -95,10 +95,10 @@ class ByProtocol:
     def columns(self) -> Mapping[str, tuple[str, ...]]:
         return {self.frame: ("binary",)}
 
-    def _listener(self, me: int) -> Listener:
+    def _listener(self, me: int) -> ReplicaListener:
         return _listener(self.protocol, me, len(self.members), tuple(sorted(self.options.items())))
 
-    def arrival(self, destination: Any, values: Sequence[Any]) -> Arrival:
+    def arrival(self, destination: Any, values: Sequence[Any]) -> Arrived:
         (frame,) = values
         if destination not in self.members:
             raise RemoteProtocolError(f"destination {destination!r} is none of the members")
@@ -108,7 +108,7 @@ class ByProtocol:
         if end != len(frame):
             raise RemoteProtocolError(f"column {self.frame}: {len(frame) - end} bytes follow the frame")
         heard = self._listener(self.members.index(destination)).hear(message)
-        return Arrival(*heard)
+        return Arrived(*heard)
 
     def named(self, cause: Any) -> str:
         sender, clock = cause
@@ -116,5 +116,5 @@ class ByProtocol:
 
 
 @lru_cache(maxsize=1024)
-def _listener(protocol: str, me: int, n: int, options: tuple[tuple[str, Any], ...]) -> Listener:
-    return Listener(protocol, me, n, **dict(options))
+def _listener(protocol: str, me: int, n: int, options: tuple[tuple[str, Any], ...]) -> ReplicaListener:
+    return ReplicaListener(protocol, me, n, **dict(options))

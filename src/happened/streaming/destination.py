@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 from ..core.errors import CausalityError
 from ..core.tuples import new
-from .held_index import Held
+from .held_index import HeldIndex
 from .paged import Drawer, Key, Numbers, PagedMap, PageStore
-from .reached import Arrival, Range, Reached, ReachedClocks, ReachedIds
+from .reached import Arrived, Range, Reached, ReachedClocks, ReachedIds
 
 VERSION = 1
 """Of the state."""
@@ -39,7 +39,7 @@ REACHED: dict[str, Callable[[PageStore, Numbers, int, Any], Reached]] = {
 }
 
 
-class Outcome(NamedTuple):
+class DeliveryOutcome(NamedTuple):
     row: Any  # what came with the message
     number: int | None  # of its delivery here, from 1; None if it is not delivered
     status: str
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
     """A held message."""
 
     since: int  # milliseconds
-    arrival: Arrival
+    arrival: Arrived
     row: Any
 
 
@@ -75,7 +75,7 @@ def _age(entry: Entry) -> tuple[int, Any]:
     return entry.since, entry.arrival.name
 
 
-def _causes_first(entries: list[Entry], here: Held, latest: int) -> dict[Any, int]:
+def _causes_first(entries: list[Entry], here: HeldIndex, latest: int) -> dict[Any, int]:
     """The names of messages that came up to `latest`, and of all held ones they wait for, numbered so that
     each comes after its causes, but for messages that wait for each other; else the oldest first."""
     by_name = {entry.arrival.name: entry for entry in entries}
@@ -110,13 +110,13 @@ class Destination:
         self._drawer = Drawer(store, self._numbers, pages)
         self._reached = REACHED[kind](self._drawer, self._numbers, remember, reached)
         self._parked = PagedMap(self._drawer, self._numbers, parked, self._entry)
-        self._read: list[Arrival] = []  # held messages of pages that were read, and not prepared for yet
+        self._read: list[Arrived] = []  # held messages of pages that were read, and not prepared for yet
         self._fresh: dict[Key, list[Entry]] | None = None  # by cause, while a batch arrives
         self._fresh_names: set[Any] = set()  # of all that was ever in it
 
-    def arrive(self, arrivals: Iterable[tuple[Arrival, Any]], now: int) -> list[Outcome]:
+    def arrive(self, arrivals: Iterable[tuple[Arrived, Any]], now: int) -> list[DeliveryOutcome]:
         """What the arrival of these messages, each with its row, lets be delivered."""
-        out: list[Outcome] = []
+        out: list[DeliveryOutcome] = []
         reached = self._reached
         arrivals = list(arrivals)
         reached.prepare(arrival for arrival, _ in arrivals)
@@ -147,7 +147,7 @@ class Destination:
         self.held -= 1
         self.duplicates += 1
 
-    def expire(self, now: int, patience: int, *, release: bool) -> list[Outcome]:
+    def expire(self, now: int, patience: int, *, release: bool) -> list[DeliveryOutcome]:
         """What has waited too long, after those of its causes that are here; `release` delivers it, otherwise
         it is dead."""
         entries = [*self._parked.items()]
@@ -161,7 +161,7 @@ class Destination:
         due.sort(key=lambda found: rank[found[1].arrival.name])
         # A cause that is held itself is waited for once more, in vain if the two wait for each other.
         overdue = [(place, entry) for place, entry in due if entry.since + 2 * patience <= now]
-        out: list[Outcome] = []
+        out: list[DeliveryOutcome] = []
         for number, (place, entry) in enumerate([*due, *overdue]):
             missing = self._reached.missing(entry.arrival)
             if missing and place not in self._parked:
@@ -214,7 +214,7 @@ class Destination:
         directories = pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
         return Head(self.delivered, self.held, self.oldest, self.timer, directories)
 
-    def _place(self, want: Any, arrival: Arrival) -> Key:
+    def _place(self, want: Any, arrival: Arrived) -> Key:
         return (*self._reached.cause(want), arrival.name)
 
     def _hold(self, want: Any, entry: Entry) -> None:
@@ -237,8 +237,8 @@ class Destination:
         self.held -= 1
 
     def _deliver(
-        self, arrival: Arrival, row: Any, out: list[Outcome], given_up: Any = None
-    ) -> Iterator[Arrival]:
+        self, arrival: Arrived, row: Any, out: list[DeliveryOutcome], given_up: Any = None
+    ) -> Iterator[Arrived]:
         """Deliver a message, without a cause if one is given up, then every held one that this releases;
         returns them."""
         reached = self._reached
@@ -247,17 +247,17 @@ class Destination:
             self.delivered += 1
             status = LATE if reached.skipped and reached.is_late(arrival) else DELIVERED
             if given_up is not None:
-                out.append(Outcome(row, self.delivered, VIOLATED, given_up))
+                out.append(DeliveryOutcome(row, self.delivered, VIOLATED, given_up))
                 ranges = reached.give_up(arrival)
                 given_up = None
             else:
-                out.append(new(Outcome, (row, self.delivered, status, None)))
+                out.append(new(DeliveryOutcome, (row, self.delivered, status, None)))
                 ranges = reached.take(arrival)
             if self.held:
                 ready += self._released(ranges)
         return (arrival for arrival, _ in ready)
 
-    def _released(self, ranges: list[Range]) -> list[tuple[Arrival, Any]]:
+    def _released(self, ranges: list[Range]) -> list[tuple[Arrived, Any]]:
         """The held messages that waited for these causes and lack nothing more; the others park again."""
         released = []
         for low, high in ranges:
@@ -291,11 +291,11 @@ class Destination:
             self._reached.prepare(self._read)
             self._read = []
 
-    def _bury(self, entry: Entry, cause: Any, out: list[Outcome]) -> Iterator[Arrival]:
+    def _bury(self, entry: Entry, cause: Any, out: list[DeliveryOutcome]) -> Iterator[Arrived]:
         """Give up a message that was taken out, and everything that is parked under it; returns them."""
         dead = [(entry, cause)]
         for entry, cause in dead:  # which grows meanwhile
-            out.append(Outcome(entry.row, None, DEAD, cause))
+            out.append(DeliveryOutcome(entry.row, None, DEAD, cause))
             name = entry.arrival.name
             for _, follower in self._parked.pop_between(*self._reached.under(name)):
                 self.held -= 1
@@ -304,6 +304,6 @@ class Destination:
 
     def _entry(self, stored: tuple[int, tuple[Any, ...], Any]) -> Entry:
         since, fields, row = stored
-        arrival = Arrival(*fields)
+        arrival = Arrived(*fields)
         self._read.append(arrival)
         return Entry(since, arrival, row)

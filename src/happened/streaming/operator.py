@@ -48,11 +48,11 @@ from pyspark.sql.types import (
 )
 
 from ..core.errors import CausalityError, RemoteProtocolError
-from ..spark.live.state_store import use_rocksdb
+from ..spark.live.state_store import StatePages, use_rocksdb
 from ..spark.session import supply
 from .arrivals import Rule
-from .destination import EMPTY, HELD, Destination, Head, Outcome
-from .reached import Arrival
+from .destination import EMPTY, HELD, DeliveryOutcome, Destination, Head
+from .reached import Arrived
 
 CORRUPT = "corrupt"
 ADDED = {"delivery": LongType(), "status": StringType(), "reason": StringType()}
@@ -101,7 +101,7 @@ def deliver(
     for name, kind in ADDED.items():
         schema = schema.add(name, kind)
     milliseconds = None if patience is None else max(int(patience * 1000), 1)
-    processor = Deliveries(
+    processor = DeliveryProcessor(
         rule,
         schema.names,
         milliseconds,
@@ -195,7 +195,7 @@ def _check_columns(stream: DataFrame, rule: Rule, destination: str, arrived: str
             )
 
 
-class Deliveries(StatefulProcessor):
+class DeliveryProcessor(StatefulProcessor):
     """Runs a Destination for each key."""
 
     def __init__(
@@ -258,14 +258,16 @@ class Deliveries(StatefulProcessor):
     def _destination(self) -> Destination:
         stored = self._head.get()
         head = EMPTY if stored is None else Head._make(stored)
-        return Destination(self._rule.kind, _Pages(self._pages), head, remember=self._remember)
+        return Destination(self._rule.kind, StatePages(self._pages), head, remember=self._remember)
 
-    def _read(self, destination: Any, frame: pd.DataFrame) -> tuple[list[tuple[Arrival, int]], list[Outcome]]:
+    def _read(
+        self, destination: Any, frame: pd.DataFrame
+    ) -> tuple[list[tuple[Arrived, int]], list[DeliveryOutcome]]:
         """What the rows that make sense say of their messages, in order of arrival, each with its place in
         the frame; and what is wrong with the others."""
         columns = [frame[name].tolist() for name in self._rule.columns]
-        arrivals: list[tuple[Arrival, int]] = []
-        corrupt: list[Outcome] = []
+        arrivals: list[tuple[Arrived, int]] = []
+        corrupt: list[DeliveryOutcome] = []
         read = self._rule.arrival
         rows = list(zip(*columns, strict=True))
         for place in self._order(frame, columns[0]):
@@ -274,7 +276,7 @@ class Deliveries(StatefulProcessor):
                     raise RemoteProtocolError("a message without a destination")
                 arrivals.append((read(destination, rows[place]), place))
             except RemoteProtocolError as error:
-                corrupt.append(Outcome(place, None, CORRUPT, str(error)))
+                corrupt.append(DeliveryOutcome(place, None, CORRUPT, str(error)))
         return arrivals, corrupt
 
     def _order(self, frame: pd.DataFrame, names: list[Any]) -> list[int]:
@@ -289,7 +291,7 @@ class Deliveries(StatefulProcessor):
         return order
 
     def _finish(
-        self, destination: Destination, frame: pd.DataFrame, out: list[Outcome], now: int
+        self, destination: Destination, frame: pd.DataFrame, out: list[DeliveryOutcome], now: int
     ) -> Iterator[pd.DataFrame]:
         """Set the timer, write the state, give out the rows."""
         new = destination.new_rows()
@@ -300,7 +302,7 @@ class Deliveries(StatefulProcessor):
         )
         self._head.update(tuple(head))
         if self._report_held:
-            out = out + [Outcome(entry.row, None, HELD, cause) for entry, cause in new]
+            out = out + [DeliveryOutcome(entry.row, None, HELD, cause) for entry, cause in new]
         yield from self._table(frame, out)
 
     def _set_timer(self, destination: Destination, now: int) -> None:
@@ -313,7 +315,7 @@ class Deliveries(StatefulProcessor):
             self._handle.registerTimer(fires)
             destination.timer = fires
 
-    def _table(self, frame: pd.DataFrame, out: list[Outcome]) -> Iterator[pd.DataFrame]:
+    def _table(self, frame: pd.DataFrame, out: list[DeliveryOutcome]) -> Iterator[pd.DataFrame]:
         if not out:
             return
         rows, numbers, statuses, _ = zip(*out, strict=True)
@@ -325,7 +327,7 @@ class Deliveries(StatefulProcessor):
         table[status], table[reason] = np.array(statuses, object), np.array(reasons, object)
         yield pd.DataFrame(table, copy=False)
 
-    def _reason(self, outcome: Outcome) -> str:
+    def _reason(self, outcome: DeliveryOutcome) -> str:
         return str(outcome.cause) if outcome.status == CORRUPT else self._rule.named(outcome.cause)
 
 
@@ -360,19 +362,3 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-class _Pages:
-    """The pages of the destination that is being looked at, in Spark's state."""
-
-    def __init__(self, state: Any) -> None:
-        self._state = state
-
-    def read(self, number: int) -> bytes:
-        return bytes(self._state.getValue((number,))[0])
-
-    def write(self, number: int, data: bytes) -> None:
-        self._state.updateValue((number,), (data,))
-
-    def remove(self, number: int) -> None:
-        self._state.removeKey((number,))

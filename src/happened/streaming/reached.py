@@ -1,6 +1,6 @@
 """What has been delivered at one destination: by the ids of messages, or by a clock for each sender.
 
-Both answer the same questions of a message (`Arrival`):
+Both answer the same questions of a message (`Arrived`):
 
     prepare(arrivals) these will be asked about: what is known of them is looked up at once
     known(arrival)    whether it has been delivered
@@ -13,7 +13,7 @@ Both answer the same questions of a message (`Arrival`):
     under(want)       is the range of what is parked there
     skipped           how many causes are remembered as skipped; nothing is late if there are none
     reaches_one_cause whether a delivery always reaches one cause: its own name
-    held(names)       an index of messages that are held, see `Held`
+    held(names)       an index of messages that are held, see `HeldIndex`
 
 Bound   ids: the last `remember` ids, and as many skipped causes. An older cause counts as missing, an older
         message as new, and a cause that was skipped and forgotten is not told to be late.
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .held_index import Held, HeldClocks, HeldIds
+from .held_index import HeldClocks, HeldIds, HeldIndex
 from .paged import Key, Numbers, PagedMap, PageStore
 
 Ints = np.ndarray[Any, np.dtype[Any]]
@@ -37,7 +37,7 @@ GENERATION = 8192
 """How many ids a page of them holds at most; the oldest pages are forgotten as a whole."""
 
 
-class Arrival(NamedTuple):
+class Arrived(NamedTuple):
     name: Any  # an id, or (sender, clock)
     wants: tuple[Any, ...]  # ids, or (sender, clock): the causes
     moves: tuple[Any, ...]  # (sender, clock) that the delivery reaches; of ids nothing: itself
@@ -50,16 +50,16 @@ class Reached(Protocol):
     reaches_one_cause: bool
     skipped: int
 
-    def prepare(self, arrivals: Iterable[Arrival]) -> None: ...
-    def known(self, arrival: Arrival) -> bool: ...
-    def missing(self, arrival: Arrival) -> list[Any]: ...
-    def lacks(self, arrival: Arrival) -> Any: ...
-    def take(self, arrival: Arrival) -> list[Range]: ...
-    def give_up(self, arrival: Arrival) -> list[Range]: ...
-    def is_late(self, arrival: Arrival) -> bool: ...
+    def prepare(self, arrivals: Iterable[Arrived]) -> None: ...
+    def known(self, arrival: Arrived) -> bool: ...
+    def missing(self, arrival: Arrived) -> list[Any]: ...
+    def lacks(self, arrival: Arrived) -> Any: ...
+    def take(self, arrival: Arrived) -> list[Range]: ...
+    def give_up(self, arrival: Arrived) -> list[Range]: ...
+    def is_late(self, arrival: Arrived) -> bool: ...
     def cause(self, want: Any) -> Key: ...
     def under(self, want: Any) -> Range: ...
-    def held(self, names: Iterable[Any]) -> Held: ...
+    def held(self, names: Iterable[Any]) -> HeldIndex: ...
     def flush(self) -> Any: ...
 
 
@@ -94,7 +94,7 @@ class ReachedIds:
         self._new: list[bytes] = []
         self._skipped = PagedMap(store, numbers, skipped)
 
-    def prepare(self, arrivals: Iterable[Arrival]) -> None:
+    def prepare(self, arrivals: Iterable[Arrived]) -> None:
         names = {name for arrival in arrivals for name in (arrival.name, *arrival.wants)}
         self._look_up(names - self._digests.keys())
 
@@ -120,21 +120,21 @@ class ReachedIds:
             self._look_up({name})
         return name in self._ids
 
-    def known(self, arrival: Arrival) -> bool:
+    def known(self, arrival: Arrived) -> bool:
         name = arrival.name  # mostly one that was looked up
         return name in self._ids or (name not in self._digests and self._has(name))
 
-    def missing(self, arrival: Arrival) -> list[str]:
+    def missing(self, arrival: Arrived) -> list[str]:
         return [want for want in arrival.wants if not self._has(want)]
 
-    def lacks(self, arrival: Arrival) -> str | None:
+    def lacks(self, arrival: Arrived) -> str | None:
         ids, digests = self._ids, self._digests  # asked twice for every message, mostly of what was looked up
         for want in arrival.wants:
             if want not in ids and (want in digests or not self._has(want)):
                 return want  # type: ignore[no-any-return]
         return None
 
-    def take(self, arrival: Arrival) -> list[Range]:
+    def take(self, arrival: Arrived) -> list[Range]:
         name = arrival.name
         if (mark := self._digests.get(name)) is None:
             mark = self._digests[name] = digest(name)
@@ -145,7 +145,7 @@ class ReachedIds:
             self.skipped -= 1
         return [((name,), (name + "\0",))]
 
-    def give_up(self, arrival: Arrival) -> list[Range]:
+    def give_up(self, arrival: Arrived) -> list[Range]:
         for want in self.missing(arrival):
             if (want,) not in self._skipped:
                 self._skipped.put((want,), None)
@@ -157,7 +157,7 @@ class ReachedIds:
             self.skipped -= 1
         return self.take(arrival)
 
-    def is_late(self, arrival: Arrival) -> bool:
+    def is_late(self, arrival: Arrived) -> bool:
         return self.skipped > 0 and (arrival.name,) in self._skipped
 
     def cause(self, want: str) -> Key:
@@ -166,7 +166,7 @@ class ReachedIds:
     def under(self, want: str) -> Range:
         return (want,), (want + "\0",)
 
-    def held(self, names: Iterable[str]) -> Held:
+    def held(self, names: Iterable[str]) -> HeldIndex:
         return HeldIds(names)
 
     def flush(self) -> Any:
@@ -202,24 +202,24 @@ class ReachedClocks:
         self._late = PagedMap(store, numbers, late)  # the late ones that have come
         self._remember, self.skipped = remember, count
 
-    def prepare(self, arrivals: Iterable[Arrival]) -> None:
+    def prepare(self, arrivals: Iterable[Arrived]) -> None:
         """Clocks are few: they are looked up as they are asked for."""
 
-    def known(self, arrival: Arrival) -> bool:
+    def known(self, arrival: Arrived) -> bool:
         sender, clock = arrival.name
         if clock > self._clocks.get((sender,), 0):
             return False
         return not self.is_late(arrival) or (sender, clock) in self._late
 
-    def missing(self, arrival: Arrival) -> list[tuple[int, int]]:
+    def missing(self, arrival: Arrived) -> list[tuple[int, int]]:
         clocks = self._clocks
         return [want for want in arrival.wants if clocks.get(want[:1], 0) < want[1]]
 
-    def lacks(self, arrival: Arrival) -> tuple[int, int] | None:
+    def lacks(self, arrival: Arrived) -> tuple[int, int] | None:
         clocks = self._clocks
         return next((want for want in arrival.wants if clocks.get(want[:1], 0) < want[1]), None)
 
-    def take(self, arrival: Arrival) -> list[Range]:
+    def take(self, arrival: Arrived) -> list[Range]:
         if self.is_late(arrival):
             self._late.put(arrival.name, None)
         ranges = []
@@ -232,13 +232,13 @@ class ReachedClocks:
                 ranges.append(((sender,), (sender, clock + 1)))
         return ranges
 
-    def _may_skip(self, arrival: Arrival, sender: int) -> bool:
+    def _may_skip(self, arrival: Arrived, sender: int) -> bool:
         """Whether it may be delivered before earlier messages of the sender. It names the last one of these
         unless another of its causes is after that; but such a cause may have been given up, or be after one
         that was, and then says nothing of what has been delivered."""
         return bool(arrival.wants) and all(want[0] != sender for want in arrival.wants)
 
-    def give_up(self, arrival: Arrival) -> list[Range]:
+    def give_up(self, arrival: Arrived) -> list[Range]:
         for sender, clock in self.missing(arrival):
             self._skip((sender, clock), self._clocks.get((sender,), 0))
         return self.take(arrival)
@@ -260,7 +260,7 @@ class ReachedClocks:
                 self._skipped.put(following[0], clock)  # or what has come late could come once more
             self.skipped -= 1
 
-    def is_late(self, arrival: Arrival) -> bool:
+    def is_late(self, arrival: Arrived) -> bool:
         if not self._skipped:
             return False
         sender, clock = arrival.name
@@ -273,7 +273,7 @@ class ReachedClocks:
     def under(self, want: tuple[int, int]) -> Range:
         return want, (want[0], want[1] + 1)
 
-    def held(self, names: Iterable[tuple[int, int]]) -> Held:
+    def held(self, names: Iterable[tuple[int, int]]) -> HeldIndex:
         return HeldClocks(names)
 
     def flush(self) -> Any:

@@ -11,13 +11,13 @@ from .checks import problems, refuse, single_points
 from .communication import Topology, TopologyError, Zone, from_traffic
 from .documents import from_document, read_yaml, to_document
 from .graphml import read_graphml, write_graphml
-from .routes import Routes, derive, verify
-from .separators import Separator, every, reasons, useful
+from .routes import RoutingPlan, derive, verify
+from .separators import NamedSeparator, every, reasons, useful
 
 __all__ = [
     "READERS",
-    "Routes",
-    "Separator",
+    "NamedSeparator",
+    "RoutingPlan",
     "Topology",
     "TopologyError",
     "Zone",

@@ -59,12 +59,12 @@ def from_document(document: Any, source: str = "") -> Topology:
         raise TopologyError(
             f"{source or 'document'}: empty; name at least one process, as in `processes: [a, b]`"
         )
-    reading = _Reading(source)
+    reading = _Declarations(source)
     reading.zone((), None, document)
     return reading.topology()
 
 
-class _Reading:
+class _Declarations:
     """What has been declared so far, and where."""
 
     def __init__(self, source: str) -> None:

@@ -27,14 +27,14 @@ class Box:
 
 
 @dataclass(slots=True)
-class Layout:
+class GraphLayout:
     width: float
     height: float
     points: dict[str, tuple[float, float]] = field(default_factory=dict)
     boxes: list[Box] = field(default_factory=list)
 
 
-def lay_out(topology: Topology) -> Layout:
+def lay_out(topology: Topology) -> GraphLayout:
     if not topology.zones:
         return _by_springs(topology)
     homeless = [
@@ -45,7 +45,7 @@ def lay_out(topology: Topology) -> Layout:
     return _zone(topology, None, homeless, ())
 
 
-def _by_springs(topology: Topology) -> Layout:
+def _by_springs(topology: Topology) -> GraphLayout:
     side = max(240.0, STEP * 1.6 * sqrt(len(topology.graph)))
     if len(topology.graph) <= MOST_SPRINGS:
         places = nx.spring_layout(topology.graph, seed=1, iterations=200)
@@ -58,10 +58,10 @@ def _by_springs(topology: Topology) -> Layout:
         return round(GAP + (side - 2 * GAP) * (value - min(values)) / spread, 1)
 
     points = {name: (scaled(float(x), xs), scaled(float(y), ys)) for name, (x, y) in places.items()}
-    return Layout(side, side, points)
+    return GraphLayout(side, side, points)
 
 
-def _zone(topology: Topology, name: str | None, members: list[str], gateways: tuple[str, ...]) -> Layout:
+def _zone(topology: Topology, name: str | None, members: list[str], gateways: tuple[str, ...]) -> GraphLayout:
     """One zone with its upper left corner at (0, 0): gateways, then rows of members, then zones within."""
     inner = [
         (zone, _zone(topology, zone.name, list(zone.members), zone.gateways))
@@ -72,7 +72,7 @@ def _zone(topology: Topology, name: str | None, members: list[str], gateways: tu
     shelves = _shelves([layout for _, layout in inner])
     rows_wide = [STEP * len(row) for row in (*rows, gateways)]
     widest = max([STEP, *rows_wide, *(sum(part.width + GAP for part in shelf) for shelf in shelves)])
-    layout = Layout(widest + GAP, 0.0)
+    layout = GraphLayout(widest + GAP, 0.0)
     _row(layout, gateways, 0.0)
     y = ROW * 0.75
     for row in rows:
@@ -90,19 +90,19 @@ def _zone(topology: Topology, name: str | None, members: list[str], gateways: tu
     return layout
 
 
-def _shelves(layouts: list[Layout]) -> list[list[Layout]]:
+def _shelves(layouts: list[GraphLayout]) -> list[list[GraphLayout]]:
     """Boxes side by side, about as many in a row as there are rows."""
     across = max(3, ceil(sqrt(len(layouts))))
     return [layouts[i : i + across] for i in range(0, len(layouts), across)]
 
 
-def _row(layout: Layout, names: list[str] | tuple[str, ...], y: float) -> None:
+def _row(layout: GraphLayout, names: list[str] | tuple[str, ...], y: float) -> None:
     left = (layout.width - STEP * len(names)) / 2
     for i, name in enumerate(names):
         layout.points.setdefault(name, (left + STEP * (i + 0.5), y))
 
 
-def _put(layout: Layout, part: Layout, zone: str, x: float, y: float) -> None:
+def _put(layout: GraphLayout, part: GraphLayout, zone: str, x: float, y: float) -> None:
     for name, (px, py) in part.points.items():
         layout.points.setdefault(name, (x + px, y + py))
     layout.boxes.append(Box(zone, x, y, part.width, part.height))

@@ -25,16 +25,16 @@ from itertools import combinations
 import networkx as nx
 
 from ..core.destinations import pack, unpack
-from ..core.places import Branch, Place, Watch, reach
+from ..core.places import Branch, Place, WatchedForwarder, reach
 from ..core.places import Separator as Cut
 from ..core.places import check as check_place
 from .communication import Topology, TopologyError
 from .cuts import cuts, sides_without
-from .separators import Separator, in_one_piece, shared
+from .separators import NamedSeparator, in_one_piece, shared
 
 
 @dataclass(frozen=True)
-class Routes:
+class RoutingPlan:
     names: tuple[str, ...]  # of the processes, by their indices
     places: tuple[Place, ...]
     root: str  # in the middle of the tree; it has no other part in routing
@@ -48,7 +48,7 @@ class Routes:
         return frozenset(frozenset(link) for block in self.blocks for link in combinations(block, 2))
 
     @cached_property
-    def filters(self) -> list[Separator]:
+    def filters(self) -> list[NamedSeparator]:
         """The separators at which somebody filters, each once, and what they part of those who are here."""
         here = pack(i for i, place in enumerate(self.places) if place.branches)
         found = dict.fromkeys(cut for place in self.places for cut in place.separators)
@@ -56,7 +56,7 @@ class Routes:
         for members, sides in found:
             present = sorted((side & here for side in sides if side & here), key=lambda side: side & -side)
             parts = tuple(frozenset(self._named(side)) for side in present)
-            separators.append(Separator(self._named(members), ("cut of the routes",), parts))
+            separators.append(NamedSeparator(self._named(members), ("cut of the routes",), parts))
         return separators
 
     def _named(self, processes: int) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ def derive(
     filter_at: Iterable[Collection[str]] | None = None,
     report: bool = True,
     names: Sequence[str] | None = None,
-) -> Routes:
+) -> RoutingPlan:
     """Routes for a connected topology.
 
     filter_at   the separators at which histories are filtered; by default the cuts of the links in use, and
@@ -101,7 +101,7 @@ def derive(
     blocks = _hypertree(carriers, root)
     blocks += [(forwarder, w) for w, forwarder in _first_forwarder(witnesses).items()]
     places = _Placing(graph, names, blocks, witnesses, report).places(known, filter_at)
-    routes = Routes(names, places, root, tuple(blocks), witnesses, tuple(unwitnessed))
+    routes = RoutingPlan(names, places, root, tuple(blocks), witnesses, tuple(unwitnessed))
     verify(graph, places, names)
     return routes
 
@@ -245,7 +245,7 @@ class _Placing:
                 branches[name],
                 tuple(filters[name]),
                 self._bits(self._witnesses.get(name, ())) if self._report else 0,
-                tuple(Watch(self._index[f], branches[f]) for f in watched[name]),
+                tuple(WatchedForwarder(self._index[f], branches[f]) for f in watched[name]),
             )
             if name in self._graph
             else Place(0, ())

@@ -28,7 +28,7 @@ _TRIES = 8  # of the bisection, which is a local search
 
 
 @dataclass(frozen=True, slots=True)
-class Separator:
+class NamedSeparator:
     members: tuple[str, ...]  # the first forwards, the others are witnesses
     why: tuple[str, ...]  # how we know of it
     parts: tuple[frozenset[str], ...]  # the components of the graph without it
@@ -207,7 +207,7 @@ def boundary(topology: Topology, zone: str) -> tuple[str, ...]:
     )
 
 
-def useful(topology: Topology) -> list[Separator]:
+def useful(topology: Topology) -> list[NamedSeparator]:
     """The separators of the graph that are worth filtering at: those of `reasons`."""
     return _distinct(topology, reasons(topology))
 
@@ -226,7 +226,7 @@ def shared(topology: Topology) -> list[tuple[str, ...]]:
     return [members for members in found if len(members) > 1 and separates(topology.graph, members)]
 
 
-def every(topology: Topology) -> list[Separator]:
+def every(topology: Topology) -> list[NamedSeparator]:
     """The useful ones, then larger boundaries, then a minimum and a balanced cut of graphs not too large."""
     graph = topology.graph
     cuts: list[tuple[str, tuple[str, ...] | None]] = []
@@ -274,14 +274,14 @@ def _merged(found: Iterable[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, ...
     return merged
 
 
-def _distinct(topology: Topology, found: Mapping[tuple[str, ...], list[str]]) -> list[Separator]:
+def _distinct(topology: Topology, found: Mapping[tuple[str, ...], list[str]]) -> list[NamedSeparator]:
     """Those of these sets that do separate, and what they part."""
     if any(len(members) == 1 for members in found) and nx.is_connected(topology.graph):
         single = parts_without_each(topology.graph)
     else:
         single = {}
     separators = (
-        Separator(
+        NamedSeparator(
             members,
             tuple(why),
             single.get(members[0], ()) if single and len(members) == 1 else parts(topology.graph, members),

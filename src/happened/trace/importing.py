@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from ..core.errors import TraceFormatError
 from .atomic import whole_directory, whole_file
-from .readers import FORMATS, Format, Options, Quarantined, open_source
+from .readers import FORMATS, Format, Options, QuarantinedRecord, open_source
 from .readers.detection import detect
 from .readers.draft import Row, by_computation, storable, table_of
 from .readers.file_counts import FileCounts
@@ -42,7 +42,7 @@ class Import:
     """What an import did; `summary` is also OUT/import.json."""
 
     summary: dict[str, Any]
-    quarantined: Sequence[Quarantined]  # the first EXAMPLES at least
+    quarantined: Sequence[QuarantinedRecord]  # the first EXAMPLES at least
 
 
 def import_files(
@@ -108,7 +108,7 @@ class _Import:
             records, before = 0, self.quarantine.count
             processes: set[str] = set()
             for parsed in storable(self.reader.parse(source, self.options)):
-                if isinstance(parsed, Quarantined):
+                if isinstance(parsed, QuarantinedRecord):
                     self.quarantine.add([parsed])
                     continue
                 records += not parsed.absent
@@ -122,7 +122,7 @@ class _Import:
             if not records:
                 refuse_other_format(path, self.name, self.quarantine.first)
                 if not left_out:
-                    self.quarantine.add([Quarantined(str(path), None, None, NO_EVENTS)])
+                    self.quarantine.add([QuarantinedRecord(str(path), None, None, NO_EVENTS)])
                     left_out = 1
             self._told.append({"file": str(path), "records": records, "quarantined": left_out})
             self._processes.append(processes)
@@ -166,12 +166,12 @@ class QuarantineWriter:
     def __init__(self, folder: AnyPath) -> None:
         self._folder = folder
         self._parts = 0
-        self._held: list[Quarantined] = []
+        self._held: list[QuarantinedRecord] = []
         self.count = 0
         self.imported = 0
-        self.first: list[Quarantined] = []
+        self.first: list[QuarantinedRecord] = []
 
-    def add(self, quarantined: Sequence[Quarantined]) -> None:
+    def add(self, quarantined: Sequence[QuarantinedRecord]) -> None:
         self.count += len(quarantined)
         self.imported += sum(each.imported for each in quarantined)
         self.first += quarantined[: max(0, EXAMPLES - len(self.first))]
@@ -221,7 +221,7 @@ def buckets_for(size: int) -> int:
     return max(1, size // BUCKET_BYTES)
 
 
-def refuse_other_format(path: AnyPath, format: str, left_out: Sequence[Quarantined]) -> None:
+def refuse_other_format(path: AnyPath, format: str, left_out: Sequence[QuarantinedRecord]) -> None:
     """Raise TraceFormatError for a file of which nothing could be read, if it looks like another format."""
     looks_like = detect(path) if path.is_file() else None
     if looks_like is not None and looks_like != format:
@@ -232,7 +232,7 @@ def refuse_other_format(path: AnyPath, format: str, left_out: Sequence[Quarantin
         )
 
 
-def refuse_nothing(events: int, first: Sequence[Quarantined]) -> None:
+def refuse_nothing(events: int, first: Sequence[QuarantinedRecord]) -> None:
     """Raise TraceFormatError if nothing became an event: what is wrong with the files, or that they are
     empty.
     """

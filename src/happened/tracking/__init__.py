@@ -8,18 +8,18 @@ from .named import Stamp, Tracker, named, reconstruct
 from .piggyback import Piggyback
 from .reconstruction import renumbered, vectors
 from .registry import DEFAULT, bound_of, check_deliveries, create, facts_of, protocols
-from .tracker import EventId, Facts, Machine, Piggybacked, Timestamp
+from .tracker import EventId, Piggybacked, Timestamp, TrackerFacts, TrackerMachine
 
 __all__ = [
     "DEFAULT",
     "EventId",
-    "Facts",
-    "Machine",
     "Piggyback",
     "Piggybacked",
     "Stamp",
     "Timestamp",
     "Tracker",
+    "TrackerFacts",
+    "TrackerMachine",
     "bound_of",
     "check_deliveries",
     "create",

@@ -15,10 +15,10 @@ from ..core.errors import LocalProtocolError
 from ..core.lanes import clock_lanes
 from . import refusals, saved_state
 from .piggyback import Piggyback
-from .tracker import Facts, Protocols, Timestamp
+from .tracker import Protocols, Timestamp, TrackerFacts
 from .tracking_process import State, TrackingProcess
 
-FACTS = Facts(
+FACTS = TrackerFacts(
     "direct",
     frozenset({"dependencies"}),
     fifo_links=False,

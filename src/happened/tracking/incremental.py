@@ -14,10 +14,10 @@ from typing import Any
 from ..core.lanes import clock_lanes
 from . import refusals, saved_state
 from .piggyback import Piggyback
-from .tracker import Facts, Protocols, Timestamp
+from .tracker import Protocols, Timestamp, TrackerFacts
 from .tracking_process import State, TrackingProcess
 
-FACTS = Facts(
+FACTS = TrackerFacts(
     "incremental",
     frozenset({"dependencies"}),
     fifo_links=False,

@@ -14,10 +14,10 @@ from ..core.errors import RemoteProtocolError
 from ..core.lanes import CLOCK_LIMIT, clock_lanes
 from . import refusals, saved_state
 from .piggyback import WIDTH_BITS, BitReader, BitWriter, known_to_sender
-from .tracker import Facts, Protocols, Timestamp
+from .tracker import Protocols, Timestamp, TrackerFacts
 from .tracking_process import State, TrackingProcess
 
-FACTS = Facts(
+FACTS = TrackerFacts(
     "matrix",
     frozenset({"vector"}),
     fifo_links=False,

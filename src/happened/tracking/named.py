@@ -22,7 +22,7 @@ from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..core.roster import Roster
 from . import reconstruction
 from .registry import DEFAULT, create
-from .tracker import Machine, Timestamp
+from .tracker import Timestamp, TrackerMachine
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Tracker:
 
     def __init__(self, me: str, members: Iterable[str], protocol: str = DEFAULT, **options: Any) -> None:
         self._roster = Roster(members)
-        self._machine: Machine = create(protocol, self._roster.index(me), len(self._roster), **options)
+        self._machine: TrackerMachine = create(protocol, self._roster.index(me), len(self._roster), **options)
         self._null_events: list[Stamp] = []
 
     def relevant(self) -> Stamp:

@@ -17,7 +17,7 @@ from functools import partial
 from ..core.errors import LocalProtocolError
 from . import refusals
 from .knowledge import Knowledge
-from .tracker import Facts, Protocols, Timestamp
+from .tracker import Protocols, Timestamp, TrackerFacts
 from .tracking_process import KnowingProcess
 
 PAPER = "Hélary, Melideo & Raynal, Tracking causality: a suite of efficient protocols, SIROCCO 2000"
@@ -43,8 +43,8 @@ class ReducedVector(KnowingProcess):
         return Timestamp(self.me, seq, tuple(self._geometry.unpack(knowledge.vector)))
 
 
-def _facts(number: int, name: str, what: str, *, fifo: bool = False) -> Facts:
-    return Facts(name, frozenset({"vector"}), fifo, "n", what, PAPER, number)
+def _facts(number: int, name: str, what: str, *, fifo: bool = False) -> TrackerFacts:
+    return TrackerFacts(name, frozenset({"vector"}), fifo, "n", what, PAPER, number)
 
 
 PROTOCOLS: Protocols = (

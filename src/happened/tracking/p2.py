@@ -22,7 +22,7 @@ from . import refusals
 from .knowledge import Knowledge
 from .p1 import PAPER
 from .piggyback import Piggyback
-from .tracker import Facts, Protocols, Timestamp
+from .tracker import Protocols, Timestamp, TrackerFacts
 from .tracking_process import KnowingProcess
 
 
@@ -71,8 +71,8 @@ class BoundedDependencies(KnowingProcess):
         return carried
 
 
-def _facts(number: int, name: str, what: str, *, fifo: bool = False) -> Facts:
-    return Facts(name, frozenset({"dependencies"}), fifo, "b", what, PAPER, number)
+def _facts(number: int, name: str, what: str, *, fifo: bool = False) -> TrackerFacts:
+    return TrackerFacts(name, frozenset({"dependencies"}), fifo, "b", what, PAPER, number)
 
 
 PROTOCOLS: Protocols = (

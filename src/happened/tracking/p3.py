@@ -18,11 +18,11 @@ from ..core.lanes import Lanes, clock_lanes
 from . import refusals, saved_state
 from .p1 import PAPER
 from .piggyback import Piggyback
-from .remembered import Carried, View
-from .tracker import EventId, Facts, Protocols, Timestamp
+from .remembered import PiggybackEntry, View
+from .tracker import EventId, Protocols, Timestamp, TrackerFacts
 from .tracking_process import State, TrackingProcess, entries_of
 
-FACTS = Facts(
+FACTS = TrackerFacts(
     "p3",
     frozenset({"vector", "predecessors"}),
     fifo_links=False,
@@ -77,7 +77,7 @@ class ImmediatePredecessors(TrackingProcess):
     def view(self) -> View:
         return View("VC", *counts_and_bits(self._weights, self._geometry))
 
-    def carried(self, piggyback: Piggyback) -> list[Carried]:
+    def carried(self, piggyback: Piggyback) -> list[PiggybackEntry]:
         return entries_of(piggyback, *counts_and_bits(piggyback.values, self._geometry))
 
     def save(self) -> State:

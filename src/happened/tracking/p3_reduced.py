@@ -18,7 +18,7 @@ from functools import partial
 from . import refusals
 from .knowledge import Knowledge
 from .p3 import counts_and_bits, told
-from .tracker import Facts, Protocols, Timestamp
+from .tracker import Protocols, Timestamp, TrackerFacts
 from .tracking_process import KnowingProcess
 
 OPEN_PROBLEM = "docs/tracking.md; the problem is left open by Hélary, Melideo & Raynal, SIROCCO 2000"
@@ -44,8 +44,8 @@ class ReducedPredecessors(KnowingProcess):
         return Timestamp(me, seq, (*counts[:me], seq, *counts[me + 1 :]), immediate=immediate)
 
 
-def _facts(number: int, name: str, what: str, *, fifo: bool = False) -> Facts:
-    return Facts(name, frozenset({"vector", "predecessors"}), fifo, "n", what, OPEN_PROBLEM, number)
+def _facts(number: int, name: str, what: str, *, fifo: bool = False) -> TrackerFacts:
+    return TrackerFacts(name, frozenset({"vector", "predecessors"}), fifo, "n", what, OPEN_PROBLEM, number)
 
 
 PROTOCOLS: Protocols = (

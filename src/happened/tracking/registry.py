@@ -7,23 +7,23 @@ from typing import Any
 from ..core.errors import LocalProtocolError
 from ..core.orders import Order
 from . import differential, direct, incremental, lamport, matrix, p1, p2, p3, p3_reduced, vector
-from .tracker import Facts, Machine
+from .tracker import TrackerFacts, TrackerMachine
 
 DEFAULT = p1.PROTOCOLS[0][0].name
 
-_MACHINES: dict[str, tuple[Facts, Callable[..., Machine]]] = {
+_MACHINES: dict[str, tuple[TrackerFacts, Callable[..., TrackerMachine]]] = {
     facts.name: (facts, machine)
     for module in (lamport, vector, differential, direct, incremental, matrix, p1, p2, p3, p3_reduced)
     for facts, machine in module.PROTOCOLS
 }
 
 
-def protocols() -> Mapping[str, Facts]:
+def protocols() -> Mapping[str, TrackerFacts]:
     """Every protocol by name, with what it tells and assumes."""
     return MappingProxyType({name: facts for name, (facts, _) in _MACHINES.items()})
 
 
-def facts_of(name: str) -> Facts:
+def facts_of(name: str) -> TrackerFacts:
     """What the protocol that `create` makes under this name tells and assumes; a bound as in `p2:4` is not
     part of that."""
     name = name.partition(":")[0]
@@ -51,7 +51,7 @@ def check_deliveries(name: str, order: Order, protocol: str) -> None:
         )
 
 
-def create(name: str, me: int, n: int, **options: Any) -> Machine:
+def create(name: str, me: int, n: int, **options: Any) -> TrackerMachine:
     """A fresh tracker of protocol `name` for process `me` of `n`; options are the protocol's own.
 
     `p2:4` is short for `p2` with b=4.

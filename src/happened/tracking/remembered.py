@@ -26,7 +26,7 @@ class View(NamedTuple):
         return told
 
 
-class Carried(NamedTuple):
+class PiggybackEntry(NamedTuple):
     """One entry of a message."""
 
     process: int

@@ -19,14 +19,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .remembered import Carried, View
+from .remembered import PiggybackEntry, View
 
 EventId = tuple[int, int]
 """(process, seq) of a relevant event."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TrackerFacts:
     """What a user must know before choosing a protocol."""
 
     name: str
@@ -81,7 +81,7 @@ class Piggybacked(Protocol):
     def encode(self) -> bytes: ...
 
 
-class Machine(Protocol):
+class TrackerMachine(Protocol):
     @property
     def me(self) -> int: ...
     @property
@@ -116,7 +116,7 @@ class Machine(Protocol):
     def view(self) -> View | None:
         """What is remembered, as the paper writes it; None where it has no form of its own."""
 
-    def carried(self, piggyback: Any) -> list[Carried] | None:
+    def carried(self, piggyback: Any) -> list[PiggybackEntry] | None:
         """What a message carries, likewise."""
 
     def snapshot(self) -> bytes:
@@ -126,5 +126,5 @@ class Machine(Protocol):
         """Replace this machine's state by a snapshot of the same protocol, process and options."""
 
 
-Protocols = tuple[tuple[Facts, Callable[..., Machine]], ...]
+Protocols = tuple[tuple[TrackerFacts, Callable[..., TrackerMachine]], ...]
 """What a protocol's file declares: each of its forms, and what makes a machine of it."""

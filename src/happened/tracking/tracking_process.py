@@ -11,7 +11,7 @@ from ..core.lanes import Lanes, clock_lanes
 from . import refusals, saved_state
 from .knowledge import Knowledge
 from .piggyback import Piggyback, decode
-from .remembered import Carried, View
+from .remembered import PiggybackEntry, View
 from .tracker import Piggybacked
 
 State = dict[str, Any]
@@ -50,7 +50,7 @@ class TrackingProcess:
     def view(self) -> View | None:
         return None
 
-    def carried(self, piggyback: Any) -> list[Carried] | None:
+    def carried(self, piggyback: Any) -> list[PiggybackEntry] | None:
         return None
 
     def mark(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class KnowingProcess(TrackingProcess):
         knowledge = self._knowledge
         return View(self.title, *self.read(knowledge.vector), knowledge.known_to(), knowledge.sent_to())
 
-    def carried(self, piggyback: Piggyback) -> list[Carried]:
+    def carried(self, piggyback: Piggyback) -> list[PiggybackEntry]:
         return entries_of(piggyback, *self.read(piggyback.values))
 
     def save(self) -> State:
@@ -118,11 +118,11 @@ class KnowingProcess(TrackingProcess):
 
 def entries_of(
     piggyback: Piggyback, counts: tuple[int, ...], immediate: tuple[int, ...] | None
-) -> list[Carried]:
+) -> list[PiggybackEntry]:
     """The entries of a piggyback whose values stand for these counts and bits."""
     columns = None if piggyback.columns is None else piggyback.geometry.unpack(piggyback.columns)
     return [
-        Carried(
+        PiggybackEntry(
             k,
             counts[k],
             None if immediate is None else immediate[k],

@@ -11,11 +11,11 @@ from typing import Any
 from ..core.lanes import clock_lanes
 from . import refusals, saved_state
 from .piggyback import Piggyback
-from .remembered import Carried, View
-from .tracker import Facts, Protocols, Timestamp
+from .remembered import PiggybackEntry, View
+from .tracker import Protocols, Timestamp, TrackerFacts
 from .tracking_process import State, TrackingProcess, entries_of
 
-FACTS = Facts(
+FACTS = TrackerFacts(
     "vector",
     frozenset({"vector"}),
     fifo_links=False,
@@ -53,7 +53,7 @@ class Vector(TrackingProcess):
     def view(self) -> View:
         return View("VC", tuple(self._geometry.unpack(self._vector)))
 
-    def carried(self, piggyback: Piggyback) -> list[Carried]:
+    def carried(self, piggyback: Piggyback) -> list[PiggybackEntry]:
         return entries_of(piggyback, tuple(self._geometry.unpack(piggyback.values)), None)
 
     def save(self) -> State:

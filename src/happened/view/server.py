@@ -32,7 +32,7 @@ POLL = 2000  # milliseconds between questions of the page whether the trace has 
 Query = dict[str, str]
 
 
-class _Refusal(Exception):
+class _HttpRefusal(Exception):
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
         self.status = status
@@ -44,7 +44,7 @@ class ViewServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, followed: Followed, port: int = 0, token: str | None = None) -> None:
-        super().__init__((ADDRESS, port), _Handler)
+        super().__init__((ADDRESS, port), _PageHandler)
         self.followed = followed
         self.token = token or secrets.token_urlsafe(24)
         self.port = int(self.server_address[1])
@@ -115,7 +115,7 @@ class ViewServer(ThreadingHTTPServer):
 def _number(query: Query, name: str, default: int) -> int:
     text = query.get(name, str(default))
     if len(text) > 15 or not text.removeprefix("-").isdecimal() or not text.isascii():
-        raise _Refusal(HTTPStatus.BAD_REQUEST, f"{name} is no number")
+        raise _HttpRefusal(HTTPStatus.BAD_REQUEST, f"{name} is no number")
     return int(text)
 
 
@@ -124,10 +124,10 @@ def _event(windows: Windows, name: str) -> int:
     try:
         return windows.prepared.c.index(process, _number({"seq": seq}, "seq", 0))
     except LookupError:
-        raise _Refusal(HTTPStatus.NOT_FOUND, "no such event") from None
+        raise _HttpRefusal(HTTPStatus.NOT_FOUND, "no such event") from None
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _PageHandler(BaseHTTPRequestHandler):
     server: ViewServer
     timeout = PATIENCE
     protocol_version = "HTTP/1.1"
@@ -145,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", b"too many requests at once"
         try:
             return HTTPStatus.OK, *self._checked()
-        except _Refusal as refusal:
+        except _HttpRefusal as refusal:
             return refusal.status, "text/plain; charset=utf-8", str(refusal).encode()
         except (CausalityError, OSError) as error:
             return HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", str(error).encode()
@@ -156,26 +156,26 @@ class _Handler(BaseHTTPRequestHandler):
         """The answer to a request that may be answered; everything about it is looked at first."""
         hosts, origins = (self.headers.get_all(name, []) for name in ("Host", "Origin"))
         if len(hosts) != 1 or hosts[0] not in self.server.hosts:
-            raise _Refusal(HTTPStatus.FORBIDDEN, "this server has another name")
+            raise _HttpRefusal(HTTPStatus.FORBIDDEN, "this server has another name")
         if origins not in ([], [f"http://{hosts[0]}"]):
-            raise _Refusal(HTTPStatus.FORBIDDEN, "pages of other servers get no answer")
+            raise _HttpRefusal(HTTPStatus.FORBIDDEN, "pages of other servers get no answer")
         if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            raise _Refusal(HTTPStatus.FORBIDDEN, "pages of other servers get no answer")
+            raise _HttpRefusal(HTTPStatus.FORBIDDEN, "pages of other servers get no answer")
         try:
             asked = urlsplit(self.path)
         except ValueError:
-            raise _Refusal(HTTPStatus.NOT_FOUND, "there is nothing here") from None
+            raise _HttpRefusal(HTTPStatus.NOT_FOUND, "there is nothing here") from None
         if asked.scheme or asked.netloc or asked.path not in self.server.answers:
-            raise _Refusal(HTTPStatus.NOT_FOUND, "there is nothing here")
+            raise _HttpRefusal(HTTPStatus.NOT_FOUND, "there is nothing here")
         try:
             given = parse_qs(asked.query, max_num_fields=10)
         except ValueError:
-            raise _Refusal(HTTPStatus.BAD_REQUEST, "too many questions at once") from None
+            raise _HttpRefusal(HTTPStatus.BAD_REQUEST, "too many questions at once") from None
         query = {name: values[-1] for name, values in given.items()}
         # A page is opened by its address; its script sends the token in a header, which no form can.
         token = query.get("token") if asked.path == "/" else self.headers.get("X-Happened-Token")
         if not hmac.compare_digest((token or "").encode(), self.server.token.encode()):
-            raise _Refusal(
+            raise _HttpRefusal(
                 HTTPStatus.FORBIDDEN, "the token is missing or another one; use the address printed"
             )
         return self.server.answers[asked.path](query)

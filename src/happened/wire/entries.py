@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from ..ordering.causal.extended_history import Entry
+from ..ordering.causal.extended_history import HistoryEntry
 from .primitives import Reader, write_set
 from .rows import read_rows, rows_of, write_rows
 
 
-def write_entries(out: bytearray, entries: Iterable[Entry], clock: int, n: int) -> None:
+def write_entries(out: bytearray, entries: Iterable[HistoryEntry], clock: int, n: int) -> None:
     """`clock` is that of the message they belong to: others are written relative to it."""
     write_rows(out, rows_of((s, c, dests) for s, c, dests, _ in entries), clock, n)
     extended = any(entry.copied for entry in entries)
@@ -17,9 +17,9 @@ def write_entries(out: bytearray, entries: Iterable[Entry], clock: int, n: int) 
             write_set(out, entry.copied, n)
 
 
-def read_entries(reader: Reader, clock: int, n: int) -> tuple[Entry, ...]:
+def read_entries(reader: Reader, clock: int, n: int) -> tuple[HistoryEntry, ...]:
     rows = read_rows(reader, clock, n)
-    entries = [Entry(s, c, dests) for s, row in sorted(rows.items()) for c, dests in reversed(row)]
+    entries = [HistoryEntry(s, c, dests) for s, row in sorted(rows.items()) for c, dests in reversed(row)]
     if reader.byte():
         entries = [entry._replace(copied=reader.set(n)) for entry in entries]
     return tuple(entries)

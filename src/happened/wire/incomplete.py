@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.errors import RemoteProtocolError
 from ..ordering.causal.incomplete.labelled import LABEL_BYTES, LabelledMessage
-from ..ordering.causal.incomplete.managed import PRIORITIES, Cause, ManagedMessage
+from ..ordering.causal.incomplete.managed import PRIORITIES, ManagedMessage, Preceding
 from . import ks
 from .entries import read_entries, write_entries
 from .envelope import read_address, unknown, write_address, write_numbers
@@ -71,6 +71,6 @@ def _read_managed(reader: Reader, max_processes: int) -> ManagedMessage:
     entries = read_entries(reader, clock, n)
     several = reader.byte()
     causes = tuple(
-        Cause(*entry, unzigzag(reader.number(PRIORITIES)) if several else priority) for entry in entries
+        Preceding(*entry, unzigzag(reader.number(PRIORITIES)) if several else priority) for entry in entries
     )
     return ManagedMessage(sender, clock, n, dests, priority, previous, causes, reader.take(reader.left))

@@ -5,14 +5,14 @@ import pytest
 
 from happened.causality.questions.dependencies import calls_of
 from happened.trace.readers import Options
-from happened.trace.readers.span_drafts import Place, Span, span_id
+from happened.trace.readers.span_drafts import Instance, Span, span_id
 from happened.trace.readers.spans import assemble
 from happened.trace.writer import table_from_rows
 
 
 def span(name, service, kind="", parent=None, *, links=(), error=False, shared=False, **facts):
     told = {key.replace("__", "."): value for key, value in facts.items()}
-    place, parents = Place(service, service), (span_id("t", parent),) if parent else ()
+    place, parents = Instance(service, service), (span_id("t", parent),) if parent else ()
     links = tuple(span_id("t", link) for link in links)
     return Span("t", name, place, name, kind, 1, 9, told, parents, links, shared, error)
 

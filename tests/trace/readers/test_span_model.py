@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from happened import causality, trace
 from happened.trace.readers import Options
-from happened.trace.readers.span_drafts import Place, Span, span_id
+from happened.trace.readers.span_drafts import Instance, Span, span_id
 from happened.trace.readers.spans import assemble
 from happened.trace.writer import table_from_rows
 from oracles.span_order import order_of
@@ -26,7 +26,7 @@ def drafts(spans):
         yield Span(
             "t",
             parent if half else span["name"],
-            Place(span["at"], span["at"]),
+            Instance(span["at"], span["at"]),
             span["name"],
             span.get("kind", ""),
             span.get("start"),

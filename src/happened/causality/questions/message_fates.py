@@ -42,7 +42,7 @@ MESSAGES = pa.schema(
 """Times and latencies as in TIMES (questions.epochs): what the clocks showed, and corrected by their skew."""
 
 
-class Messages(Question):
+class MessageFates(Question):
     """Of computations cut into epochs the Spark room answers, by a join (spark.by_epoch.steps)."""
 
     name = "messages"
@@ -113,4 +113,4 @@ def _where(values: Ints, known: Ints) -> pa.Array:
     return pa.array(values.astype(np.int64), mask=~known)
 
 
-QUESTION = Messages()
+QUESTION = MessageFates()

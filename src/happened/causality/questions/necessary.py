@@ -18,7 +18,7 @@ NECESSARY = pa.schema([*EVENT, COUNTS.field("destination"), COUNTS.field("units"
 """`event` is the send of a message, and `destination` one of those it was sent to."""
 
 
-class Necessary(Question):
+class NecessaryQuestion(Question):
     """Left out where a computation is cut into epochs and has more than MOST_PROCESSES processes."""
 
     name = "necessary"
@@ -77,4 +77,4 @@ class NecessaryFold(ColumnFold):
         answers.add("necessary", pa.table(columns, schema=NECESSARY))
 
 
-QUESTION = Necessary()
+QUESTION = NecessaryQuestion()

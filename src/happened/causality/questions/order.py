@@ -77,7 +77,7 @@ delivery of the first message of the epoch that was delivered there and sent aft
 FATES = ("messages", "lost", "duplicated", "misdelivered", "never_sent")
 
 
-class Order(Question):
+class OrderQuestion(Question):
     name = "order"
     help = "deliveries that came too early, with witnesses; messages lost, doubled or astray"
     tables: ClassVar = {"violations": VIOLATIONS, "lost_causes": LOST_CAUSES}
@@ -279,4 +279,4 @@ def _steps(path: Iterable[Event]) -> list[dict[str, Any]]:
     return [{"process": e.process, "seq": e.seq, "kind": e.kind, "message": e.message} for e in path]
 
 
-QUESTION = Order()
+QUESTION = OrderQuestion()

@@ -10,7 +10,7 @@ from .question import Answers, EpochView, Fold, Question, Subject
 from .reduction_fold import ReductionFold
 
 
-class Predecessors(Question):
+class PredecessorsQuestion(Question):
     name = "predecessors"
     help = "immediate predecessors: the transitive reduction of happened-before"
     tables: ClassVar = {"predecessors": PREDECESSORS}
@@ -31,4 +31,4 @@ def tell_edges(view: EpochView, effects: Ints, process: Ints, seq: Ints, answers
     answers.add("predecessors", pa.table(columns, schema=PREDECESSORS))
 
 
-QUESTION = Predecessors()
+QUESTION = PredecessorsQuestion()

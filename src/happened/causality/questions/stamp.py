@@ -53,7 +53,7 @@ MOST_ENTRIES = np.iinfo(np.int32).max
 """Entries of the clocks in one piece of an Arrow column: its offsets are 32 bits wide, as are the entries."""
 
 
-class Stamp(Question):
+class StampQuestion(Question):
     """Of computations cut into epochs, the processes come with the layout (spark.by_epoch.steps)."""
 
     name = "stamp"
@@ -246,4 +246,4 @@ def clock_maps(stamps: pa.Table, processes: pa.Table) -> pa.MapArray:
     return pa.MapArray.from_arrays(offsets, names, pa.array(seq.astype(np.int64)))
 
 
-QUESTION = Stamp()
+QUESTION = StampQuestion()

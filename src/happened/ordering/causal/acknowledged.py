@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ...core.effects import Deliver, Send
 from ...core.errors import LocalProtocolError, RemoteProtocolError
 from ...core.orders import Order
-from ..facts import UNICAST, Assumptions, Facts, Membership, Waits, WireFormat
+from ..facts import UNICAST, Assumptions, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect, Multicast
 from ..messages import Application, Control
 from ..notation import key_name
@@ -34,7 +34,7 @@ FACTS = Facts(
     wire=WireFormat(30, "happened.wire.acknowledged"),
     assumes=Assumptions(casts=frozenset({UNICAST})),
     waits=Waits(at_sender=True),
-    membership=Membership(
+    membership=MembershipChanges(
         at_leave="is not addressed any more, nor waited for to acknowledge; all that it sent is delivered",
         at_expulsion="is not addressed any more, nor waited for to acknowledge; a message of its may be lost",
     ),
@@ -57,12 +57,12 @@ class AcknowledgedMessage(_Unicast, Application):
         return 1 << self.receiver
 
 
-class _Acknowledged(NamedTuple):
+class _Acknowledgement(NamedTuple):
     sender: int
     clock: int
 
 
-class Acknowledgement(_Acknowledged, Control):
+class Acknowledgement(_Acknowledgement, Control):
     """The receiver of M(sender, clock) has it."""
 
     __slots__ = ()

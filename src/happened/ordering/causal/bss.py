@@ -18,7 +18,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import lanes
 from ...core.orders import Order
-from ..facts import BROADCAST, Assumptions, Copies, Facts, Membership, Promises, Waits, WireFormat
+from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Promises, Waits, WireFormat
 from ..machine import Effect, Unit
 from ..messages import Application
 from .group_vector import GroupProcess
@@ -30,10 +30,10 @@ FACTS = Facts(
     paper="Birman, Schiper & Stephenson, ACM TOCS 9(3), 1991",
     wire=WireFormat(14, "happened.wire.bss"),
     assumes=Assumptions(casts=frozenset({BROADCAST})),
-    membership=Membership(joins=False),
+    membership=MembershipChanges(joins=False),
     waits=Waits(only_for_past=True),
     promises=Promises(entries=lambda n: n),
-    copies=Copies(common_frame=True),
+    copies=CopyTravel(common_frame=True),
 )
 
 

@@ -19,13 +19,14 @@ from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.lanes import lanes
 from ...core.orders import Order
+from ..delay_queue import Want
 from ..facts import (
     BROADCAST,
     MULTICAST,
     Assumptions,
-    Copies,
+    CopyTravel,
     Facts,
-    Membership,
+    MembershipChanges,
     Names,
     Option,
     Waits,
@@ -34,7 +35,6 @@ from ..facts import (
 from ..holding import HoldingProcess
 from ..machine import Effect, MessageKey, Unit
 from ..messages import Application
-from ..parking import Want
 from ..process import State, refusal
 from .group_vector import GroupVector
 
@@ -46,9 +46,9 @@ FACTS = Facts(
     wire=WireFormat(15, "happened.wire.bss_groups"),
     options=(Option("groups", "the members of each group; by default, one group of everybody", Names.SETS),),
     assumes=Assumptions(casts=frozenset({BROADCAST, MULTICAST}), fixed_groups=True),
-    membership=Membership(joins=False),
+    membership=MembershipChanges(joins=False),
     waits=Waits(only_for_past=True),
-    copies=Copies(common_frame=True),
+    copies=CopyTravel(common_frame=True),
 )
 
 

@@ -15,11 +15,11 @@ from ...core.destinations import unpack
 from ...core.effects import Deliver, Send
 from ..machine import MessageKey, Unit
 from ..messages import Application
-from .hop_message import Carried
+from .hop_message import RelayedMessage
 from .ks import KshemkalyaniSinghal, KsMessage
 
 
-class Named(NamedTuple):
+class HopHeader(NamedTuple):
     """An application message without its payload, which travels in the hop."""
 
     sender: int
@@ -53,7 +53,7 @@ class InHop(Application):
 class Waiting(NamedTuple):
     """A hop that is held back; `waits_for` and `hop` are in the numbering of this machine."""
 
-    named: Named
+    named: HopHeader
     hop: KsMessage
     waits_for: tuple[MessageKey, ...]
     since: int
@@ -63,7 +63,7 @@ class Carrier:
     def __init__(self, me: int, n: int) -> None:
         self._ks = KshemkalyaniSinghal(me, n)
         self._last = [0] * n
-        self._names: dict[MessageKey, tuple[Named, int]] = {}
+        self._names: dict[MessageKey, tuple[HopHeader, int]] = {}
 
     @property
     def n(self) -> int:
@@ -74,7 +74,7 @@ class Carrier:
         _, effects = self._ks.multicast(unpack(to), payload)
         return [effect for effect in effects if isinstance(effect, Send)]
 
-    def receive(self, hop: KsMessage, named: Named, since: int) -> list[Carried]:
+    def receive(self, hop: KsMessage, named: HopHeader, since: int) -> list[RelayedMessage]:
         """What can be delivered now, in order; a hop that is refused changes nothing."""
         effects = self._ks.receive(hop)
         key = (hop.sender, hop.clock)
@@ -83,10 +83,10 @@ class Carrier:
         self._names[key] = named, since
         return [self._delivered(effect) for effect in effects if isinstance(effect, Deliver)]
 
-    def _delivered(self, effect: Deliver) -> Carried:
+    def _delivered(self, effect: Deliver) -> RelayedMessage:
         self._last[effect.sender] = effect.clock
         named, _ = self._names.pop((effect.sender, effect.clock))
-        return Carried(*named, effect.payload)
+        return RelayedMessage(*named, effect.payload)
 
     def pending(self) -> Iterator[Waiting]:
         for hop, waits_for, _ in self._ks.pending():
@@ -105,7 +105,7 @@ class Carrier:
     def leave(self, process: int) -> None:
         self._ks.leave(process)
 
-    def close(self, process: int) -> list[Carried]:
+    def close(self, process: int) -> list[RelayedMessage]:
         """What can be delivered now that nothing more comes from this process."""
         return [self._delivered(effect) for effect in self._ks.close(process) if isinstance(effect, Deliver)]
 
@@ -131,5 +131,5 @@ class Carrier:
         carrier = cls(0, 1)
         carrier._ks.restore(snapshot)
         carrier._last = list(last)
-        carrier._names = {(s, t): (Named(*named), since) for s, t, *named, since in names}
+        carrier._names = {(s, t): (HopHeader(*named), since) for s, t, *named, since in names}
         return carrier

@@ -20,7 +20,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
-from ..facts import Copies, Facts, WireFormat
+from ..facts import CopyTravel, Facts, WireFormat
 from ..machine import Effect, MessageKey, Multicast, Unit
 from ..messages import Application, Control
 from ..notation import key_name
@@ -32,11 +32,11 @@ FACTS = Facts(
     paper="Birman & Joseph, ACM TOCS 5(1), 1987",
     order=Order.CAUSAL,
     wire=WireFormat(31, "happened.wire.cbcast"),
-    copies=Copies(common_frame=True, carries_payloads=True),
+    copies=CopyTravel(common_frame=True, carries_payloads=True),
 )
 
 
-class Carried(NamedTuple):
+class PastMessage(NamedTuple):
     """A message of the causal past, whole."""
 
     sender: int
@@ -51,7 +51,7 @@ class _Carrying(NamedTuple):
     n: int
     dests: int  # bit set
     stable: tuple[int, ...]  # per process: its messages up to this clock are delivered everywhere
-    past: tuple[Carried, ...]  # causes before effects
+    past: tuple[PastMessage, ...]  # causes before effects
     payload: bytes
 
 
@@ -100,7 +100,7 @@ class CarryingMulticast(Process):
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
-        self._buffer: dict[MessageKey, Carried] = {}
+        self._buffer: dict[MessageKey, PastMessage] = {}
         self._stable = [0] * n
         self._unacknowledged: dict[int, int] = {}  # clock of each of our messages -> who is missing, bit set
         # Per sender the clock of its last message delivered here; delivery is causal, so older ones were too.
@@ -115,7 +115,7 @@ class CarryingMulticast(Process):
         effects: list[Effect] = [Send(d, message) for d in unpack(others)]
         if others:
             self._unacknowledged[clock] = others
-            self._buffer[self.me, clock] = Carried(self.me, clock, dests, payload)
+            self._buffer[self.me, clock] = PastMessage(self.me, clock, dests, payload)
         else:
             self._stabilise()
         if dests >> self.me & 1:
@@ -134,7 +134,7 @@ class CarryingMulticast(Process):
         effects: list[Effect] = []
         for carried in (
             *message.past,
-            Carried(message.sender, message.clock, message.dests, message.payload),
+            PastMessage(message.sender, message.clock, message.dests, message.payload),
         ):
             effects += self._take(carried)
         return effects
@@ -156,7 +156,7 @@ class CarryingMulticast(Process):
             if m.sender == self.me:
                 self.check_known(message, m.clock)
 
-    def _take(self, carried: Carried) -> Iterator[Effect]:
+    def _take(self, carried: PastMessage) -> Iterator[Effect]:
         """Keep a message for those it has yet to reach, and deliver it if we are one of them. Not one that is
         stable: we have it, or its sender was expelled and is forgotten, and messages that follow it may have
         come without it since."""
@@ -224,7 +224,7 @@ class CarryingMulticast(Process):
         }
 
     def load(self, state: State) -> None:
-        buffer = [Carried(*fields) for fields in state["buffer"]]
+        buffer = [PastMessage(*fields) for fields in state["buffer"]]
         stable, unacknowledged = list(state["stable"]), dict(state["unacknowledged"])
         self._delivered = dict(state["delivered"])
         self._stable, self._unacknowledged = stable, unacknowledged

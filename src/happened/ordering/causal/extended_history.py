@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 from ...core.destinations import unpack
 from ...core.lanes import CLOCK_LIMIT
 from ...core.places import Separator
+from ..delay_queue import Want
 from ..machine import MessageKey, Unit
 from ..messages import Application
-from ..parking import Want
 from ..process import Process, refusal
 
 
-class Entry(NamedTuple):
+class HistoryEntry(NamedTuple):
     """A message of a causal history, as a timestamp carries it."""
 
     sender: int
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
     copied: int = 0  # bit set C; zero where carbon copies do not travel (R6.1)
 
 
-class History:
+class ExtendedHistory:
     __slots__ = ("_delivered", "_entries", "_gone", "_known", "_me")
 
     def __init__(self, me: int) -> None:
@@ -43,10 +43,10 @@ class History:
         self._gone = 0  # bit set: those who have left need no report
         self._known: frozenset[MessageKey] = frozenset()  # what was in H when Δ last passed
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[HistoryEntry]:
         for sender, row in sorted(self._entries.items()):
             for clock, (dests, copied) in sorted(row.items()):
-                yield Entry(sender, clock, dests, copied)
+                yield HistoryEntry(sender, clock, dests, copied)
 
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
@@ -61,7 +61,7 @@ class History:
 
     def stamp(
         self, to: int, separators: Sequence[Separator], *, redundancy: bool, extended: bool
-    ) -> tuple[Entry, ...]:
+    ) -> tuple[HistoryEntry, ...]:
         """The timestamp of a message to this set: R2, R9, with `redundancy` R7, if `extended` R6.1.
 
         Whether a message is needed is asked for each recipient by itself, which merges R7 and R9.
@@ -72,7 +72,7 @@ class History:
             if self._wanted(entry, to & ~entry.copied if redundancy else to, separators)
         )
 
-    def _wanted(self, entry: Entry, recipients: int, separators: Sequence[Separator]) -> bool:
+    def _wanted(self, entry: HistoryEntry, recipients: int, separators: Sequence[Separator]) -> bool:
         for separator in separators:
             if not recipients:
                 return False
@@ -80,7 +80,7 @@ class History:
                 recipients &= ~beyond(entry, separator)
         return bool(recipients)
 
-    def _filters(self, entry: Entry, separator: Separator) -> bool:
+    def _filters(self, entry: HistoryEntry, separator: Separator) -> bool:
         """Whether R9 may be applied here: all other members of the separator were told."""
         return not separator.members & ~self._me & ~entry.copied
 
@@ -95,11 +95,11 @@ class History:
         self._delivered[me] = clock
         self._sweep()
 
-    def lacks(self, entries: Iterable[Entry]) -> Want | None:
+    def lacks(self, entries: Iterable[HistoryEntry]) -> Want | None:
         """The first message that one with this timestamp must wait for (R3)."""
         return next(self.missing(entries), None)
 
-    def missing(self, entries: Iterable[Entry]) -> Iterator[Want]:
+    def missing(self, entries: Iterable[HistoryEntry]) -> Iterator[Want]:
         for sender, clock, dests, _ in entries:
             if dests & self._me and not self._is_in(sender, clock):
                 yield sender, clock
@@ -107,17 +107,17 @@ class History:
     def _is_in(self, sender: int, clock: int) -> bool:
         return self._delivered.get(sender, 0) >= clock
 
-    def deliver(self, sender: int, clock: int, to: int, entries: Iterable[Entry]) -> None:
+    def deliver(self, sender: int, clock: int, to: int, entries: Iterable[HistoryEntry]) -> None:
         """A message with this timestamp is delivered here (R4, R5, R6.3, R8)."""
         self._delivered[sender] = clock
         reported = to | 1 << sender
         for entry in entries:
             self._add(entry, entry.copied | reported)
-        self._add(Entry(sender, clock, to), 1 << sender | self._me)
+        self._add(HistoryEntry(sender, clock, to), 1 << sender | self._me)
         self._infer({sender, *(entry.sender for entry in entries)})
         self._sweep()
 
-    def _add(self, entry: Entry, copied: int) -> None:
+    def _add(self, entry: HistoryEntry, copied: int) -> None:
         row = self._entries.setdefault(entry.sender, {})
         _, known = row.get(entry.clock, (0, 0))
         row[entry.clock] = entry.dests, known | copied
@@ -185,7 +185,7 @@ class History:
         self._known = frozenset((sender, clock) for sender, clock in known)
 
 
-def beyond(entry: Entry, separator: Separator) -> int:
+def beyond(entry: HistoryEntry, separator: Separator) -> int:
     """The processes on sides of the separator that the message was not sent to."""
     outside, sides = entry.dests & ~separator.members, 0
     for component in separator.components:
@@ -202,7 +202,7 @@ class Timestamped(Application):
     __slots__ = ()
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[HistoryEntry, ...]:
         raise NotImplementedError
 
     def units(self) -> frozenset[Unit]:
@@ -215,35 +215,35 @@ class Timestamped(Application):
         return model_bytes_of(self.entries)
 
 
-def units_of(entries: Iterable[Entry]) -> frozenset[Unit]:
+def units_of(entries: Iterable[HistoryEntry]) -> frozenset[Unit]:
     return frozenset((e.sender, e.clock, d) for e in entries for d in unpack(e.dests))
 
 
-def size_of(entries: Sequence[Entry]) -> tuple[int, int]:
+def size_of(entries: Sequence[HistoryEntry]) -> tuple[int, int]:
     return len(entries), sum(entry.dests.bit_count() for entry in entries)
 
 
-def model_bytes_of(entries: Sequence[Entry]) -> int:
+def model_bytes_of(entries: Sequence[HistoryEntry]) -> int:
     """A sender, a clock and the destinations of each; two bytes more for each carbon copy that travels."""
     return sum(6 + 2 * (entry.dests.bit_count() + entry.copied.bit_count()) for entry in entries)
 
 
-def without(entries: Iterable[Entry], forgotten: int) -> tuple[Entry, ...]:
+def without(entries: Iterable[HistoryEntry], forgotten: int) -> tuple[HistoryEntry, ...]:
     """Entries as somebody sees them who has forgotten these processes."""
     others = ~forgotten
     return tuple(
-        Entry(s, c, dests & others, copied & others)
+        HistoryEntry(s, c, dests & others, copied & others)
         for s, c, dests, copied in entries
         if not forgotten >> s & 1 and dests & others
     )
 
 
-def read_entries(fields: Iterable[Any]) -> tuple[Entry, ...]:
+def read_entries(fields: Iterable[Any]) -> tuple[HistoryEntry, ...]:
     """Entries from the tuples that a snapshot has."""
-    return tuple(Entry(*entry) for entry in fields)
+    return tuple(HistoryEntry(*entry) for entry in fields)
 
 
-def check_entries(message: Any, entries: Iterable[Entry], name: MessageKey, process: Process) -> None:
+def check_entries(message: Any, entries: Iterable[HistoryEntry], name: MessageKey, process: Process) -> None:
     """Refuse a timestamp that no correct peer gives the message of this name; the state is as it was."""
     sender, clock = name
     for s, c, dests, copied in entries:

@@ -17,7 +17,17 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
-from ..facts import BROADCAST, Assumptions, Copies, Facts, Membership, Names, Option, Relays, WireFormat
+from ..facts import (
+    BROADCAST,
+    Assumptions,
+    CopyTravel,
+    Facts,
+    MembershipChanges,
+    Names,
+    Option,
+    Relays,
+    WireFormat,
+)
 from ..machine import Effect, Multicast
 from ..messages import Application
 from ..process import Process, State, refusal
@@ -30,8 +40,8 @@ FACTS = Facts(
     options=(Option("overlay", '"complete", "ring", or the links as pairs of processes', Names.SETS),),
     wire=WireFormat(34, "happened.wire.flooding"),
     assumes=Assumptions(casts=frozenset({BROADCAST}), fifo_links=True),
-    copies=Copies(relays=Relays.EVERYBODY, common_frame=True),
-    membership=Membership(
+    copies=CopyTravel(relays=Relays.EVERYBODY, common_frame=True),
+    membership=MembershipChanges(
         joins=False,
         at_join="a new link can be faster than the old path, and would let messages overtake",
         at_leave="is not relayed to any more, which is refused if the others would be cut off from each "

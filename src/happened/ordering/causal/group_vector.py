@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from ...core.lanes import lanes
+from ..delay_queue import Want
 from ..holding import ListeningProcess
 from ..machine import MessageKey
-from ..parking import Want
 from ..process import State, refusal
 
 

@@ -22,10 +22,10 @@ from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
 from ...core.places import in_use
-from ..facts import MANY_PROCESSES, Assumptions, Copies, Facts, Membership, Waits, WireFormat
+from ..facts import MANY_PROCESSES, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect
 from ..process import refusal
-from .extended_history import Entry, Timestamped, check_entries, read_entries, without
+from .extended_history import HistoryEntry, Timestamped, check_entries, read_entries, without
 from .history_process import OPTIONS, HistoryProcess
 
 FACTS = Facts(
@@ -35,10 +35,10 @@ FACTS = Facts(
     order=Order.CAUSAL,
     options=OPTIONS,
     wire=WireFormat(60, "happened.wire.histories"),
-    membership=Membership(expels_one=True, recycles=True),
+    membership=MembershipChanges(expels_one=True, recycles=True),
     waits=Waits(only_for_past=True),
     assumes=Assumptions(most_processes=MANY_PROCESSES),
-    copies=Copies(common_frame=True),
+    copies=CopyTravel(common_frame=True),
 )
 
 
@@ -47,7 +47,7 @@ class _Stamped(NamedTuple):
     clock: int
     n: int
     dests: int  # bit set
-    entries: tuple[Entry, ...]  # sorted
+    entries: tuple[HistoryEntry, ...]  # sorted
     payload: bytes
 
 

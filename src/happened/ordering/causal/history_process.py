@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 from ...core.destinations import unpack
 from ...core.places import Place
-from ...core.telling import Told
+from ...core.telling import RuleUse
 from .. import notation
+from ..delay_queue import Want
 from ..facts import Option
 from ..holding import HoldingProcess
 from ..machine import Effect, MessageKey
-from ..parking import Want
 from ..process import State
-from .extended_history import Entry, History, size_of
+from .extended_history import ExtendedHistory, HistoryEntry, size_of
 from .observed_history import ObservedHistory
 from .placed import PLACE, PlacedProcess
 
@@ -40,11 +40,11 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
         extended: bool = False,
     ) -> None:
         super().__init__(me, n, place=place)
-        self._history = History(me)
+        self._history = ExtendedHistory(me)
         self._timestamp_redundancy = timestamp_redundancy
         self._extended = extended
 
-    def timestamp(self, to: int) -> tuple[Entry, ...]:
+    def timestamp(self, to: int) -> tuple[HistoryEntry, ...]:
         """What a message from here to this set of neighbours says of those before it."""
         separators = self.place.separators if self._has_topology else ()
         return self._history.stamp(
@@ -63,7 +63,7 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
     def learn(self, message: M) -> None:
         self._history.deliver(message.sender, message.clock, message.dests, message.entries)
 
-    def history(self) -> tuple[Entry, ...]:
+    def history(self) -> tuple[HistoryEntry, ...]:
         """The messages that precede the next one to be sent, with their carbon copies."""
         return tuple(self._history)
 
@@ -88,7 +88,7 @@ class HistoryProcess(PlacedProcess, HoldingProcess[M]):
         observed.restore(self._history.state())
         self._history = observed
 
-    def observed(self) -> list[Told]:
+    def observed(self) -> list[RuleUse]:
         return self._history.observed() if isinstance(self._history, ObservedHistory) else []
 
     def knowledge(self) -> list[tuple[str, str]]:

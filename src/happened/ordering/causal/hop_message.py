@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from .extended_history import Entry, Timestamped
+from .extended_history import HistoryEntry, Timestamped
 
 
-class Carried(NamedTuple):
+class RelayedMessage(NamedTuple):
     """An application message."""
 
     sender: int
@@ -23,7 +23,7 @@ class _Hop(NamedTuple):
     hop: int
     next: int  # bit set: the neighbours that take it on
     watching: int  # bit set: the neighbours that take note
-    entries: tuple[Entry, ...]  # about hop messages, sorted
+    entries: tuple[HistoryEntry, ...]  # about hop messages, sorted
     payload: bytes
 
 
@@ -44,12 +44,12 @@ class HopMessage(_Hop, Timestamped):
         return self.next | self.watching
 
     @property
-    def carried(self) -> Carried:
-        return Carried(self.sender, self.clock, self.dests, self.payload)
+    def carried(self) -> RelayedMessage:
+        return RelayedMessage(self.sender, self.clock, self.dests, self.payload)
 
 
 class Unforwarded(NamedTuple):
     """What a forwarder was seen to receive and not yet to forward."""
 
-    carried: Carried
+    carried: RelayedMessage
     due: bool  # whether the witness itself is to get it through the forwarder

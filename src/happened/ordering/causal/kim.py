@@ -19,7 +19,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import lanes
 from ...core.orders import Order
-from ..facts import BROADCAST, Assumptions, Copies, Facts, Membership, Waits, WireFormat
+from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect, Unit
 from ..messages import ENTRY_BYTES, Application
 from ..process import State
@@ -31,10 +31,10 @@ FACTS = Facts(
     description="broadcast to a fixed group: direct predecessors only",
     paper="Kim & Kim, International Conference on Information Networking 10, 1996",
     wire=WireFormat(16, "happened.wire.kim"),
-    membership=Membership(expels_one=True, joins=False),
+    membership=MembershipChanges(expels_one=True, joins=False),
     assumes=Assumptions(casts=frozenset({BROADCAST})),
     waits=Waits(only_for_past=True),
-    copies=Copies(common_frame=True),
+    copies=CopyTravel(common_frame=True),
 )
 
 

@@ -25,10 +25,10 @@ from ...core.lanes import CLOCK_LIMIT, lanes
 from ...core.orders import Order
 from ...core.tuples import new
 from .. import notation
-from ..facts import Copies, Facts, Membership, Option, Promises, Waits, WireFormat
+from ..delay_queue import Want
+from ..facts import CopyTravel, Facts, MembershipChanges, Option, Promises, Waits, WireFormat
 from ..machine import Effect, MessageKey, Unit
 from ..messages import Application
-from ..parking import Want
 from ..process import State
 from . import dependency_log
 from .dependency_log import DependencyLog
@@ -45,9 +45,9 @@ FACTS = Facts(
         Option("lookahead", "use the log of a held message at once; fewer units, no longer optimal (§4.5)"),
     ),
     promises=Promises(optimal=True),
-    membership=Membership(recycles=True),
+    membership=MembershipChanges(recycles=True),
     waits=Waits(only_for_past=True, tells_past=True),
-    copies=Copies(common_frame="hardware_multicast"),
+    copies=CopyTravel(common_frame="hardware_multicast"),
 )
 
 

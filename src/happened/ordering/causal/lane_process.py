@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from ...core.effects import Deliver
 from ...core.lanes import lanes
 from ...core.tuples import new
+from ..delay_queue import Want
 from ..holding import ListeningProcess
 from ..machine import Effect, MessageKey
-from ..parking import Want
 from ..process import State
 
 M = TypeVar("M", bound=Any)

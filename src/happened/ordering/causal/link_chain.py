@@ -1,7 +1,7 @@
 """What the protocols for serialized sends share: the messages to one process are a chain of links, in which
 each follows exactly one other.
 
-`Chain.passed` walks along the links as far as they are here, so a message costs O(1) whenever it comes.
+`LinkChain.passed` walks along the links as far as they are here, so a message costs O(1) whenever it comes.
 
 Invariant  `last` is the last link passed, and every link before it was; `_waiting` maps a link that is not
            passed to what follows it. Two followers of one link mean that sends were not serialized: the
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ...core.errors import LocalProtocolError
+from ..delay_queue import Named
 from ..machine import Effect
-from ..parking import Named
 from ..process import Process, State, refusal
 
 Link = tuple[int, int]
@@ -26,7 +26,7 @@ NOTHING: Link = (0, 0)
 M = TypeVar("M", bound=Named)
 
 
-class Chain(Generic[M]):
+class LinkChain(Generic[M]):
     def __init__(self, n: int) -> None:
         self.last = NOTHING
         self._passed = [0] * n  # clock of the last link of each sender that was passed
@@ -91,7 +91,7 @@ class SerializedProcess(Process, Generic[M]):
 
     def __init__(self, me: int, n: int) -> None:
         super().__init__(me, n)
-        self._chain: Chain[M] = Chain(n)
+        self._chain: LinkChain[M] = LinkChain(n)
 
     @property
     @abstractmethod

@@ -28,11 +28,21 @@ from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
-from ..facts import BROADCAST, Assumptions, Copies, Facts, Membership, Names, Option, Waits, WireFormat
+from ..delay_queue import Want
+from ..facts import (
+    BROADCAST,
+    Assumptions,
+    CopyTravel,
+    Facts,
+    MembershipChanges,
+    Names,
+    Option,
+    Waits,
+    WireFormat,
+)
 from ..holding import HoldingProcess
 from ..machine import Effect, Held, MessageKey
 from ..messages import Application, Control
-from ..parking import Want
 from ..process import State, refusal
 
 FACTS = Facts(
@@ -44,13 +54,13 @@ FACTS = Facts(
     wire=WireFormat(33, "happened.wire.phased"),
     assumes=Assumptions(casts=frozenset({BROADCAST}), fixed_groups=True),
     waits=Waits(names_missing=False),
-    membership=Membership(
+    membership=MembershipChanges(
         joins=False,
         at_join="groups are fixed, and phases that are past would have to be passed by a new member",
         at_leave="is a member no more; no phase waits for it once all that it sent has come",
         at_expulsion="is a member no more; no phase waits for it once everybody has heard",
     ),
-    copies=Copies(common_frame=True),
+    copies=CopyTravel(common_frame=True),
 )
 
 

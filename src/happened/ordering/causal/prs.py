@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.orders import Order
-from ..facts import Copies, Facts, Membership, Waits, WireFormat
+from ..facts import CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect, Unit
 from ..messages import ENTRY_BYTES, Application
 from .columns import ColumnProcess, Columns, known_to, named, units_of
@@ -27,9 +27,9 @@ FACTS = Facts(
     description="per destination, the direct predecessors of the next message to it",
     paper="Prakash, Raynal & Singhal, J. Parallel and Distributed Computing 41(2), 1997",
     wire=WireFormat(12, "happened.wire.prs"),
-    membership=Membership(expels_one=True),
+    membership=MembershipChanges(expels_one=True),
     waits=Waits(only_for_past=True),
-    copies=Copies(common_frame=True),
+    copies=CopyTravel(common_frame=True),
 )
 
 

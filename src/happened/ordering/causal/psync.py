@@ -16,7 +16,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
-from ..facts import BROADCAST, Assumptions, Copies, Facts, Membership, Waits, WireFormat
+from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..holding import ListeningProcess
 from ..machine import Effect, MessageKey
 from ..messages import ENTRY_BYTES, Application
@@ -28,10 +28,10 @@ FACTS = Facts(
     description="context graph: carries the names of the immediate predecessors",
     paper="Peterson, Buchholz & Schlichting, ACM TOCS 7(3), 1989",
     wire=WireFormat(32, "happened.wire.psync"),
-    membership=Membership(expels_one=True, joins=False),
+    membership=MembershipChanges(expels_one=True, joins=False),
     assumes=Assumptions(casts=frozenset({BROADCAST})),
     waits=Waits(only_for_past=True),
-    copies=Copies(common_frame=True),
+    copies=CopyTravel(common_frame=True),
 )
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.orders import Order
-from ..facts import Copies, Facts, Promises, Waits, WireFormat
+from ..facts import CopyTravel, Facts, Promises, Waits, WireFormat
 from ..machine import Effect, Unit
 from ..messages import Application
 from .columns import ColumnProcess, Columns, known_to, named, units_of
@@ -30,7 +30,7 @@ FACTS = Facts(
     wire=WireFormat(11, "happened.wire.rst"),
     waits=Waits(only_for_past=True),
     promises=Promises(entries=lambda n: n * n),
-    copies=Copies(common_frame=True),
+    copies=CopyTravel(common_frame=True),
 )
 
 

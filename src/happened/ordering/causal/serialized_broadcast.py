@@ -20,7 +20,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
-from ..facts import BROADCAST, Assumptions, Copies, Facts, Membership, Waits, WireFormat
+from ..facts import BROADCAST, Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect, Held, Multicast, Unit
 from ..messages import ENTRY_BYTES, Application
 from ..process import State, refusal
@@ -34,12 +34,12 @@ FACTS = Facts(
     wire=WireFormat(18, "happened.wire.serialized_broadcast"),
     assumes=Assumptions(casts=frozenset({BROADCAST}), serialized=True),
     waits=Waits(only_for_past=True),
-    membership=Membership(joins=False, expulsions=False, at_expulsion=NO_EXPULSION),
-    copies=Copies(common_frame=True),
+    membership=MembershipChanges(joins=False, expulsions=False, at_expulsion=NO_EXPULSION),
+    copies=CopyTravel(common_frame=True),
 )
 
 
-class _Serialized(NamedTuple):
+class _SerializedBroadcast(NamedTuple):
     sender: int
     clock: int
     n: int
@@ -48,7 +48,7 @@ class _Serialized(NamedTuple):
     payload: bytes
 
 
-class SerializedBroadcast(_Serialized, Application):
+class SerializedBroadcast(_SerializedBroadcast, Application):
     """M(sender, clock), the same for everybody."""
 
     __slots__ = ()

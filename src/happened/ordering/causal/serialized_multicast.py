@@ -19,7 +19,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
-from ..facts import Assumptions, Copies, Facts, Membership, Waits, WireFormat
+from ..facts import Assumptions, CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect, Held, Multicast, Unit
 from ..messages import Application
 from ..process import State, refusal
@@ -33,8 +33,8 @@ FACTS = Facts(
     wire=WireFormat(19, "happened.wire.serialized_multicast"),
     waits=Waits(only_for_past=True),
     assumes=Assumptions(serialized=True),
-    membership=Membership(expulsions=False, at_expulsion=NO_EXPULSION),
-    copies=Copies(common_frame=True),
+    membership=MembershipChanges(expulsions=False, at_expulsion=NO_EXPULSION),
+    copies=CopyTravel(common_frame=True),
 )
 
 Table = tuple[tuple[int, Link], ...]

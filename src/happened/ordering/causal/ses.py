@@ -20,10 +20,10 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.lanes import lanes
 from ...core.orders import Order
-from ..facts import Copies, Facts, Membership, Waits, WireFormat
+from ..delay_queue import Want
+from ..facts import CopyTravel, Facts, MembershipChanges, Waits, WireFormat
 from ..machine import Effect
 from ..messages import Application
-from ..parking import Want
 from ..process import State
 from .lane_process import LaneProcess
 
@@ -34,11 +34,11 @@ FACTS = Facts(
     paper="Schiper, Eggli & Sandoz, Workshop on Distributed Algorithms, LNCS 392, 1989",
     wire=WireFormat(13, "happened.wire.ses"),
     waits=Waits(only_for_past=True, names_missing=False),
-    membership=Membership(
+    membership=MembershipChanges(
         expulsions=False,
         at_expulsion="vectors count messages to others, of which only those that are lost may have told",
     ),
-    copies=Copies(common_frame=True),
+    copies=CopyTravel(common_frame=True),
 )
 
 Pair = tuple[int, int]

@@ -26,12 +26,21 @@ from ...core.lanes import CLOCK_LIMIT
 from ...core.orders import Order
 from ...core.places import Branch, Place, onward
 from .. import notation
-from ..facts import MANY_PROCESSES, Assumptions, Copies, Facts, Membership, Relays, Waits, WireFormat
+from ..facts import (
+    MANY_PROCESSES,
+    Assumptions,
+    CopyTravel,
+    Facts,
+    MembershipChanges,
+    Relays,
+    Waits,
+    WireFormat,
+)
 from ..machine import Effect, Held, Hop, MessageKey
 from ..process import State, refusal
-from .extended_history import Entry, check_entries, read_entries, without
+from .extended_history import HistoryEntry, check_entries, read_entries, without
 from .history_process import OPTIONS, HistoryProcess
-from .hop_message import Carried, HopMessage, Unforwarded
+from .hop_message import HopMessage, RelayedMessage, Unforwarded
 
 __all__ = ["FACTS", "HopMessage", "Topological"]
 
@@ -42,8 +51,8 @@ FACTS = Facts(
     order=Order.CAUSAL,
     options=OPTIONS,
     wire=WireFormat(61, "happened.wire.topological"),
-    membership=Membership(expels_one=True, recycles=True),
-    copies=Copies(relays=Relays.ROUTERS, common_frame=True),
+    membership=MembershipChanges(expels_one=True, recycles=True),
+    copies=CopyTravel(relays=Relays.ROUTERS, common_frame=True),
     waits=Waits(
         names_missing=False,  # but the hop messages that bring them
     ),
@@ -51,7 +60,7 @@ FACTS = Facts(
 )
 
 
-class _Hop(NamedTuple):
+class _NamedHop(NamedTuple):
     """A hop message under its own name."""
 
     message: HopMessage
@@ -69,14 +78,14 @@ class _Hop(NamedTuple):
         return self.message.address
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[HistoryEntry, ...]:
         return self.message.entries
 
 
 class Topological(HistoryProcess[Any]):
     """One process, application or router. `pending` names hop messages: (relay, clock of the relay).
 
-    What it holds, and what its history is about, is a `_Hop`.
+    What it holds, and what its history is about, is a `_NamedHop`.
     """
 
     facts = FACTS
@@ -89,23 +98,23 @@ class Topological(HistoryProcess[Any]):
         return self.routed(to, payload)
 
     def stamp(self, clock: int, dests: int, payload: bytes) -> list[Effect]:
-        carried = Carried(self.me, clock, dests, payload)
+        carried = RelayedMessage(self.me, clock, dests, payload)
         effects = self._pass_on(carried, hop=clock)
         if dests >> self.me & 1:
             effects.append(self.delivery(carried))
         return effects
 
-    def checked(self, message: HopMessage) -> _Hop:
+    def checked(self, message: HopMessage) -> _NamedHop:
         self._check(message)
-        hop = _Hop(message)
+        hop = _NamedHop(message)
         known = self._reached | self.gone  # whoever was a leaf here and has left comes from nowhere
         if not known >> message.sender & 1 and not self.is_duplicate(hop):
             raise refusal(message, "comes from where we have no route to: move() to a new place first")
         return self.cleared(hop) if self.forgotten else hop
 
-    def cleared(self, message: _Hop) -> _Hop:
+    def cleared(self, message: _NamedHop) -> _NamedHop:
         hop = message.message
-        return _Hop(hop._replace(entries=without(hop.entries, self.forgotten)))
+        return _NamedHop(hop._replace(entries=without(hop.entries, self.forgotten)))
 
     def _check(self, message: HopMessage) -> None:
         if isinstance(message, HopMessage):  # its relay sends it to its neighbours, whomever it is for
@@ -122,7 +131,7 @@ class Topological(HistoryProcess[Any]):
             raise refusal(message, f"is for nobody, or for others than {message.n} processes")
         check_entries(message, message.entries, (message.relay, message.hop), self)
 
-    def take(self, hop: _Hop) -> list[Effect]:
+    def take(self, hop: _NamedHop) -> list[Effect]:
         self.learn(hop)
         self._parking.reached(hop.sender, hop.clock)
         message = hop.message
@@ -133,14 +142,16 @@ class Topological(HistoryProcess[Any]):
         arrived = [self.delivery(message)] if message.dests >> self.me & 1 else []
         return [*arrived, *self._pass_on(message.carried)]
 
-    def _pass_on(self, carried: Carried, hop: int | None = None) -> list[Effect]:
+    def _pass_on(self, carried: RelayedMessage, hop: int | None = None) -> list[Effect]:
         """Send an application message to the neighbours next on its way, with copies to witnesses.
 
         `hop` is the clock of this hop; None: the clock advances by one.
         """
         return self._send_on(carried, self._onward(self.place.branches, carried), hop)
 
-    def _send_on(self, carried: Carried, following: list[Branch], hop: int | None = None) -> list[Effect]:
+    def _send_on(
+        self, carried: RelayedMessage, following: list[Branch], hop: int | None = None
+    ) -> list[Effect]:
         if not following:
             return []
         onto = pack(branch.towards for branch in following)
@@ -156,7 +167,7 @@ class Topological(HistoryProcess[Any]):
         self._note(onto, carried)
         return [Send(d, message) for d in unpack(message.address)]
 
-    def _note(self, onto: int, carried: Carried) -> None:
+    def _note(self, onto: int, carried: RelayedMessage) -> None:
         """As a witness, keep what a forwarder got and has to forward.
 
         Not where the same hop went: then it was sent by the one that this forwarder succeeded. Who got it may
@@ -171,7 +182,7 @@ class Topological(HistoryProcess[Any]):
                 left = self._unforwarded.setdefault(forwarder, {})
                 left[carried.sender, carried.clock] = Unforwarded(carried, bool(mine))
 
-    def _onward(self, branches: tuple[Branch, ...], carried: Carried) -> list[Branch]:
+    def _onward(self, branches: tuple[Branch, ...], carried: RelayedMessage) -> list[Branch]:
         """Where a message goes on: not to those who have left, who still stand behind a branch as senders."""
         return onward(branches, carried.sender, carried.dests & ~self.gone)
 
@@ -221,12 +232,12 @@ class Topological(HistoryProcess[Any]):
 
     def load(self, state: State) -> None:
         unforwarded = {
-            f: {carried[:2]: Unforwarded(Carried(*carried), due) for carried, due in left}
+            f: {carried[:2]: Unforwarded(RelayedMessage(*carried), due) for carried, due in left}
             for f, left in state["unforwarded"]
         }
         super().load(state)
         self._unforwarded = unforwarded
 
-    def read(self, fields: tuple[Any, ...]) -> _Hop:
+    def read(self, fields: tuple[Any, ...]) -> _NamedHop:
         message = HopMessage(*fields[0])
-        return _Hop(message._replace(entries=read_entries(message.entries)))
+        return _NamedHop(message._replace(entries=read_entries(message.entries)))

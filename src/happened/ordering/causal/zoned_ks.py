@@ -36,11 +36,20 @@ from ...core.errors import LocalProtocolError, RemoteProtocolError
 from ...core.orders import Order
 from ...core.places import Place, alone, check, reach, restored
 from .. import notation
-from ..facts import MANY_PROCESSES, Assumptions, Copies, Facts, Membership, Relays, Waits, WireFormat
+from ..facts import (
+    MANY_PROCESSES,
+    Assumptions,
+    CopyTravel,
+    Facts,
+    MembershipChanges,
+    Relays,
+    Waits,
+    WireFormat,
+)
 from ..machine import Effect, Held, Hop, Multicast, Unit
 from ..process import State, refusal
-from .carrier import Carrier, InHop, Named
-from .hop_message import Carried
+from .carrier import Carrier, HopHeader, InHop
+from .hop_message import RelayedMessage
 from .ks import KsMessage
 from .placed import PLACE, PlacedProcess
 
@@ -51,11 +60,11 @@ FACTS = Facts(
     order=Order.CAUSAL,
     options=(PLACE,),
     wire=WireFormat(70, "happened.wire.zoned_ks"),
-    copies=Copies(relays=Relays.ROUTERS),
+    copies=CopyTravel(relays=Relays.ROUTERS),
     waits=Waits(
         names_missing=False,  # but the hops that bring them
     ),
-    membership=Membership(recycles=True),
+    membership=MembershipChanges(recycles=True),
     assumes=Assumptions(most_processes=MANY_PROCESSES),
 )
 
@@ -118,7 +127,7 @@ class ZonedKs(PlacedProcess):
     def multicast(self, to: Iterable[int], payload: bytes) -> Multicast:
         dests = self.routed(to, payload)
         clock = self.next_clock()
-        carried = Carried(self.me, clock, dests, payload)
+        carried = RelayedMessage(self.me, clock, dests, payload)
         effects = self._send_into(self._zones, carried)
         if dests >> self.me & 1:
             effects.append(self.delivery(carried))
@@ -126,7 +135,7 @@ class ZonedKs(PlacedProcess):
 
     def receive(self, message: ZonedMessage) -> list[Effect]:
         zone = self._checked(message)
-        named = Named(message.sender, message.clock, message.dests)
+        named = HopHeader(message.sender, message.clock, message.dests)
         try:
             delivered = zone.carrier.receive(message.hop, named, self.events + 1)
         except RemoteProtocolError as error:
@@ -139,12 +148,12 @@ class ZonedKs(PlacedProcess):
             effects += self._deliver(zone, carried)
         return effects
 
-    def _deliver(self, zone: _Zone, carried: Carried) -> list[Effect]:
+    def _deliver(self, zone: _Zone, carried: RelayedMessage) -> list[Effect]:
         """Hand a message to the application if that is a destination, and send it on, at once."""
         arrived: list[Effect] = [self.delivery(carried)] if carried.dests >> self.me & 1 else []
         return arrived + self._send_into([other for other in self._zones if other is not zone], carried)
 
-    def _send_into(self, zones: Iterable[_Zone], carried: Carried) -> list[Effect]:
+    def _send_into(self, zones: Iterable[_Zone], carried: RelayedMessage) -> list[Effect]:
         sender, clock, dests, payload = carried
         effects: list[Effect] = []
         for zone in zones:

@@ -12,7 +12,7 @@ Invariant  that of three_phase.py, which also says what was wrong in print.
 from collections.abc import Iterable
 
 from ...core.orders import Order
-from ..facts import Facts, Membership
+from ..facts import Facts, MembershipChanges
 from ..machine import Multicast
 from .three_phase import AT_EXPULSION, AT_LEAVE, WIRE, ThreePhase
 
@@ -22,7 +22,7 @@ FACTS = Facts(
     paper="Skeen; in Birman & Joseph, ACM TOCS 5(1), 1987; three repairs, see docs/papers.md",
     order=Order.TOTAL,
     wire=WIRE,
-    membership=Membership(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
+    membership=MembershipChanges(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
 )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...core.orders import Order
-from ..facts import Facts, Membership, Waits
+from ..facts import Facts, MembershipChanges, Waits
 from ..machine import Effect, Multicast
 from ..process import State
 from .three_phase import AT_EXPULSION, AT_LEAVE, WIRE, ThreePhase
@@ -28,7 +28,7 @@ FACTS = Facts(
     order=Order.CAUSAL_TOTAL,
     wire=WIRE,
     waits=Waits(at_sender=True),
-    membership=Membership(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
+    membership=MembershipChanges(at_leave=AT_LEAVE, at_expulsion=AT_EXPULSION),
 )
 
 

@@ -36,7 +36,7 @@ from ...core.destinations import unpack
 from ...core.effects import Send
 from ...core.errors import LocalProtocolError
 from ...core.orders import Order
-from ..facts import Copies, Facts, Membership, Names, Option, Relays, WireFormat
+from ..facts import CopyTravel, Facts, MembershipChanges, Names, Option, Relays, WireFormat
 from ..machine import Effect, Held, MessageKey, Multicast
 from ..process import Process, State, refusal
 from .sequencer_messages import (
@@ -71,8 +71,8 @@ FACTS = Facts(
     order=Order.CAUSAL_TOTAL,
     options=(Option("coordinator", "the first one, the same for everybody", Names.ONE),),
     wire=WireFormat(35, "happened.wire.sequencer"),
-    copies=Copies(relays=Relays.COORDINATOR),
-    membership=Membership(
+    copies=CopyTravel(relays=Relays.COORDINATOR),
+    membership=MembershipChanges(
         at_join="gets an index, and hears who is the coordinator",
         at_leave="delivers nothing more; a coordinator hands its role over. What it sent is delivered",
         at_expulsion="is not addressed any more; the first one present puts in order what all others report",

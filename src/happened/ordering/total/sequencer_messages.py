@@ -117,13 +117,13 @@ class SequencerAnnouncement(_Announcement, Control):
         return 4 + 2
 
 
-class _Seen(NamedTuple):
+class _SequencerSeen(NamedTuple):
     sender: int
     place: Place
     epoch: int
 
 
-class SequencerSeen(_Seen, Control):
+class SequencerSeen(_SequencerSeen, Control):
     """Process `sender` has delivered what was ordered to it up to this place."""
 
     __slots__ = ()
@@ -158,7 +158,7 @@ class SequencerSettled(_Settled, Control):
         return 4 + 4
 
 
-class _Report(NamedTuple):
+class _SequencerReport(NamedTuple):
     sender: int
     ended: int  # bit set: whose end this is about
     requested: int  # the clock of its last request
@@ -170,7 +170,7 @@ class _Report(NamedTuple):
     requests: tuple[SequencerRequest, ...]  # its own that not everybody may have
 
 
-class SequencerReport(_Report, Control):
+class SequencerReport(_SequencerReport, Control):
     """What a process knows of the order, for the one that goes on with it when another has ended."""
 
     __slots__ = ()

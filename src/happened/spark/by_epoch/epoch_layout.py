@@ -31,7 +31,7 @@ from ...causality.skew import tightest
 from ...causality.stamps import MANY_PROCESSES
 from ...trace.store import AnyPath, matching
 from ..storage import read_arrays, write_arrays
-from ..tasks import Emitted, Fault, Runner, exchange, on_tasks
+from ..tasks import Emitted, Runner, TraceFault, exchange, on_tasks
 from .consistent_cuts import backward, by_share, by_time, epoch_of, settled
 from .edge_files import EdgeFile
 from .edge_skew import Clocks, estimate, merge_tightest
@@ -211,10 +211,10 @@ class Layout:
 
 def lay_out(
     spark: Runner, found: Sequence[Found], *, epoch_events: int | None = None
-) -> list[Layout | Fault]:
+) -> list[Layout | TraceFault]:
     """Lay out every computation in its directory, in epochs of about `epoch_events` events each.
 
-    A computation that turns out to be invalid is a Fault in the result.
+    A computation that turns out to be invalid is a TraceFault in the result.
     """
     jobs = [(of, path) for of in found for path in of.files]
     prepared = _prepare(spark, found, jobs, epoch_events)
@@ -368,7 +368,7 @@ def _layout(of: Found, plan: _Plan) -> Layout:
 
 def _scatter(
     spark: Runner, found: Sequence[Found], jobs: list[tuple[Found, AnyPath]], layouts: list[Layout]
-) -> dict[int, Fault]:
+) -> dict[int, TraceFault]:
     """Third scan: write the arrays of every epoch, and summarise it; returns the faults of computations."""
     base = np.concatenate([[0], np.cumsum([layout.epochs for layout in layouts])]).astype(int)
     first = {of.number: number for number, (of, _) in reversed([*enumerate(jobs)])}
@@ -396,7 +396,7 @@ def _scatter(
     emitted, results = exchange(spark, len(jobs), emit, int(base[-1]), settle)
     faults = {of.number: result for (of, _), result in zip(jobs, emitted, strict=True) if result is not None}
     for bucket, result in results.items():
-        if isinstance(result, Fault):
+        if isinstance(result, TraceFault):
             faults.setdefault(int(np.searchsorted(base, bucket, side="right")) - 1, result)
     return faults
 

@@ -20,7 +20,7 @@ from ..phases import Phases
 from ..sizes import Large
 from ..splits import Split
 from ..storage import read_arrays, write_part
-from ..tasks import Fault, Runner, on_tasks
+from ..tasks import Runner, TraceFault, on_tasks
 from .epoch_layout import Found, Layout, lay_out
 from .matching import unpack_names
 from .named_violations import Laid, Output
@@ -32,7 +32,7 @@ from .walks import walk
 def analyse_large(
     spark: Runner,
     large: Sequence[Large],
-    found: Sequence[Found | Fault],
+    found: Sequence[Found | TraceFault],
     splits: Sequence[Split],
     folder: AnyPath,
     questions: Sequence[Question],
@@ -45,7 +45,7 @@ def analyse_large(
     totals: Counter[str] = Counter()
     sound: list[tuple[Large, Found]] = []
     for of, result in zip(large, found, strict=True):
-        if isinstance(result, Fault):
+        if isinstance(result, TraceFault):
             totals += _quarantine(folder, of, result)
         else:
             result.number = len(sound)
@@ -54,7 +54,7 @@ def analyse_large(
     laid: list[tuple[Large, Layout]] = []
     laying = phases.run("layout", lambda: lay_out(spark, [of for _, of in sound], epoch_events=epoch_events))
     for (of, _), layout in zip(sound, laying, strict=True):
-        if isinstance(layout, Fault):
+        if isinstance(layout, TraceFault):
             totals += _quarantine(folder, of, layout)
         else:
             laid.append((of, layout))
@@ -102,7 +102,7 @@ def analyse_large(
     return totals
 
 
-def _quarantine(folder: AnyPath, of: Large, fault: Fault) -> Counter[str]:
+def _quarantine(folder: AnyPath, of: Large, fault: TraceFault) -> Counter[str]:
     _write_reasons(folder, f"large-{of.name.encode().hex()[:40]}", of.name, [fault.reason])
     return Counter(quarantined=of.events)
 

@@ -130,7 +130,7 @@ class Part:
         casts = np.bincount(self._slots // n, minlength=len(self._messages)) > 1
         self.casts = bool(casts[self._message[self._ordered]].any())
 
-    def match(self) -> tuple[Arrays, "Unsettled", Counter[str], pa.Table]:
+    def match(self) -> tuple[Arrays, "Unmatched", Counter[str], pa.Table]:
         """The edges among these rows; the messages with an end in another split; the totals and FATES of the
         rest."""
         n = len(self.names)
@@ -157,7 +157,7 @@ class Part:
             misdelivered=astray.size,
             duplicated=int((copies[here] - 1).sum() + (copies[astray] - 1).sum()),
         )
-        unsettled = Unsettled(
+        unsettled = Unmatched(
             self._send_table(np.unique(send_of[waiting // n])),
             self._slot_table(waiting),
             self._arrival_table(keys[elsewhere], first[elsewhere], copies[elsewhere]),
@@ -176,11 +176,11 @@ class Part:
     def _end(self, rows: Ints) -> "End":
         return End(self.names, self.process[rows], self.seq[rows], self.time[rows], self.timed[rows])
 
-    def unmatched(self) -> tuple[Arrays, "Unsettled", Counter[str]]:
+    def unmatched(self) -> tuple[Arrays, "Unmatched", Counter[str]]:
         """The edges of causes alone; all messages are left to be settled."""
         arrivals = self._arrival_table(*self._first_deliveries(len(self.names)))
         nothing = np.empty(0, np.uint64)
-        unsettled = Unsettled(self._send_table(self._sends), self._slot_table(self._slots), arrivals, nothing)
+        unsettled = Unmatched(self._send_table(self._sends), self._slot_table(self._slots), arrivals, nothing)
         return edge_arrays(self.names, **self._cause_edges()), unsettled, Counter(messages=self._sends.size)
 
     def _first_deliveries(self, n: int) -> tuple[Ints, Ints, Ints]:
@@ -287,7 +287,7 @@ def _dictionary(names: list[str], codes: Ints, known: Ints) -> pa.DictionaryArra
 
 
 @dataclass(frozen=True)
-class Unsettled:
+class Unmatched:
     """What a split leaves to be settled with other splits: tables, and the hashes of all messages it sent."""
 
     sends: pa.Table

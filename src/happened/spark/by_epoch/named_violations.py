@@ -63,7 +63,7 @@ class Laid(NamedTuple):
     output: Output
 
 
-class Kind(NamedTuple):
+class FindingKind(NamedTuple):
     """A kind of finding.
 
     kept   under which name epochs keep it
@@ -94,12 +94,12 @@ class Findings(NamedTuple):
     """The findings of one kind in one computation: the files that have some, and the first finding of all."""
 
     of: Laid
-    kind: Kind
+    kind: FindingKind
     files: list[AnyPath]
     first: list[Row]
 
 
-def want(layout: Layout, kind: Kind, columns: Columns, part: str) -> None:
+def want(layout: Layout, kind: FindingKind, columns: Columns, part: str) -> None:
     """Write down the messages that these findings need."""
     process, seq = (
         np.concatenate([columns[f"{role}_{what}"] for role in kind.ends]) for what in ("p", "sent")
@@ -197,7 +197,7 @@ def name_all(
     on_tasks(spark, len(jobs), write)
 
 
-def _paths(kind: Kind, columns: Columns, shown: dict[Row, list[dict[str, Any]]]) -> pa.Array:
+def _paths(kind: FindingKind, columns: Columns, shown: dict[Row, list[dict[str, Any]]]) -> pa.Array:
     """The path of each finding that has one; only the first few findings do."""
     maybe = np.ones(len(columns[kind.key[0]]), bool)
     for place, name in enumerate(kind.key):
@@ -338,7 +338,7 @@ def _lost_causes(layout: Layout, of: Columns, messages: list[pa.Array], paths: p
     )
 
 
-EARLY = Kind("early", "violations", ("overtaken", "early"), ("dest", "early_seq"), _violations)
-LOST = Kind(
+EARLY = FindingKind("early", "violations", ("overtaken", "early"), ("dest", "early_seq"), _violations)
+LOST = FindingKind(
     "shown", "lost_causes", ("lost", "delivered"), ("fifo", "dest", "lost_p", "lost_sent"), _lost_causes
 )

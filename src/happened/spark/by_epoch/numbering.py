@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...causality.linearization import Ints
-from ..tasks import Fault
+from ..tasks import TraceFault
 
 
 class Chain(NamedTuple):
@@ -67,7 +67,7 @@ def _chain(name: str, first: Ints, length: Ints) -> Chain:
     return Chain(name, int(length.sum()), distinct, int(ends[-1]))
 
 
-def fault_of(chains: Sequence[Chain], computation: str) -> Fault | None:
+def fault_of(chains: Sequence[Chain], computation: str) -> TraceFault | None:
     """What is wrong with the numbers of a computation's events; repeated numbers are reported first."""
     repeated = [chain for chain in chains if chain.events > chain.distinct]
     for chain in repeated or chains:
@@ -78,5 +78,5 @@ def fault_of(chains: Sequence[Chain], computation: str) -> Fault | None:
                 f"events, {chain.distinct} different seqs, the last {chain.last}; number the events of "
                 "each process 1, 2, … (two processes under one name look like this too)"
             )
-            return Fault(reason)
+            return TraceFault(reason)
     return None

@@ -65,7 +65,7 @@ class Generation(NamedTuple):
 
 
 @dataclass
-class Head:
+class BucketHead:
     """The state of a bucket besides its pages. Hashes are in increasing order."""
 
     batches: int = 0
@@ -121,7 +121,7 @@ class Bucket:
         self, store: Store, head: bytes | None, rules: Rules, questions: Collection[str] = QUESTIONS
     ) -> None:
         self._store, self._rules, self._questions = store, rules, questions
-        self.head: Head = Head() if head is None else pickle.loads(head)
+        self.head: BucketHead = BucketHead() if head is None else pickle.loads(head)
         self._size = 0 if head is None else len(head)
         self._sizes: dict[int, int] = {}  # pages that have been read
 

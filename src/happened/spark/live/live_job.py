@@ -61,7 +61,7 @@ class Progress(NamedTuple):
         )
 
 
-class Commits:
+class Manifests:
     """The manifests of a directory that a stream fills."""
 
     def __init__(self, out: AnyPath, about: dict[str, Any]) -> None:
@@ -141,7 +141,7 @@ def follow(
     before = last_manifest(out)
     if before is not None and before["format"] == FORMAT:
         about["buckets"] = buckets = before["about"]["buckets"]
-    commits = Commits(out, about)
+    commits = Manifests(out, about)
     if commits.is_finished:
         raise CausalityError(
             f"{out} has the final tables of a trace that has ended, and cannot be "
@@ -173,11 +173,11 @@ class _Writer:
 
     def __init__(self, out: AnyPath, about: dict[str, Any]) -> None:
         self._out, self._about = out, about
-        self._commits: Commits | None = None
+        self._commits: Manifests | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if self._commits is None:  # on Spark Connect this is another process than the one that asked
-            self._commits = Commits(self._out, self._about)
+            self._commits = Manifests(self._out, self._about)
         if batch <= self._commits.last:
             return
         started = time.perf_counter()

@@ -38,7 +38,7 @@ from ..splits import sort_out
 from ..tasks import pack_table, spare_modules, unpack_table
 from .bucket import Bucket
 from .packed_events import END, EVENT_ROWS, PACKED, UNUSABLE, packed_rows
-from .state_store import use_rocksdb
+from .state_store import StatePages, use_rocksdb
 
 try:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -229,7 +229,7 @@ class Computations(StatefulProcessor):
         """The bucket of the current key, and when its timer fires; 0 if it has none."""
         stored = self._head.get()
         timer, head = (0, None) if stored is None else (stored[0], bytes(stored[1]))
-        return Bucket(_Pages(self._pages), head, self._rules, self._questions), timer
+        return Bucket(StatePages(self._pages), head, self._rules, self._questions), timer
 
     def _close(self, bucket: Bucket, timer: int, answers: Answers) -> Iterator[pd.DataFrame]:
         """Set the timer, keep the head, return the rows."""
@@ -262,19 +262,3 @@ def _without_late(events: pa.Table, bucket: Bucket, watermark: int, answers: Ans
     answers.add("quarantine", pa.table([rows["computation"], reason], schema=QUARANTINE))
     answers.totals.update(quarantined=rows.num_rows, late=rows.num_rows)
     return events.filter(pc.invert(late))
-
-
-class _Pages:
-    """The pages of the current bucket, in Spark's state."""
-
-    def __init__(self, state: Any) -> None:
-        self._state = state
-
-    def read(self, page: int) -> bytes:
-        return bytes(self._state.getValue((page,))[0])
-
-    def write(self, page: int, data: bytes) -> None:
-        self._state.updateValue((page,), (data,))
-
-    def remove(self, page: int) -> None:
-        self._state.removeKey((page,))

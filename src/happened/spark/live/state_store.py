@@ -1,4 +1,6 @@
-"""The store of streaming state: RocksDB, unless the session has chosen another one of its kind."""
+"""The store of streaming state: RocksDB, unless the session has chosen another provider; and pages in it."""
+
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -12,3 +14,19 @@ def use_rocksdb(spark: SparkSession) -> bool:
         return False
     spark.conf.set(PROVIDER, ROCKSDB)
     return True
+
+
+class StatePages:
+    """Pages of bytes, by number, in the map that Spark keeps as the state of a key."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def read(self, page: int) -> bytes:
+        return bytes(self._state.getValue((page,))[0])
+
+    def write(self, page: int, data: bytes) -> None:
+        self._state.updateValue((page,), (data,))
+
+    def remove(self, page: int) -> None:
+        self._state.removeKey((page,))

@@ -33,7 +33,7 @@ from ..read_limits import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTri
 from ..tasks import spare_modules
 from ..versions import require
 from .packed_events import PACKED, end_of, packed_rows
-from .trace_tail import Stretch, TraceTail
+from .trace_tail import FileRange, TraceTail
 
 ENDED = ""
 """The name of the mark that follows the last stretch of a trace that has ended."""
@@ -80,7 +80,7 @@ def _is_true(options: Mapping[str, str], name: str) -> bool:
 
 
 class _Part(InputPartition):
-    def __init__(self, stretch: Stretch) -> None:
+    def __init__(self, stretch: FileRange) -> None:
         self.stretch = stretch
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ...core.errors import TraceFormatError
 from ...trace.location import Location, inside, is_json, is_part
 from ...trace.store import AnyPath, StorePath, any_path, size_of
-from ..splits import Groups, Lines, Split
+from ..splits import Groups, LineRange, Split
 
 Position = dict[str, int]
 
@@ -24,7 +24,7 @@ SEARCHED = 1 << 16
 """Bytes at the end of a file that are searched for the end of a line."""
 
 
-class Stretch(NamedTuple):
+class FileRange(NamedTuple):
     """Part of a file."""
 
     name: str
@@ -86,11 +86,13 @@ class TraceTail:
             )
         return size
 
-    def stretches(self, begin: Mapping[str, int], end: Mapping[str, int]) -> list[Stretch]:
+    def stretches(self, begin: Mapping[str, int], end: Mapping[str, int]) -> list[FileRange]:
         """What lies between two positions."""
-        return [Stretch(name, begin.get(name, 0), to) for name, to in end.items() if to > begin.get(name, 0)]
+        return [
+            FileRange(name, begin.get(name, 0), to) for name, to in end.items() if to > begin.get(name, 0)
+        ]
 
-    def split(self, stretch: Stretch) -> Split:
+    def split(self, stretch: FileRange) -> Split:
         """Read a stretch; TraceFormatError if its file is gone."""
         path = self.root if stretch.name == "." else self.root / stretch.name
         if not path.is_file():
@@ -102,7 +104,7 @@ class TraceTail:
         if not is_json(path):
             return Split((Groups(path, None, Location(self.root, ()).partition(path)),), None)
         stop = stretch.end if _grows(path) else None
-        return Split((Lines(path, stretch.begin, stop),), None)
+        return Split((LineRange(path, stretch.begin, stop),), None)
 
     def _line_end(self, path: AnyPath, begin: int, wanted: int, size: int) -> int:
         if self._ended and wanted == size:

@@ -30,7 +30,7 @@ from . import (
     xray,
     zipkin,
 )
-from .draft import QUARANTINE, Assembly, Draft, Options, Parsed, Quarantined
+from .draft import QUARANTINE, Assembly, Draft, Options, Parsed, QuarantinedRecord
 from .source import Source, open_source
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
     "Draft",
     "Format",
     "Options",
-    "Quarantined",
+    "QuarantinedRecord",
     "Source",
     "open_source",
 ]

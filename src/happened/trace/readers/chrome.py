@@ -13,10 +13,10 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any
 
-from .draft import Options, Parsed, Quarantined, excerpt
+from .draft import Options, Parsed, QuarantinedRecord, excerpt
 from .json_documents import records
 from .source import Source
-from .span_drafts import Place, Span, at, span_id
+from .span_drafts import Instance, Span, at, span_id
 
 NAMING, IGNORED = "M", frozenset("CRPNODSTpFvVcn(),=")
 FLOWS = {"s": "start", "t": "step", "f": "end"}
@@ -39,7 +39,7 @@ def parse(source: Source, options: Options) -> Parsed:
     names: dict[str, str] = {}
     events: list[tuple[int, dict[str, Any]]] = []
     for number, event, _ in records(source, ("traceEvents",)):
-        if isinstance(event, Quarantined):
+        if isinstance(event, QuarantinedRecord):
             yield event
         elif not isinstance(event, dict) or not isinstance(event.get("ph"), str):
             yield _rejected(source, number, event, "ph", "is no trace event: it has no phase")
@@ -61,8 +61,8 @@ def parse(source: Source, options: Options) -> Parsed:
         yield _span(trace, each, names).draft(source.file, each.number)
 
 
-def _rejected(source: Source, number: int, event: Any, field: str, reason: str) -> Quarantined:
-    return Quarantined(source.file, number, field, reason, excerpt(json.dumps(event)))
+def _rejected(source: Source, number: int, event: Any, field: str, reason: str) -> QuarantinedRecord:
+    return QuarantinedRecord(source.file, number, field, reason, excerpt(json.dumps(event)))
 
 
 def _nanoseconds(value: float) -> int:
@@ -71,10 +71,10 @@ def _nanoseconds(value: float) -> int:
 
 def _slices(
     source: Source, events: list[tuple[int, dict[str, Any]]]
-) -> tuple[list[_Slice], list[Quarantined]]:
+) -> tuple[list[_Slice], list[QuarantinedRecord]]:
     """All slices, with their parents, and what ends nothing."""
     slices: list[_Slice] = []
-    problems: list[Quarantined] = []
+    problems: list[QuarantinedRecord] = []
     stacks: dict[tuple[str, ...], list[_Slice]] = {}
     for number, event in events:
         phase, time = event["ph"], _nanoseconds(event["ts"])
@@ -159,7 +159,7 @@ def _span(trace: str, each: _Slice, names: dict[str, str]) -> Span:
     return Span(
         trace,
         str(each.number),
-        Place(service, at(service, pid) if pid in names else at(pid, "")),
+        Instance(service, at(service, pid) if pid in names else at(pid, "")),
         each.name,
         kind,
         each.start,

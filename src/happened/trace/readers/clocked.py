@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from .cycles import break_circles
-from .draft import Assembly, Draft, Quarantined, by_computation
+from .draft import Assembly, Draft, QuarantinedRecord, by_computation
 
 
 def clock_problem(process: str, clock: object) -> str | None:
@@ -35,7 +35,7 @@ def assemble_clocked(drafts: Iterable[Draft], *, causes_from_clocks: bool) -> As
     """Number the events of every process and, where asked, read their causes off the clocks."""
     result = Assembly()
     for group in by_computation(drafts).values():
-        run = _Run(group)
+        run = _ClockedComputation(group)
         result.quarantined += run.problems()
         causes = run.causes(result) if causes_from_clocks else {}
         rows = [
@@ -48,7 +48,7 @@ def assemble_clocked(drafts: Iterable[Draft], *, causes_from_clocks: bool) -> As
     return result
 
 
-class _Run:
+class _ClockedComputation:
     """One computation: its events by process, ordered and numbered. Events are indices of drafts."""
 
     def __init__(self, drafts: list[Draft]) -> None:
@@ -115,7 +115,7 @@ class _Run:
         result.quarantined += (self._absent(g, events) for (_, g), events in absent.items())
         return causes
 
-    def _absent(self, g: str, events: list[int]) -> Quarantined:
+    def _absent(self, g: str, events: list[int]) -> QuarantinedRecord:
         draft = self.drafts[events[0]]
         again = f" (and {len(events) - 1} more of {draft.process}'s events)" if len(events) > 1 else ""
         return draft.quarantined(
@@ -124,7 +124,7 @@ class _Run:
             "the newest one before it is taken as the cause",
         )
 
-    def problems(self) -> Iterator[Quarantined]:
+    def problems(self) -> Iterator[QuarantinedRecord]:
         for first, again in self.repeated:
             reason = f"repeats line {self.drafts[first].line}; counted once"
             yield self.drafts[again].quarantined(None, reason, imported=False)
@@ -135,7 +135,7 @@ class _Run:
                 yield from self._gaps(process)
             yield from self._regressions(process)
 
-    def _claimed_twice(self, process: str, events: list[int]) -> Quarantined:
+    def _claimed_twice(self, process: str, events: list[int]) -> QuarantinedRecord:
         beginnings = self._beginnings(events)
         if len(beginnings) > 1:
             return self.drafts[beginnings[1]].quarantined(
@@ -153,7 +153,7 @@ class _Run:
             "own; imported in file order",
         )
 
-    def _gaps(self, process: str) -> Iterator[Quarantined]:
+    def _gaps(self, process: str) -> Iterator[QuarantinedRecord]:
         chain = self.chains[process]
         if self.own(chain[0]) != 1:
             reason = f"the log begins with event {self.own(chain[0])} of {process}; numbered from 1 here"
@@ -167,7 +167,7 @@ class _Run:
             )
             yield self.drafts[chain[at]].quarantined("clock", reason)
 
-    def _regressions(self, process: str) -> Iterator[Quarantined]:
+    def _regressions(self, process: str) -> Iterator[QuarantinedRecord]:
         chain = self.chains[process]
         found = []
         for before, i in pairwise(chain):

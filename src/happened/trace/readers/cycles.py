@@ -6,7 +6,7 @@ Cost: linear in events and edges.
 
 from collections.abc import Sequence
 
-from .draft import Assembly, Draft, Quarantined, Row
+from .draft import Assembly, Draft, QuarantinedRecord, Row
 
 Edges = Sequence[Sequence[int]]
 
@@ -84,7 +84,7 @@ def break_circles(rows: Sequence[Row], drafts: Sequence[Draft], into: Assembly) 
 
 def _without(
     rows: Sequence[Row], drafts: Sequence[Draft], circle: list[int], i: int, field: str
-) -> Quarantined:
+) -> QuarantinedRecord:
     names = ["#".join(map(str, _name(rows[j]))) for j in circle]
     return drafts[i].quarantined(field, f"{describe(names)}; imported without")
 

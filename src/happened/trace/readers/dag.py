@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from .chains import find_chains
-from .draft import Assembly, Draft, Options, Parsed, Quarantined, by_computation, excerpt
+from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation, excerpt
 from .json_documents import document_or_lines
 from .parentage import Parentage, trace_parents
 from .source import Source
@@ -25,7 +25,7 @@ TIMES = ("time", "commit_time", "timestamp")
 def parse(source: Source, options: Options) -> Parsed:
     number = 0
     for line, document in document_or_lines(source):
-        if isinstance(document, Quarantined):
+        if isinstance(document, QuarantinedRecord):
             yield document
             continue
         for record in _records(document):
@@ -66,7 +66,7 @@ def counts(drafts: list[Draft]) -> dict[str, int | bool]:
     }
 
 
-def _trace(drafts: list[Draft], quarantined: list[Quarantined]) -> tuple[list[Draft], Parentage]:
+def _trace(drafts: list[Draft], quarantined: list[QuarantinedRecord]) -> tuple[list[Draft], Parentage]:
     """The records by id, each once, and their parents."""
     place: dict[str | None, int] = {}
     distinct: list[Draft] = []
@@ -98,11 +98,11 @@ def _records(document: Any) -> Iterator[Any]:
         yield document
 
 
-def drafted(source: Source, line: int, index: int, record: Any) -> Draft | Quarantined:
+def drafted(source: Source, line: int, index: int, record: Any) -> Draft | QuarantinedRecord:
     """The draft of a record; `index` is the id of a transaction."""
 
-    def rejected(field: str | None, reason: str) -> Quarantined:
-        return Quarantined(source.file, line, field, reason, excerpt(json.dumps(record)))
+    def rejected(field: str | None, reason: str) -> QuarantinedRecord:
+        return QuarantinedRecord(source.file, line, field, reason, excerpt(json.dumps(record)))
 
     if not isinstance(record, dict):
         return rejected(None, "is not an object with an id and parents")

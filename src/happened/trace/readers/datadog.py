@@ -9,23 +9,23 @@ that `meta` names.
 import json
 from typing import Any
 
-from .draft import Options, Parsed, Quarantined, excerpt
+from .draft import Options, Parsed, QuarantinedRecord, excerpt
 from .json_documents import records
 from .source import Source
-from .span_drafts import Place, Span, known_kind, set_aside, span_id
+from .span_drafts import Instance, Span, known_kind, set_aside, span_id
 
 
 def parse(source: Source, options: Options) -> Parsed:
     for number, span, _ in records(source, ("traces", "spans", "data")):
-        if isinstance(span, Quarantined):
+        if isinstance(span, QuarantinedRecord):
             yield span
         else:
             yield from _drafts(source, number, span)
 
 
 def _drafts(source: Source, number: int, span: Any) -> Parsed:
-    def rejected(field: str, reason: str) -> Quarantined:
-        return Quarantined(source.file, number, field, reason, excerpt(json.dumps(span)))
+    def rejected(field: str, reason: str) -> QuarantinedRecord:
+        return QuarantinedRecord(source.file, number, field, reason, excerpt(json.dumps(span)))
 
     if (
         isinstance(span, dict)
@@ -53,7 +53,7 @@ def _drafts(source: Source, number: int, span: Any) -> Parsed:
     yield Span(
         trace,
         id,
-        Place.of(str(service), facts),
+        Instance.of(str(service), facts),
         str(span.get("resource") or span.get("name") or ""),
         known_kind(attributes.get("span.kind")),
         start,

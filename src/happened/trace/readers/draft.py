@@ -7,7 +7,7 @@ Reading has two steps, so that one process and many Spark tasks can share the co
 
 A draft names its causes as its source does (`id`, `parents`, `links`, or a vector clock); an assembled row
 names them by process and seq. Nothing is dropped in silence: whatever is left out, be it a line or one
-cause of an event, is a Quarantined row.
+cause of an event, is a QuarantinedRecord row.
 """
 
 import json
@@ -55,7 +55,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantined:
+class QuarantinedRecord:
     """Something that was left out of the trace, with its place and the reason.
 
     If `imported` is set, only a part of a record was left out (a cause, say), and its event is in the trace.
@@ -105,9 +105,9 @@ class Draft:
         """Where the record is; the rows of a table, which have no number, are line 0."""
         return f"as record {self.line} of {self.file}" if self.line else f"in {self.file}"
 
-    def quarantined(self, field: str | None, reason: str, *, imported: bool = True) -> Quarantined:
+    def quarantined(self, field: str | None, reason: str, *, imported: bool = True) -> QuarantinedRecord:
         text = f"{self.process}: {self.label or self.id or ''}"[:EXCERPT]
-        return Quarantined(self.file, self.line, field, reason, text, imported)
+        return QuarantinedRecord(self.file, self.line, field, reason, text, imported)
 
     def row(self, process: str, seq: int, causes: Iterable[tuple[str, int]] | None = None) -> Row:
         place = {"line": str(self.line)} if self.id is None else {}
@@ -128,7 +128,7 @@ class Draft:
         }
 
 
-Parsed = Iterator[Draft | Quarantined]
+Parsed = Iterator[Draft | QuarantinedRecord]
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ class Assembly:
     """
 
     rows: list[Row] = field(default_factory=list)
-    quarantined: list[Quarantined] = field(default_factory=list)
+    quarantined: list[QuarantinedRecord] = field(default_factory=list)
     facts: Counter[str] = field(default_factory=Counter)
 
 
@@ -166,7 +166,7 @@ def storable(parsed: Parsed) -> Parsed:
                     if "span" in each.attributes and _is_unicode(each):  # its children become its parents'
                         where = (each.file, each.line, each.computation, "")
                         yield Draft(*where, id=each.id, parents=each.parents, absent=True)
-                    each = Quarantined(
+                    each = QuarantinedRecord(
                         each.file, each.line, name, "in nanoseconds is beyond 64 bits", each.label
                     )
                     break
@@ -174,11 +174,11 @@ def storable(parsed: Parsed) -> Parsed:
             if isinstance(each, Draft) and each.absent:  # the record itself is quarantined already
                 continue
             reason = "holds half a character (a lone surrogate); write it as UTF-8"
-            each = Quarantined(each.file, each.line, None, reason)
+            each = QuarantinedRecord(each.file, each.line, None, reason)
         yield each
 
 
-def _is_unicode(each: Draft | Quarantined) -> bool:
+def _is_unicode(each: Draft | QuarantinedRecord) -> bool:
     try:
         "".join(_texts(each) if isinstance(each, Draft) else (each.reason, each.text or "")).encode()
     except UnicodeEncodeError:
@@ -240,7 +240,7 @@ def unpacked_drafts(batch: pa.RecordBatch) -> Iterator[Draft]:
             yield draft
 
 
-def table_of(quarantined: Iterable[Quarantined]) -> pa.Table:
+def table_of(quarantined: Iterable[QuarantinedRecord]) -> pa.Table:
     return pa.Table.from_pylist([asdict(each) for each in quarantined], schema=QUARANTINE)
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from .cycles import break_circles
-from .draft import Assembly, Draft, Options, Parsed, Quarantined, by_computation, excerpt
+from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation, excerpt
 from .jsonlines import objects
 from .message_matching import Transmissions, pair
 from .source import Source
@@ -21,7 +21,7 @@ FACTS = ("role", "log", "state", "conf", "prop")
 
 def parse(source: Source, options: Options) -> Parsed:
     for number, record in objects(source, exact=True):
-        yield record if isinstance(record, Quarantined) else _draft(source, number, record)
+        yield record if isinstance(record, QuarantinedRecord) else _draft(source, number, record)
 
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
@@ -72,9 +72,9 @@ def _contents(drafts: list[Draft]) -> dict[str, Transmissions]:
     return contents
 
 
-def _draft(source: Source, number: int, record: dict[str, Any]) -> Draft | Quarantined:
-    def rejected(field: str, reason: str) -> Quarantined:
-        return Quarantined(source.file, number, field, reason, excerpt(_plain(record)))
+def _draft(source: Source, number: int, record: dict[str, Any]) -> Draft | QuarantinedRecord:
+    def rejected(field: str, reason: str) -> QuarantinedRecord:
+        return QuarantinedRecord(source.file, number, field, reason, excerpt(_plain(record)))
 
     event = record.get("event")
     if not isinstance(event, dict):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ..schema import COLUMNS
-from .draft import Options, Parsed, Quarantined, excerpt
+from .draft import Options, Parsed, QuarantinedRecord, excerpt
 from .json_documents import records
 from .source import Source
 from .table_rows import drafted
@@ -25,11 +25,11 @@ TEXTS = frozenset(column.name for column in COLUMNS if pa.types.is_string(column
 
 def parse_perfetto(source: Source, options: Options) -> Parsed:
     for number, event, _ in records(source, ("traceEvents",)):
-        if isinstance(event, Quarantined):
+        if isinstance(event, QuarantinedRecord):
             yield event
         elif not isinstance(event, dict) or not isinstance(event.get("ph"), str):
             reason = "is no trace event: it has no phase"
-            yield Quarantined(source.file, number, "ph", reason, excerpt(json.dumps(event)))
+            yield QuarantinedRecord(source.file, number, "ph", reason, excerpt(json.dumps(event)))
         elif event["ph"] == "X":
             yield drafted(source, number, json.dumps(event.get("args")))
 
@@ -38,18 +38,20 @@ def parse_csv(source: Source, options: Options) -> Parsed:
     rows = csv.reader((text for _, text in source.numbered), strict=True)
     columns: list[str] = []
     for number, cells in _numbered(source, rows):
-        if isinstance(cells, Quarantined):
+        if isinstance(cells, QuarantinedRecord):
             yield cells
         elif not columns:
             columns = cells
         elif len(cells) != len(columns):
             reason = f"has {len(cells)} cells, not {len(columns)}; the file may have been cut"
-            yield Quarantined(source.file, number, None, reason, excerpt(",".join(cells)))
+            yield QuarantinedRecord(source.file, number, None, reason, excerpt(",".join(cells)))
         else:
             yield drafted(source, number, _json(dict(zip(columns, cells, strict=True))))
 
 
-def _numbered(source: Source, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str] | Quarantined]]:
+def _numbered(
+    source: Source, rows: Iterator[list[str]]
+) -> Iterator[tuple[int, list[str] | QuarantinedRecord]]:
     """Every row that is not empty, by the line that it begins on."""
     number = 1
     while True:
@@ -59,7 +61,7 @@ def _numbered(source: Source, rows: Iterator[list[str]]) -> Iterator[tuple[int, 
         except StopIteration:
             return
         except csv.Error as error:
-            yield number, Quarantined(source.file, number, None, f"is not CSV ({error})")
+            yield number, QuarantinedRecord(source.file, number, None, f"is not CSV ({error})")
             cells = []
         finally:
             csv.field_size_limit(usual)

@@ -9,15 +9,15 @@ process's tags tell: a pod, a host and pid, an address. Jaeger v2 answers in OTL
 import json
 from typing import Any
 
-from .draft import Options, Parsed, Quarantined, excerpt
+from .draft import Options, Parsed, QuarantinedRecord, excerpt
 from .json_documents import records
 from .source import Source
-from .span_drafts import Place, Span, set_aside, span_id
+from .span_drafts import Instance, Span, set_aside, span_id
 
 
 def parse(source: Source, options: Options) -> Parsed:
     for number, span, holder in records(source, ("data", "spans")):
-        if isinstance(span, Quarantined):
+        if isinstance(span, QuarantinedRecord):
             yield span
         else:
             yield from drafts(source.file, number, holder.get("processes"), span)
@@ -26,8 +26,8 @@ def parse(source: Source, options: Options) -> Parsed:
 def drafts(file: str, number: int, processes: Any, span: Any) -> Parsed:
     """The draft of a span; `processes` are those of its trace, by id."""
 
-    def rejected(field: str, reason: str) -> Quarantined:
-        return Quarantined(file, number, field, reason, excerpt(json.dumps(span)))
+    def rejected(field: str, reason: str) -> QuarantinedRecord:
+        return QuarantinedRecord(file, number, field, reason, excerpt(json.dumps(span)))
 
     if not isinstance(span, dict) or not {"traceID", "spanID"} <= span.keys():
         yield rejected("spanID", "no span with traceID and spanID, in a trace with spans")
@@ -54,7 +54,7 @@ def drafts(file: str, number: int, processes: Any, span: Any) -> Parsed:
     yield Span(
         trace,
         id,
-        Place.of(str(process["serviceName"]), _tags(process.get("tags"))),
+        Instance.of(str(process["serviceName"]), _tags(process.get("tags"))),
         str(span.get("operationName") or ""),
         kind,
         start * 1000,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .draft import Quarantined, excerpt
+from .draft import QuarantinedRecord, excerpt
 from .jsonlines import objects
 from .source import Source
 
@@ -25,7 +25,7 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 def document_or_lines(source: Source) -> Iterator[tuple[int | None, Any]]:
     """(None, document) of a file that is one, else (line, object) of each line that is one.
 
-    What is neither comes as a Quarantined, after the whole records of a document that was cut.
+    What is neither comes as a QuarantinedRecord, after the whole records of a document that was cut.
     """
     text = source.text()
     try:
@@ -139,11 +139,11 @@ def _is_json(text: str) -> bool:
         return False
 
 
-def _not_json(file: str, text: str, begins: int, error: Exception, mended: bool) -> Quarantined:
+def _not_json(file: str, text: str, begins: int, error: Exception, mended: bool) -> QuarantinedRecord:
     line = begins + error.lineno - 1 if isinstance(error, json.JSONDecodeError) else None
     at = error.pos if isinstance(error, json.JSONDecodeError) else 0
     # Python reports an unterminated string where it begins, anything else that lacks an end at the end.
     cut = "; the file ends too early" if at >= len(text.rstrip()) or "Unterminated" in str(error) else ""
     kept = "; the records before are imported" if mended else ""
     reason = f"is not JSON ({error}){cut}{kept}"
-    return Quarantined(file, line, None, reason, excerpt(text[max(0, at - 80) :]))
+    return QuarantinedRecord(file, line, None, reason, excerpt(text[max(0, at - 80) :]))

@@ -27,10 +27,10 @@ from ...core.errors import TraceFormatError
 from ..jsonl import EXPECTED
 from ..schema import BY_NAME
 from . import table_rows
-from .draft import CARRIED, Assembly, Draft, Options, Parsed, Quarantined, excerpt
+from .draft import CARRIED, Assembly, Draft, Options, Parsed, QuarantinedRecord, excerpt
 from .otel_sdk import nanoseconds
 from .source import Source
-from .span_drafts import Place, Span, at, known_kind, span_id
+from .span_drafts import Instance, Span, at, known_kind, span_id
 
 EVENT_FIELDS = (
     "process", "seq", "kind", "message", "to", "time", "label", "computation", "id", "parents", *CARRIED,
@@ -177,13 +177,13 @@ def _from_text(value: Any) -> Any:
 def parse(source: Source, options: Options) -> Parsed:
     mapping = Mapping(options.map)
     for number, record in _records(source, mapping):
-        if isinstance(record, Quarantined):
+        if isinstance(record, QuarantinedRecord):
             yield record
             continue
         try:
             yield (_span if mapping.is_spans else event)(mapping, source, number, record)
         except (ValueError, OverflowError, TypeError) as error:
-            yield Quarantined(source.file, number, None, str(error), excerpt(json.dumps(record)))
+            yield QuarantinedRecord(source.file, number, None, str(error), excerpt(json.dumps(record)))
 
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
@@ -212,7 +212,7 @@ def counts(drafts: list[Draft]) -> dict[str, int]:
     return {"sends": sum(draft.kind == "send" for draft in drafts)}
 
 
-def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, Any] | Quarantined]]:
+def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, Any] | QuarantinedRecord]]:
     """Objects of JSON lines, or rows of a CSV with a header, as the first line is; each line by itself.
     Fields that are mapped and not in the header, or in no object, are told: a table without its keys, say,
     may seem to be in order.
@@ -234,36 +234,39 @@ def _records(source: Source, mapping: Mapping) -> Iterator[tuple[int, dict[str, 
         try:
             (fields,) = csv.reader([text], strict=True)
         except csv.Error as error:
-            yield number, Quarantined(source.file, number, None, f"is not CSV ({error})", excerpt(text))
+            yield number, QuarantinedRecord(source.file, number, None, f"is not CSV ({error})", excerpt(text))
             continue
         if header is None:
             header = [name.strip() for name in fields]
             for ours, theirs in mapping.source.items():
                 if theirs not in header:
                     reason = f"--map names {theirs!r}, which is no column; there are {', '.join(header)}"
-                    yield number, Quarantined(source.file, number, ours, reason, excerpt(text), imported=True)
+                    yield (
+                        number,
+                        QuarantinedRecord(source.file, number, ours, reason, excerpt(text), imported=True),
+                    )
         elif fields != header and len(fields) == len(header):
             yield number, dict(zip(header, fields, strict=True))
         elif fields != header:
             reason = f"has {len(fields)} fields, not {len(header)}; the line may have been cut"
-            yield number, Quarantined(source.file, number, None, reason, excerpt(text))
+            yield number, QuarantinedRecord(source.file, number, None, reason, excerpt(text))
     if first is not None:
         number, record = first
         for ours in (ours for ours in mapping.source if ours in unseen):
             names = excerpt(", ".join(record))
             reason = f"--map names {mapping.source[ours]!r}, which no record has; the first has {names}"
             text = excerpt(json.dumps(record))
-            yield number, Quarantined(source.file, number, ours, reason, text, imported=True)
+            yield number, QuarantinedRecord(source.file, number, ours, reason, text, imported=True)
 
 
-def _object(source: Source, number: int, text: str) -> dict[str, Any] | Quarantined:
+def _object(source: Source, number: int, text: str) -> dict[str, Any] | QuarantinedRecord:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return Quarantined(source.file, number, None, f"is not JSON ({error})", excerpt(text))
+        return QuarantinedRecord(source.file, number, None, f"is not JSON ({error})", excerpt(text))
     if isinstance(record, dict):
         return record
-    return Quarantined(source.file, number, None, "is not a JSON object", excerpt(text))
+    return QuarantinedRecord(source.file, number, None, "is not a JSON object", excerpt(text))
 
 
 def _needed(mapping: Mapping, record: dict[str, Any], ours: str) -> str:
@@ -316,7 +319,7 @@ def _span(mapping: Mapping, source: Source, number: int, record: dict[str, Any])
     return Span(
         trace,
         _needed(mapping, record, "span"),
-        Place(service, at(service, mapping.text(record, "instance") or "")),
+        Instance(service, at(service, mapping.text(record, "instance") or "")),
         mapping.text(record, "label") or "",
         kind,
         mapping.time(record, "start"),

@@ -6,9 +6,9 @@ Times are nanoseconds.
 
 import csv
 
-from .draft import Draft, Options, Parsed, Quarantined, excerpt
+from .draft import Draft, Options, Parsed, QuarantinedRecord, excerpt
 from .source import Source
-from .span_drafts import Place, Span, at, set_aside, span_id
+from .span_drafts import Instance, Span, at, set_aside, span_id
 from .spans import counts as span_counts
 
 COLUMNS = (
@@ -30,7 +30,7 @@ def parse(source: Source, options: Options) -> Parsed:
         try:
             (fields,) = csv.reader([text], strict=True)
         except csv.Error as error:
-            yield Quarantined(source.file, number, None, f"is not CSV ({error})", excerpt(text))
+            yield QuarantinedRecord(source.file, number, None, f"is not CSV ({error})", excerpt(text))
             continue
         if "TraceID" in fields:
             columns = tuple(fields)
@@ -43,8 +43,8 @@ def counts(drafts: list[Draft]) -> dict[str, int | set[str]]:
 
 
 def _drafts(source: Source, number: int, record: dict[str, str], width: int, fields: list[str]) -> Parsed:
-    def rejected(field: str | None, reason: str) -> Quarantined:
-        return Quarantined(source.file, number, field, reason, excerpt(",".join(fields)))
+    def rejected(field: str | None, reason: str) -> QuarantinedRecord:
+        return QuarantinedRecord(source.file, number, field, reason, excerpt(",".join(fields)))
 
     if len(fields) != width:
         yield rejected(None, f"has {len(fields)} fields, not {width}; the line may have been cut")
@@ -63,7 +63,7 @@ def _drafts(source: Source, number: int, record: dict[str, str], width: int, fie
     yield Span(
         record["TraceID"],
         record["SpanID"],
-        Place(pod, at(pod, "")),
+        Instance(pod, at(pod, "")),
         record.get("OperationName", ""),
         start=int(record["StartTimeUnixNano"]),
         end=int(record["EndTimeUnixNano"]),

@@ -16,10 +16,10 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from .draft import Options, Parsed, Quarantined, excerpt
+from .draft import Options, Parsed, QuarantinedRecord, excerpt
 from .json_documents import records
 from .source import Source
-from .span_drafts import Place, Span, known_kind, set_aside, span_id
+from .span_drafts import Instance, Span, known_kind, set_aside, span_id
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SERVICE = "unknown_service"
@@ -28,15 +28,15 @@ ERRORS = ("ERROR", "STATUS_CODE_ERROR", "2")
 
 def parse(source: Source, options: Options) -> Parsed:
     for number, record, _ in records(source, ("spans", "data")):
-        if isinstance(record, Quarantined):
+        if isinstance(record, QuarantinedRecord):
             yield record
         else:
             yield from _drafts(source, number, _from_go(_nested(record)))
 
 
 def _drafts(source: Source, number: int, record: Any) -> Parsed:
-    def rejected(field: str, reason: str) -> Quarantined:
-        return Quarantined(source.file, number, field, reason, excerpt(json.dumps(record)))
+    def rejected(field: str, reason: str) -> QuarantinedRecord:
+        return QuarantinedRecord(source.file, number, field, reason, excerpt(json.dumps(record)))
 
     names = _names(record)
     if names is None:
@@ -57,7 +57,7 @@ def _drafts(source: Source, number: int, record: Any) -> Parsed:
     yield Span(
         trace,
         id,
-        Place.of(service, facts),
+        Instance.of(service, facts),
         _label(record),
         known_kind(str(_first(record, "kind", "span_kind") or "").removeprefix("SpanKind.")),
         start,

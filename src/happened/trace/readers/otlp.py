@@ -12,11 +12,11 @@ import string
 from collections.abc import Iterator
 from typing import Any
 
-from .draft import Draft, Options, Parsed, Quarantined, excerpt
+from .draft import Draft, Options, Parsed, QuarantinedRecord, excerpt
 from .json_documents import document_or_lines
 from .otlp_protobuf import documents, is_protobuf
 from .source import Source
-from .span_drafts import Place, Span, known_kind, set_aside, span_id
+from .span_drafts import Instance, Span, known_kind, set_aside, span_id
 
 WRAPPERS = ("trace", "result")
 HEXADECIMAL = (16, 32)
@@ -27,7 +27,7 @@ def parse(source: Source, options: Options) -> Parsed:
     number = 0
     found = documents(source) if is_protobuf(source.head()) else document_or_lines(source)
     for line, document in found:
-        if isinstance(document, Quarantined):
+        if isinstance(document, QuarantinedRecord):
             yield document
             continue
         for facts, span in spans_of(document):
@@ -74,11 +74,11 @@ def attributes(holder: Any) -> dict[str, str]:
     return found
 
 
-def drafts(file: str, number: int, facts: dict[str, str], span: Any) -> Iterator[Draft | Quarantined]:
+def drafts(file: str, number: int, facts: dict[str, str], span: Any) -> Iterator[Draft | QuarantinedRecord]:
     """The draft of an OTLP span of a resource with these facts."""
 
-    def rejected(field: str | None, reason: str) -> Quarantined:
-        return Quarantined(file, number, field, reason, excerpt(json.dumps(span)))
+    def rejected(field: str | None, reason: str) -> QuarantinedRecord:
+        return QuarantinedRecord(file, number, field, reason, excerpt(json.dumps(span)))
 
     trace, id = (
         (_id(span.get(name)) for name in ("traceId", "spanId")) if isinstance(span, dict) else ("", "")
@@ -104,7 +104,7 @@ def drafts(file: str, number: int, facts: dict[str, str], span: Any) -> Iterator
     yield Span(
         trace,
         id,
-        Place.of(service, facts),
+        Instance.of(service, facts),
         str(span.get("name") or ""),
         kind,
         start,

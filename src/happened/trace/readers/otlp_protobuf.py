@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .draft import Quarantined
+from .draft import QuarantinedRecord
 from .source import Source
 
 MOST_BYTES = 1 << 25
@@ -50,7 +50,7 @@ def _start(data: bytes) -> int:
 
 
 def documents(source: Source) -> Iterator[tuple[None, Any]]:
-    """The documents of a file; a Quarantined for what is behind the last whole one."""
+    """The documents of a file; a QuarantinedRecord for what is behind the last whole one."""
     data = source.content()
     try:
         for start, end in _framed(data):
@@ -62,9 +62,9 @@ def documents(source: Source) -> Iterator[tuple[None, Any]]:
                 for whole in _whole_resources(data[start:end]):
                     yield None, whole
                 reason = f"is not OTLP protobuf after byte {start} ({error}); whole resources are imported"
-                yield None, Quarantined(source.file, None, None, reason)
+                yield None, QuarantinedRecord(source.file, None, None, reason)
     except _Damaged as error:
-        yield None, Quarantined(source.file, None, None, f"is not OTLP protobuf ({error})")
+        yield None, QuarantinedRecord(source.file, None, None, f"is not OTLP protobuf ({error})")
 
 
 def decoded(data: bytes) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from .cycles import circles, describe
-from .draft import Draft, Quarantined
+from .draft import Draft, QuarantinedRecord
 
 Find = Callable[[Draft, str], int | None]
 """The draft an id means to the one that names it, or None."""
@@ -21,7 +21,7 @@ class Parentage:
     order: list[int] = field(default_factory=list)  # causes before effects; otherwise as recorded
     missing: int = 0
     cyclic: int = 0  # events on a circle
-    quarantined: list[Quarantined] = field(default_factory=list)
+    quarantined: list[QuarantinedRecord] = field(default_factory=list)
 
 
 def trace_parents(drafts: Sequence[Draft], find: Find) -> Parentage:

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...core.errors import TraceFormatError
 from .clocked import assemble_clocked, clock_problem, out_of_file_order
-from .draft import Assembly, Draft, Options, Parsed, Quarantined, excerpt
+from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, excerpt
 from .source import Source
 
 GOVECTOR = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
@@ -92,7 +92,7 @@ class _Log:
             if match[0].strip() and is_whole:
                 self._skipped.append((self.line(first), match[0]))
 
-    def unmatched(self, regex: str) -> Iterator[Quarantined]:
+    def unmatched(self, regex: str) -> Iterator[QuarantinedRecord]:
         """The lines skipped; TraceFormatError if that is all of them."""
         lines = sum(bool(line.strip()) for line in self.text[self.start :].splitlines())
         if lines and len(self._skipped) >= lines:
@@ -105,7 +105,7 @@ class _Log:
             )
         reason = f"does not match the regular expression; {lines - len(self._skipped)} of {lines} lines do"
         for line, text in self._skipped:
-            yield Quarantined(self.file, line, "regex", reason, excerpt(text))
+            yield QuarantinedRecord(self.file, line, "regex", reason, excerpt(text))
 
 
 def _expressions(text: str, file: str, options: Options) -> tuple[str, str | None, int]:
@@ -158,14 +158,14 @@ def _clock(text: str) -> Any:
     return json.loads(text)
 
 
-def _draft(match: re.Match[str], log: _Log, computation: str) -> Draft | Quarantined:
+def _draft(match: re.Match[str], log: _Log, computation: str) -> Draft | QuarantinedRecord:
     line = log.line(match.start())
     groups = {name: value.strip() for name, value in match.groupdict().items() if value is not None}
     host = groups.pop("host", "")
     label = groups.pop("event", "")
 
-    def rejected(field: str, reason: str) -> Quarantined:
-        return Quarantined(log.file, line, field, reason, excerpt(match[0]))
+    def rejected(field: str, reason: str) -> QuarantinedRecord:
+        return QuarantinedRecord(log.file, line, field, reason, excerpt(match[0]))
 
     if not host:
         return rejected("host", "is empty; every event belongs to a host")

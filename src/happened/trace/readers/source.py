@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ...core.errors import TraceFormatError
 from ..store import AnyPath, size_of
-from .draft import Quarantined, excerpt
+from .draft import QuarantinedRecord, excerpt
 
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 EMPTY, NO_EVENTS = "is empty: no events", "holds no events"
@@ -33,7 +33,7 @@ class Source:
     file: str
     numbered: Iterable[tuple[int, str]]
     computation: str = ""
-    faults: list[Quarantined] = field(default_factory=list)
+    faults: list[QuarantinedRecord] = field(default_factory=list)
     path: AnyPath | None = None  # where the whole file is; None of a part, or of text that is in no file
 
     def lines(self) -> Iterator[tuple[int, str]]:
@@ -74,7 +74,7 @@ def open_source(path: AnyPath, computation: str = "") -> Source:
             else "no such file; give the logs to import"
         )
         raise TraceFormatError(reason, file=str(path))
-    faults: list[Quarantined] = []
+    faults: list[QuarantinedRecord] = []
     return Source(str(path), _decoded(path, faults), computation, faults, path)
 
 
@@ -102,7 +102,7 @@ def unreadable(path: AnyPath) -> str | None:
 
 def open_piece(path: AnyPath, begin: int, end: int, first_line: int, computation: str = "") -> Source:
     """The lines that begin within [begin, end) of a file that is not compressed."""
-    faults: list[Quarantined] = []
+    faults: list[QuarantinedRecord] = []
     return Source(
         str(path),
         _decode(_lines_between(path, begin, end), str(path), first_line, faults),
@@ -192,7 +192,7 @@ class _Zstd(io.RawIOBase):
 
 @contextmanager
 def _opened(
-    path: AnyPath, faults: list[Quarantined], number: Callable[[], int] = lambda: 0
+    path: AnyPath, faults: list[QuarantinedRecord], number: Callable[[], int] = lambda: 0
 ) -> Iterator[IO[bytes]]:
     """The bytes of a file, uncompressed. That a stream is cut or damaged is noted before what is left of its
     last line is read; `number` is the last line before that.
@@ -201,7 +201,7 @@ def _opened(
     def note(error: Exception) -> None:
         where = " after this line" if number() else ""
         reason = f"{CUT}{where} ({error}); the rest is missing"
-        faults.append(Quarantined(str(path), number() or None, None, reason))
+        faults.append(QuarantinedRecord(str(path), number() or None, None, reason))
 
     try:
         compression = compression_of(path)
@@ -224,17 +224,17 @@ def _lines_between(path: AnyPath, begin: int, end: int) -> Iterator[bytes]:
             yield line
 
 
-def _decoded(path: AnyPath, faults: list[Quarantined]) -> Iterator[tuple[int, str]]:
+def _decoded(path: AnyPath, faults: list[QuarantinedRecord]) -> Iterator[tuple[int, str]]:
     number = 0
     with _opened(path, faults, lambda: number) as stream:
         for number, text in _decode(stream, str(path), 1, faults):
             yield number, text
     if number == 0 and not faults:
-        faults.append(Quarantined(str(path), None, None, EMPTY))
+        faults.append(QuarantinedRecord(str(path), None, None, EMPTY))
 
 
 def _decode(
-    lines: Iterable[bytes], file: str, first_line: int, faults: list[Quarantined]
+    lines: Iterable[bytes], file: str, first_line: int, faults: list[QuarantinedRecord]
 ) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(lines, start=first_line):
         try:
@@ -242,5 +242,5 @@ def _decode(
         except UnicodeDecodeError as error:
             text = line.decode(errors="replace")
             reason = f"is not UTF-8 ({error.reason}); those bytes were replaced"
-            faults.append(Quarantined(file, number, None, reason, excerpt(text), True))
+            faults.append(QuarantinedRecord(file, number, None, reason, excerpt(text), True))
         yield number, text.removeprefix(BYTE_ORDER_MARK) if number == 1 else text

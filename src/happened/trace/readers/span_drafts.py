@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ..lane_names import LANE
-from .draft import Draft, Quarantined
+from .draft import Draft, QuarantinedRecord
 
 KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")
 PARTITION = "partition-"
@@ -76,14 +76,14 @@ PEERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Instance:
     """The service that ran a span, and the instance of it, which is a process of the trace."""
 
     service: str
     instance: str
 
     @classmethod
-    def of(cls, service: str, facts: Mapping[str, str]) -> "Place":
+    def of(cls, service: str, facts: Mapping[str, str]) -> "Instance":
         return cls(service, instance_name(service, facts))
 
 
@@ -105,7 +105,7 @@ class Span:
 
     trace: str
     id: str
-    place: Place
+    place: Instance
     name: str
     kind: str = ""
     start: int | None = None
@@ -146,8 +146,8 @@ def span_id(trace: str, span: str) -> str:
 
 
 def set_aside(
-    problem: Quarantined, trace: object, span: object, parents: tuple[str, ...]
-) -> Iterator[Draft | Quarantined]:
+    problem: QuarantinedRecord, trace: object, span: object, parents: tuple[str, ...]
+) -> Iterator[Draft | QuarantinedRecord]:
     """A span that cannot be imported: it is quarantined, and its children will be its parents' instead."""
     yield problem
     if trace is not None and span is not None:

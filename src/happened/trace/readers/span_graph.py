@@ -61,7 +61,7 @@ LOCAL, CALL, PUBLISH, LINK = "local", "request", "publish", "link"
 
 
 @dataclass(slots=True)
-class Event:
+class SpanEvent:
     """One event of a span, before it has a place on a lane.
 
     owner    the instance, or the queue of an instance, on one of whose lanes it is
@@ -90,7 +90,7 @@ class SpanGraph:
 
     def __init__(self, spans: Sequence[Draft], parentage: Parentage) -> None:
         self.spans = spans
-        self.events: list[Event] = []
+        self.events: list[SpanEvent] = []
         self.senders: dict[str, int] = {}
         self.detached = 0
         self.dropped = 0
@@ -98,8 +98,8 @@ class SpanGraph:
         self._lane_parent = [-1] * len(spans)  # the local parent that waits for each span
         self._local_parents: list[list[int]] = [[] for _ in spans]
         for i, span in enumerate(spans):
-            self.events.append(Event(i, "start", span.process, span.time))
-            self.events.append(Event(i, "end", span.process, span.end, within=i))
+            self.events.append(SpanEvent(i, "start", span.process, span.time))
+            self.events.append(SpanEvent(i, "end", span.process, span.end, within=i))
             self._before(2 * i + 1, 2 * i, "span")
         requests: list[list[int]] = [[] for _ in spans]  # of each span, those who received its message
         incoming: list[list[int]] = [[] for _ in spans]
@@ -128,7 +128,7 @@ class SpanGraph:
         self.events[event].before.append((earlier, kind))
 
     def _extra(self, span: int, what: str, owner: str, time: int | None = None) -> int:
-        self.events.append(Event(span, what, owner, time))
+        self.events.append(SpanEvent(span, what, owner, time))
         return len(self.events) - 1
 
     def _tie(self, i: int, j: int, link: bool) -> str:
@@ -394,12 +394,12 @@ class SpanGraph:
         return circles([[earlier for earlier, _ in event.before] for event in self.events])
 
 
-def _recorded_within(circle: set[int], event: Event) -> list[tuple[int, str]]:
+def _recorded_within(circle: set[int], event: SpanEvent) -> list[tuple[int, str]]:
     """The edges to an event of a circle, without those by which a clock closed it."""
     return [edge for edge in event.before if edge[0] not in circle or edge[1] not in BY_CLOCK]
 
 
-def causes_first(events: Sequence[Event]) -> list[int]:
+def causes_first(events: Sequence[SpanEvent]) -> list[int]:
     """A topological order that follows the recorded times as far as it can, so that lanes read well.
 
     What is on a cycle, or after one, is not in it.

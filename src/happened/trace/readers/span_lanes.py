@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ..lane_names import LANE, instance_of
-from .span_graph import RECORDED, Event, SpanGraph, causes_first
+from .span_graph import RECORDED, SpanEvent, SpanGraph, causes_first
 
 MOST_TRIED = 64
 """Lanes on which nothing is open that are tried, the last used first, before a new one is begun."""
@@ -30,14 +30,14 @@ class Lane:
 
 
 @dataclass(slots=True)
-class Placed:
+class LanePlacement:
     """Of each event its process and seq, and the edges to it that say something: (cause, kind)."""
 
     names: list[tuple[str, int]]
     edges: list[list[tuple[int, str]]]
 
 
-def place(graph: SpanGraph, *, clock_order: bool = False) -> Placed:
+def place(graph: SpanGraph, *, clock_order: bool = False) -> LanePlacement:
     """Put every event on a lane; what contradicts the record is left out of the graph first.
 
     clock_order   the clock of an instance orders all of its events, and open spans keep no lane to themselves
@@ -72,7 +72,7 @@ def place(graph: SpanGraph, *, clock_order: bool = False) -> Placed:
             awaited[done] -= done != e
             if awaited[done] == 0:
                 past.pop(done, None)
-    return Placed(lanes.names(), edges)
+    return LanePlacement(lanes.names(), edges)
 
 
 class _Lanes:
@@ -99,7 +99,7 @@ class _Lanes:
         if not lane.open:
             free[lane] = None
 
-    def _choose(self, event: Event, past: int, at: dict[int, int]) -> Lane:
+    def _choose(self, event: SpanEvent, past: int, at: dict[int, int]) -> Lane:
         own = self._opened.get(event.within)
         if own is not None and own.open and own.open[-1] == event.within and past >> at[own.events[-1]] & 1:
             return own
@@ -117,7 +117,7 @@ class _Lanes:
         return names
 
 
-def follow_clocks(events: Sequence[Event]) -> None:
+def follow_clocks(events: Sequence[SpanEvent]) -> None:
     """Add edges so that the timed events of each instance are in the order of its clock, as far as causes
     allow, and let queues have no lanes of their own.
 

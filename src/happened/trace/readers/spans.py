@@ -24,7 +24,7 @@ from typing import Any
 from .draft import Assembly, Draft, Options, Row, by_computation
 from .parentage import trace_parents
 from .span_graph import RECORDED, SpanGraph
-from .span_lanes import Placed, place
+from .span_lanes import LanePlacement, place
 from .span_pieces import Finder, distinct_spans, halves_of
 
 ON_EVERY_EVENT = ("trace", "span", "service", "kind", "error")
@@ -89,7 +89,7 @@ def _precedes(a: int | None, b: int | None) -> bool:
     return a is not None and b is not None and a < b
 
 
-def _rows(graph: SpanGraph, placed: Placed) -> list[Row]:
+def _rows(graph: SpanGraph, placed: LanePlacement) -> list[Row]:
     """The rows of one computation, span by span."""
     to: dict[str, list[str]] = {}
     for e, event in enumerate(graph.events):
@@ -101,7 +101,7 @@ def _rows(graph: SpanGraph, placed: Placed) -> list[Row]:
     return [_row(graph, placed, e, to) for e in order]
 
 
-def _row(graph: SpanGraph, placed: Placed, e: int, to: dict[str, list[str]]) -> Row:
+def _row(graph: SpanGraph, placed: LanePlacement, e: int, to: dict[str, list[str]]) -> Row:
     event = graph.events[e]
     span = graph.spans[event.span]
     process, seq = placed.names[e]

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import dag, database_histories, mapped
 from .arrow_records import Nanoseconds, Record
-from .draft import Assembly, Draft, Options, Quarantined, excerpt
+from .draft import Assembly, Draft, Options, QuarantinedRecord, excerpt
 from .source import Source
 from .table_spans import FILE, ROW
 
@@ -23,7 +23,7 @@ PARTITION = "partition"
 """Of a row whose position is an offset: topic and partition, within which alone offsets have an order."""
 
 
-def dag_drafts(record: Record) -> Iterator[Draft | Quarantined]:
+def dag_drafts(record: Record) -> Iterator[Draft | QuarantinedRecord]:
     """A record with an id and parents; a missing list of parents is an empty one."""
     taken = {"parents": [], **record}
     time, label = taken.pop("time", None), taken.pop("label", None)
@@ -39,7 +39,7 @@ def dag_drafts(record: Record) -> Iterator[Draft | Quarantined]:
     yield draft
 
 
-def log_drafts(record: Record) -> Iterator[Draft | Quarantined]:
+def log_drafts(record: Record) -> Iterator[Draft | QuarantinedRecord]:
     """An event of a log: what a process did with a message, at a position of its own."""
     position, partition = record.pop("position", None), record.pop(PARTITION, None)
     try:
@@ -47,18 +47,18 @@ def log_drafts(record: Record) -> Iterator[Draft | Quarantined]:
             raise ValueError("has no position; events of a process have no order without")
         draft = mapped.event(EVENT, Source(FILE, ()), ROW, record | {"seq": position})
     except (ValueError, TypeError, OverflowError) as error:
-        yield Quarantined(FILE, ROW, None, str(error), excerpt(json.dumps(record, default=str)))
+        yield QuarantinedRecord(FILE, ROW, None, str(error), excerpt(json.dumps(record, default=str)))
         return
     if partition is not None:
         draft.attributes[PARTITION] = str(partition)
     yield draft
 
 
-def history_drafts(record: Record) -> Iterator[Draft | Quarantined]:
+def history_drafts(record: Record) -> Iterator[Draft | QuarantinedRecord]:
     """A transaction of a session: [(r or w, key, value), …], or the same as text."""
 
-    def rejected(field: str, reason: str) -> Quarantined:
-        return Quarantined(FILE, ROW, field, reason, excerpt(json.dumps(record, default=str)))
+    def rejected(field: str, reason: str) -> QuarantinedRecord:
+        return QuarantinedRecord(FILE, ROW, field, reason, excerpt(json.dumps(record, default=str)))
 
     session, number = record.get("session"), record.get("transaction")
     if session is None:

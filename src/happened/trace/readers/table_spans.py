@@ -16,7 +16,7 @@ from typing import Any
 from ...core.errors import TraceFormatError
 from . import jaeger, otlp, zipkin
 from .arrow_records import Nanoseconds, Record
-from .draft import Draft, Parsed, Quarantined, excerpt
+from .draft import Draft, Parsed, QuarantinedRecord, excerpt
 from .json_documents import members
 from .otel_sdk import nanoseconds
 
@@ -78,13 +78,13 @@ def recognised(names: Iterable[str], mapped: Iterable[str] = ()) -> str:
     )
 
 
-def drafts_of(preset: str, record: Record) -> Iterator[Draft | Quarantined]:
+def drafts_of(preset: str, record: Record) -> Iterator[Draft | QuarantinedRecord]:
     """The drafts of a row; what cannot be read at all is quarantined."""
     try:
         yield from PRESETS[preset].drafts(record)
     except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         text = excerpt(json.dumps(record, default=str))
-        yield Quarantined(FILE, ROW, None, f"cannot be read as a span ({error})", text)
+        yield QuarantinedRecord(FILE, ROW, None, f"cannot be read as a span ({error})", text)
 
 
 def _opentelemetry(record: Record) -> Parsed:

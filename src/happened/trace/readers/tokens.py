@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .clocked import assemble_clocked, clock_problem, out_of_file_order
-from .draft import Assembly, Draft, Options, Parsed, Quarantined, by_computation, excerpt
+from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation, excerpt
 from .jsonlines import objects
 from .message_matching import Transmissions, pair
 from .source import Source
@@ -21,11 +21,11 @@ SEND, RECEIVE = "GenerateTokenTrace", "ReceiveTokenTrace"
 
 def parse(source: Source, options: Options) -> Parsed:
     for number, record in objects(source):
-        yield record if isinstance(record, Quarantined) else _draft(source, number, record)
+        yield record if isinstance(record, QuarantinedRecord) else _draft(source, number, record)
 
 
 def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
-    again: list[Quarantined] = []
+    again: list[QuarantinedRecord] = []
     kept: list[Draft] = []
     unmatched: Counter[str] = Counter()
     for group in by_computation(drafts).values():
@@ -62,9 +62,9 @@ def _message(draft: Draft) -> str:
     return draft.attributes["token"]
 
 
-def _draft(source: Source, number: int, record: dict[str, Any]) -> Draft | Quarantined:
-    def rejected(field: str, reason: str) -> Quarantined:
-        return Quarantined(source.file, number, field, reason, excerpt(json.dumps(record)))
+def _draft(source: Source, number: int, record: dict[str, Any]) -> Draft | QuarantinedRecord:
+    def rejected(field: str, reason: str) -> QuarantinedRecord:
+        return QuarantinedRecord(source.file, number, field, reason, excerpt(json.dumps(record)))
 
     process, tag, body = record.get("TracerIdentity"), record.get("Tag"), record.get("Body")
     if not isinstance(process, str) or not process:

@@ -9,17 +9,17 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .draft import Options, Parsed, Quarantined, excerpt
+from .draft import Options, Parsed, QuarantinedRecord, excerpt
 from .json_documents import records
 from .source import Source
-from .span_drafts import Place, Span, set_aside, span_id
+from .span_drafts import Instance, Span, set_aside, span_id
 
 FACTS = (("ec2", "instance_id"), ("ecs", "container"), ("ecs", "container_id"), ("eks", "pod"))
 
 
 def parse(source: Source, options: Options) -> Parsed:
     for number, record, _ in records(source, ("Traces", "Segments")):
-        if isinstance(record, Quarantined):
+        if isinstance(record, QuarantinedRecord):
             yield record
             continue
         document = record.get("Document", record) if isinstance(record, dict) else record
@@ -27,7 +27,7 @@ def parse(source: Source, options: Options) -> Parsed:
             try:
                 document = json.loads(document)
             except ValueError as error:
-                yield Quarantined(
+                yield QuarantinedRecord(
                     source.file, number, "Document", f"is not JSON ({error})", excerpt(document)
                 )
                 continue
@@ -37,9 +37,9 @@ def parse(source: Source, options: Options) -> Parsed:
 def _segment(source: Source, number: int, segment: Any) -> Parsed:
     if not isinstance(segment, dict) or not {"trace_id", "id"} <= segment.keys():
         reason = "is no segment with trace_id and id"
-        yield Quarantined(source.file, number, "id", reason, excerpt(json.dumps(segment)))
+        yield QuarantinedRecord(source.file, number, "id", reason, excerpt(json.dumps(segment)))
         return
-    place = Place.of(str(segment.get("name") or "unnamed"), _facts(segment.get("aws")))
+    place = Instance.of(str(segment.get("name") or "unnamed"), _facts(segment.get("aws")))
     parent = segment.get("parent_id")
     waiting = [(segment, str(parent) if parent else None, True)]
     while waiting:
@@ -57,7 +57,7 @@ def _draft(
     source: Source,
     number: int,
     trace: str,
-    place: Place,
+    place: Instance,
     part: dict[str, Any],
     parent: str | None,
     whole: bool,
@@ -65,7 +65,7 @@ def _draft(
     parents = (span_id(trace, parent),) if parent else ()
     times = [part.get(name) for name in ("start_time", "end_time")]
     if "id" not in part or not all(isinstance(time, int | float | None) for time in times):
-        problem = Quarantined(
+        problem = QuarantinedRecord(
             source.file,
             number,
             "start_time",

@@ -12,17 +12,17 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .draft import Options, Parsed, Quarantined, excerpt
+from .draft import Options, Parsed, QuarantinedRecord, excerpt
 from .json_documents import records
 from .source import Source
-from .span_drafts import Place, Span, at, known_kind, set_aside, span_id
+from .span_drafts import Instance, Span, at, known_kind, set_aside, span_id
 
 SIDES = (("client", "cs", "cr"), ("server", "sr", "ss"), ("producer", "ms", ""), ("consumer", "mr", ""))
 
 
 def parse(source: Source, options: Options) -> Parsed:
     for number, document, _ in records(source, ("traces", "data")):
-        if isinstance(document, Quarantined):
+        if isinstance(document, QuarantinedRecord):
             yield document
             continue
         yield from drafts(source.file, number, document)
@@ -35,8 +35,8 @@ def drafts(file: str, number: int, span: Any) -> Parsed:
 
 
 def _drafts(file: str, number: int, span: Any) -> Parsed:
-    def rejected(field: str, reason: str) -> Quarantined:
-        return Quarantined(file, number, field, reason, excerpt(json.dumps(span)))
+    def rejected(field: str, reason: str) -> QuarantinedRecord:
+        return QuarantinedRecord(file, number, field, reason, excerpt(json.dumps(span)))
 
     if not isinstance(span, dict) or not {"traceId", "id"} <= span.keys():
         yield rejected("id", "is no span with traceId and id")
@@ -77,7 +77,7 @@ def _drafts(file: str, number: int, span: Any) -> Parsed:
     ).draft(file, number)
 
 
-def _place(endpoint: Any) -> Place | None:
+def _place(endpoint: Any) -> Instance | None:
     """A service at an address; the address alone where no service is named."""
     if not isinstance(endpoint, dict):
         return None
@@ -87,7 +87,7 @@ def _place(endpoint: Any) -> Place | None:
     service = str(endpoint.get("serviceName") or "")
     if not service and not where:
         return None
-    return Place(service or where, at(service, where) if service else at(where, ""))
+    return Instance(service or where, at(service, where) if service else at(where, ""))
 
 
 def _version_2(span: Any) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from ..texts import cut
 LONGEST = 500
 
 
-class Told(NamedTuple):
+class EventText(NamedTuple):
     """An event by its number in the computation, its name, its row, and what it did."""
 
     number: int
@@ -20,7 +20,7 @@ class Told(NamedTuple):
     deed: str
 
 
-def told(prepared: Prepared) -> Iterator[Told]:
+def told(prepared: Prepared) -> Iterator[EventText]:
     """The events in a topological order."""
     c = prepared.c
     rows = prepared.table.take(pa.array(c.row)).to_pylist(maps_as_pydicts="strict")
@@ -28,7 +28,7 @@ def told(prepared: Prepared) -> Iterator[Told]:
         deed = row["kind"] if row["message"] is None else f"{row['kind']} {row['message']}"
         if row["label"]:
             deed = row["label"] if row["kind"] == "internal" else f"{deed}: {row['label']}"
-        yield Told(e, c.event(e).id, row, one_line(deed))
+        yield EventText(e, c.event(e).id, row, one_line(deed))
 
 
 def one_line(text: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..prepared import Prepared
 from ..span_rows import span_rows
-from .event_texts import Told, told
+from .event_texts import EventText, told
 
 MOST = 100.0
 MARK = "happenedTrace"
@@ -57,7 +57,7 @@ def _name(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
-def _arguments(event: Told) -> dict[str, Any]:
+def _arguments(event: EventText) -> dict[str, Any]:
     return {name: value for name, value in event.row.items() if value is not None}
 
 

@@ -9,17 +9,24 @@ that compare complete orders have none to give, so `protocols` does not list the
 """
 
 from .labelled import Labelled, LabelledMessage
-from .managed import NOTHING, CausalHistory, Delivered, ManagedHistories, ManagedMessage, ManagedMulticast
+from .managed import (
+    NOTHING,
+    CausalHistory,
+    ManagedHistories,
+    ManagedMessage,
+    ManagedMulticast,
+    OrderedDelivery,
+)
 from .priorities import Priorities
 
 __all__ = [
     "NOTHING",
     "CausalHistory",
-    "Delivered",
     "Labelled",
     "LabelledMessage",
     "ManagedHistories",
     "ManagedMessage",
     "ManagedMulticast",
+    "OrderedDelivery",
     "Priorities",
 ]

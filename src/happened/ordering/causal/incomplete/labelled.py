@@ -13,10 +13,10 @@ from typing import NamedTuple
 from ....core.effects import Send
 from ....core.errors import LocalProtocolError
 from ....core.orders import Order
-from ...facts import Facts, Membership, Option, Qualifier, Waits, WireFormat
+from ...facts import Facts, MembershipChanges, Option, Qualifier, Waits, WireFormat
 from ...machine import Effect, Held, Multicast
 from ...process import Process, State, refusal
-from ..carrier import Carrier, InHop, Named
+from ..carrier import Carrier, HopHeader, InHop
 from ..ks import KsMessage
 
 FACTS = Facts(
@@ -29,7 +29,7 @@ FACTS = Facts(
     qualifier=Qualifier(
         keyword="label", usual="", promise="causal among the messages of each label, by chains of that label"
     ),
-    membership=Membership(
+    membership=MembershipChanges(
         recycles=False,
         expulsions=False,
         at_expulsion="a message that only it could send again would be waited for",
@@ -91,7 +91,7 @@ class Labelled(Process):
         if label not in self._labels and len(self._labels) >= self._most:
             raise refusal(message, f"would bring one label more than the {self._most} allowed: {label!r:.50}")
         carrier = self._carrier(label)
-        delivered = carrier.receive(hop, Named(sender, clock, dests), self.events + 1)
+        delivered = carrier.receive(hop, HopHeader(sender, clock, dests), self.events + 1)
         self._labels[label] = carrier
         self.arrival()
         return [self.delivery(carried) for carried in delivered]

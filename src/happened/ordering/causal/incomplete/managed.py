@@ -28,10 +28,10 @@ from ....core.destinations import unpack
 from ....core.effects import Deliver, Send
 from ....core.errors import LocalProtocolError
 from ....core.orders import Order
-from ...facts import Facts, Membership, Qualifier, WireFormat
+from ...facts import Facts, MembershipChanges, Qualifier, WireFormat
 from ...machine import Effect, Held, MessageKey, Multicast
 from ...process import Process, State, refusal
-from ..extended_history import Entry, Timestamped, check_entries
+from ..extended_history import HistoryEntry, Timestamped, check_entries
 
 FACTS = Facts(
     name="managed-histories",
@@ -43,7 +43,7 @@ FACTS = Facts(
         keyword="after",
         promise="after the messages of the history that a message is sent with, and after no other",
     ),
-    membership=Membership(
+    membership=MembershipChanges(
         expulsions=False, at_expulsion="a message that only it could send again would be waited for"
     ),
 )
@@ -52,7 +52,7 @@ PRIORITIES = 1 << 32
 """How many there are, half of them below zero."""
 
 
-class Cause(NamedTuple):
+class Preceding(NamedTuple):
     """A message in a history."""
 
     sender: int
@@ -62,8 +62,8 @@ class Cause(NamedTuple):
     priority: int
 
     @property
-    def entry(self) -> Entry:
-        return Entry(self.sender, self.clock, self.dests, self.told)
+    def entry(self) -> HistoryEntry:
+        return HistoryEntry(self.sender, self.clock, self.dests, self.told)
 
 
 class CausalHistory:
@@ -71,8 +71,8 @@ class CausalHistory:
 
     __slots__ = ("_causes",)
 
-    def __init__(self, causes: Iterable[Cause] = ()) -> None:
-        self._causes: dict[MessageKey, Cause] = {}
+    def __init__(self, causes: Iterable[Preceding] = ()) -> None:
+        self._causes: dict[MessageKey, Preceding] = {}
         for cause in causes:
             known = self._causes.get(cause[:2])
             self._causes[cause[:2]] = cause if known is None else cause._replace(told=cause.told | known.told)
@@ -81,7 +81,7 @@ class CausalHistory:
         """What comes after this history and the others."""
         return CausalHistory(cause for history in (self, *others) for cause in history)
 
-    def __iter__(self) -> Iterator[Cause]:
+    def __iter__(self) -> Iterator[Preceding]:
         return iter(sorted(self._causes.values()))
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class _Managed(NamedTuple):
     dests: int  # bit set
     priority: int
     previous: int  # the clock of its sender's message to the same destination before this one; 0: none
-    causes: tuple[Cause, ...]  # sorted
+    causes: tuple[Preceding, ...]  # sorted
     payload: bytes
 
 
@@ -118,11 +118,11 @@ class ManagedMessage(_Managed, Timestamped):
     __slots__ = ()
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[HistoryEntry, ...]:
         return tuple(cause.entry for cause in self.causes)
 
 
-class Delivered(NamedTuple):
+class OrderedDelivery(NamedTuple):
     """What the application gets: a message, and the history of whatever is to come after it."""
 
     sender: int
@@ -161,12 +161,12 @@ class ManagedProcess(Process):
             self._sent[d] = clock
             message = ManagedMessage(self.me, clock, self.n, dests, priority, previous, causes, payload)
             sends.append(Send(d, message))
-        return sends, self._after(history, Cause(self.me, clock, dests, 0, priority))
+        return sends, self._after(history, Preceding(self.me, clock, dests, 0, priority))
 
-    def _stamp(self, history: CausalHistory, dests: int) -> tuple[Cause, ...]:
+    def _stamp(self, history: CausalHistory, dests: int) -> tuple[Preceding, ...]:
         return tuple(history)
 
-    def admit(self, message: ManagedMessage) -> list[Delivered]:
+    def admit(self, message: ManagedMessage) -> list[OrderedDelivery]:
         """What can be delivered now that this message is here, in order."""
         self._check(message)
         since = self.arrival()
@@ -182,7 +182,7 @@ class ManagedProcess(Process):
             raise refusal(message, f"comes after M({message.sender}, {message.previous}) of its sender")
         check_entries(message, message.entries, (message.sender, message.clock), self)
 
-    def _released(self, names: list[MessageKey]) -> Iterator[Delivered]:
+    def _released(self, names: list[MessageKey]) -> Iterator[OrderedDelivery]:
         """Deliver those of these held messages that lack nothing, and whatever that releases."""
         for name in names:  # grows while we go
             message, _ = self._held[name]
@@ -194,12 +194,12 @@ class ManagedProcess(Process):
             yield self._deliver(message)
             names += sorted(self._watched.pop(name, []))  # as a machine restored meanwhile would
 
-    def _deliver(self, message: ManagedMessage) -> Delivered:
+    def _deliver(self, message: ManagedMessage) -> OrderedDelivery:
         sender, clock, _, dests, priority, previous, causes, payload = message
         self._delivered.setdefault(sender, _Deliveries()).add(previous, clock)
         self.delivery(message)
-        history = self._after(CausalHistory(causes), Cause(sender, clock, dests, 0, priority))
-        return Delivered(sender, clock, payload, history)
+        history = self._after(CausalHistory(causes), Preceding(sender, clock, dests, 0, priority))
+        return OrderedDelivery(sender, clock, payload, history)
 
     def _missing(self, message: ManagedMessage) -> Iterator[MessageKey]:
         for sender, clock, dests, _, priority in message.causes:
@@ -213,7 +213,7 @@ class ManagedProcess(Process):
     def _is_delivered(self, sender: int, clock: int) -> bool:
         return sender in self._delivered and clock in self._delivered[sender]
 
-    def _after(self, history: CausalHistory, last: Cause) -> CausalHistory:
+    def _after(self, history: CausalHistory, last: Preceding) -> CausalHistory:
         """A history and a message sent with it, as we see them now, without what all were told of (R8)."""
         itself, gone, kept = 1 << self.me, self.gone, []
         for cause in (*history, last):
@@ -260,7 +260,7 @@ class ManagedHistories(ManagedProcess):
         """Send after this history; what to do, and the history that holds the new message too."""
         return self.send_after(history, to, payload, priority)
 
-    def receive(self, message: ManagedMessage) -> list[Delivered]:
+    def receive(self, message: ManagedMessage) -> list[OrderedDelivery]:
         return self.admit(message)
 
 
@@ -315,4 +315,4 @@ class _Deliveries:
 
 def _message(fields: tuple[Any, ...]) -> ManagedMessage:
     message = ManagedMessage(*fields)
-    return message._replace(causes=tuple(Cause(*cause) for cause in message.causes))
+    return message._replace(causes=tuple(Preceding(*cause) for cause in message.causes))

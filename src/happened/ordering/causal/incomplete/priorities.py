@@ -15,10 +15,10 @@ from collections.abc import Iterable
 
 from ....core.effects import Deliver
 from ....core.orders import Order
-from ...facts import Facts, Membership, Qualifier, Waits, WireFormat
+from ...facts import Facts, MembershipChanges, Qualifier, Waits, WireFormat
 from ...machine import Effect, Multicast
 from ...process import State
-from .managed import NOTHING, CausalHistory, Cause, ManagedMessage, ManagedProcess
+from .managed import NOTHING, CausalHistory, ManagedMessage, ManagedProcess, Preceding
 
 FACTS = Facts(
     name="priorities",
@@ -29,7 +29,7 @@ FACTS = Facts(
     qualifier=Qualifier(
         keyword="priority", usual=0, promise="causal, but that a message waits for none of a lower priority"
     ),
-    membership=Membership(
+    membership=MembershipChanges(
         expulsions=False, at_expulsion="a message that only it could send again would be waited for"
     ),
     waits=Waits(only_for_past=True),
@@ -63,6 +63,6 @@ class Priorities(ManagedProcess):
         return super().save() | {"past": tuple(map(tuple, self._past))}
 
     def load(self, state: State) -> None:
-        past = CausalHistory(Cause(*cause) for cause in state["past"])
+        past = CausalHistory(Preceding(*cause) for cause in state["past"])
         super().load(state)
         self._past = past

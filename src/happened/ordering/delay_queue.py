@@ -30,25 +30,25 @@ class Named(Protocol):
 M = TypeVar("M", bound=Named)
 
 
-class Parked(NamedTuple, Generic[M]):
+class Delayed(NamedTuple, Generic[M]):
     message: M
     since: int
 
 
-class Parking(Generic[M]):
+class DelayQueue(Generic[M]):
     """Iterating gives what is held, in order of arrival."""
 
     __slots__ = ("_lanes", "_woken", "held")
 
     def __init__(self) -> None:
-        self.held: dict[MessageKey, Parked[M]] = {}
+        self.held: dict[MessageKey, Delayed[M]] = {}
         self._lanes: dict[int, list[tuple[int, MessageKey]]] = {}  # heaps of (level, message)
         self._woken: list[MessageKey] = []
 
     def __len__(self) -> int:
         return len(self.held)
 
-    def __iter__(self) -> Iterator[Parked[M]]:
+    def __iter__(self) -> Iterator[Delayed[M]]:
         return iter(self.held.values())
 
     def __contains__(self, message: M) -> bool:
@@ -63,7 +63,7 @@ class Parking(Generic[M]):
     def hold(self, message: M, want: Want, since: int) -> None:
         lane, level = want
         key = (message.sender, message.clock)
-        self.held[key] = Parked(message, since)
+        self.held[key] = Delayed(message, since)
         heappush(self._lanes.setdefault(lane, []), (level, key))
 
     def park(self, key: MessageKey, want: Want) -> None:
@@ -101,7 +101,7 @@ class Parking(Generic[M]):
 
     def refill(self, held: Iterable[tuple[M, int]], lacks: Callable[[M], Want | None]) -> None:
         """Hold exactly these (message, since)."""
-        parked = {(message.sender, message.clock): Parked(message, since) for message, since in held}
+        parked = {(message.sender, message.clock): Delayed(message, since) for message, since in held}
         wants = {key: lacks(message) for key, (message, _) in parked.items()}
         self.held, self._lanes, self._woken = parked, {}, []
         for key, want in wants.items():
@@ -112,4 +112,4 @@ class Parking(Generic[M]):
 
     def replace(self, change: Callable[[M], M]) -> None:
         """Hold each message in another form; what it waits for is the same."""
-        self.held = {key: Parked(change(message), since) for key, (message, since) in self.held.items()}
+        self.held = {key: Delayed(change(message), since) for key, (message, since) in self.held.items()}

@@ -5,8 +5,6 @@ probability. The dice of a computation do not depend on its tracker, so protocol
 events; those that need FIFO links get them. Means come with 95 % confidence intervals over the seeds.
 """
 
-import math
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -14,17 +12,15 @@ from random import Random
 from typing import NamedTuple
 
 from ..core.errors import LocalProtocolError
+from ..sim.network import Network
+from ..sim.plain import Plain, control_sizes
+from ..sim.riders import Riders
+from ..sim.simulation import Simulation
+from ..sim.workload import Workload
 from ..tracking import create, facts_of
-from .network import Network
-from .plain import Plain, control_sizes
-from .riders import Riders
-from .simulation import Simulation
-from .workload import Workload
+from .estimates import Estimate, estimate
 
 MEASURES = ("entries", "most_entries", "bits", "model_bits", "null_events", "memory")
-
-# Student's t, two-sided 95 %, by degrees of freedom; beyond these the expansion below is exact enough.
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +42,6 @@ class Study:
 
     def as_json(self) -> dict[str, object]:
         return asdict(self)
-
-
-class Estimate(NamedTuple):
-    mean: float
-    half_width: float  # of the 95 % confidence interval; 0 with a single seed
 
 
 class Row(NamedTuple):
@@ -102,18 +93,3 @@ def measure(settings: Study, name: str, n: int, seed: int, *, fifo: bool) -> dic
     ).run()
     fare = riders.fare
     return {**fare.per_message(), "most_entries": fare.most_entries, "memory": riders.memory()}
-
-
-def estimate(samples: Sequence[float]) -> Estimate:
-    mean = statistics.fmean(samples)
-    if len(samples) == 1:
-        return Estimate(mean, 0.0)
-    half_width = student_t(len(samples) - 1) * statistics.stdev(samples) / math.sqrt(len(samples))
-    return Estimate(mean, half_width)
-
-
-def student_t(freedom: int) -> float:
-    if freedom <= len(_T):
-        return _T[freedom - 1]
-    z = statistics.NormalDist().inv_cdf(0.975)
-    return z + (z**3 + z) / (4 * freedom)
