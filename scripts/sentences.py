@@ -3,8 +3,8 @@
     python scripts/sentences.py --count 30 --seed 1            thirty sentences of everything
     python scripts/sentences.py --all src/happened/spark       every sentence of one folder, in order
 
-A sentence that needs a second reading is rewritten. Sentences come from docstrings, comments, error messages, help texts
-and the text of Markdown pages; code, tables of values and single words are left out.
+A sentence that needs a second reading is rewritten. Sentences come from docstrings, comments, error messages,
+help texts and the text of Markdown pages; code, tables of values and single words are left out.
 """
 
 import argparse

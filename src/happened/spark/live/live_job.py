@@ -30,7 +30,7 @@ from ...trace.store import AnyPath, matching
 from ..session import supply
 from ..versions import require
 from .live_operator import answered, buckets_of
-from .live_parts import WRITTEN, write_parts
+from .live_parts import AsParts
 from .trace_source import TraceSource
 from .trace_tail import TraceTail
 
@@ -147,8 +147,9 @@ def follow(
             f"{out} has the final tables of a trace that has ended, and cannot be "
             "resumed; name another directory"
         )
-    answers = answered(_packed(spark, trace, buckets, most_bytes, ended=once), rules, questions)
-    writer = answers.writeStream.foreachBatch(_Writer(out, about)).option("checkpointLocation", checkpoint)
+    rows = _packed(spark, trace, buckets, most_bytes, ended=once)
+    written = answered(rows, rules, questions, outlet=AsParts(out))
+    writer = written.writeStream.foreachBatch(_Writer(out, about)).option("checkpointLocation", checkpoint)
     with _with_batches_for_timers(spark, not once):
         if once:
             return writer.trigger(availableNow=True).start()
@@ -181,9 +182,8 @@ class _Writer:
         if batch <= self._commits.last:
             return
         started = time.perf_counter()
-        written = frame.mapInArrow(write_parts(self._out, batch), WRITTEN).collect()
         parts, added = [], Counter[str]()
-        for part, name, count in written:
+        for part, name, count in frame.collect():
             if part is None:
                 added[name] += count
             else:

@@ -35,8 +35,9 @@ from ...trace.schema import DEFAULTS, SCHEMA
 from ..event_rows import UNREADABLE, sort_out_unread
 from ..schemas import spark_schema
 from ..splits import sort_out
-from ..tasks import pack_table, spare_modules, unpack_table
+from ..tasks import spare_modules, unpack_table
 from .bucket import Bucket
+from .live_parts import AsBytes, Outlet
 from .packed_events import END, EVENT_ROWS, PACKED, UNUSABLE, packed_rows
 from .state_store import StatePages, use_rocksdb
 
@@ -47,7 +48,6 @@ except ImportError as error:  # PySpark 3.5
         "streams need transformWithState, which PySpark has from 4.0 on: install pyspark>=4.0"
     ) from error
 
-ANSWERS = "table string, rows binary"
 TIME = SCHEMA.field("time")
 NANOSECONDS = 1_000_000  # to a millisecond
 LATE = "is late: it is behind the watermark, and its computation was finished, or none of it came in time"
@@ -98,18 +98,27 @@ def buckets_of(spark: SparkSession) -> int:
 
 
 def answered(
-    packed: DataFrame, rules: Rules, questions: Collection[str] = QUESTIONS, *, event_time: bool = False
+    packed: DataFrame,
+    rules: Rules,
+    questions: Collection[str] = QUESTIONS,
+    *,
+    outlet: Outlet | None = None,
+    event_time: bool = False,
 ) -> DataFrame:
-    """The operator on packed rows. `rules.retire` is in milliseconds. With `event_time`, the rows have the
-    column `time`, and the frame they were made of has a watermark."""
+    """The operator on packed rows; a row of the frame is what `outlet` makes of answers, else their bytes.
+
+    `rules.retire` is in milliseconds. With `event_time`, the rows have the column `time`, and the frame they
+    were made of has a watermark.
+    """
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise CausalityError("a streaming operator needs protobuf: pip install 'happened[spark]'")
     spark = packed.sparkSession
     if use_rocksdb(spark):
         spark.conf.set(CHANGELOG, "true")  # otherwise each batch uploads all files that changed
-    processor = Computations(rules, tuple(questions), tuple(tables_of(questions)), event_time)
+    outlet = outlet or AsBytes()
+    processor = Computations(rules, tuple(questions), tuple(tables_of(questions)), outlet, event_time)
     mode = "eventTime" if event_time else "processingTime"
-    return packed.groupBy("bucket").transformWithStateInPandas(processor, ANSWERS, "append", mode)
+    return packed.groupBy("bucket").transformWithStateInPandas(processor, outlet.schema, "append", mode)
 
 
 def pack(events: DataFrame, buckets: int, *, event_time: bool = False) -> DataFrame:
@@ -171,10 +180,15 @@ class Computations(StatefulProcessor):
     """Runs a Bucket for each key."""
 
     def __init__(
-        self, rules: Rules, questions: tuple[str, ...], tables: tuple[str, ...], event_time: bool = False
+        self,
+        rules: Rules,
+        questions: tuple[str, ...],
+        tables: tuple[str, ...],
+        outlet: Outlet,
+        event_time: bool,
     ) -> None:
         self._rules, self._questions, self._tables = rules, questions, tables
-        self._event_time = event_time
+        self._outlet, self._event_time = outlet, event_time
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -210,12 +224,13 @@ class Computations(StatefulProcessor):
         if is_last:
             answers.join(bucket.end(now))
             answers.totals["ended"] += 1
-        yield from self._close(bucket, timer, answers)
+        yield from self._close(f"{key[0]:05d}", bucket, timer, answers)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
         bucket, _ = self._bucket()
         answers = bucket.expire(self._now(timerValues))
-        yield from self._close(bucket, 0, answers)
+        # Rows of the same bucket may have been answered before, in the same batch.
+        yield from self._close(f"{key[0]:05d}-ended", bucket, 0, answers)
 
     def close(self) -> None:
         spare_modules()
@@ -231,7 +246,7 @@ class Computations(StatefulProcessor):
         timer, head = (0, None) if stored is None else (stored[0], bytes(stored[1]))
         return Bucket(StatePages(self._pages), head, self._rules, self._questions), timer
 
-    def _close(self, bucket: Bucket, timer: int, answers: Answers) -> Iterator[pd.DataFrame]:
+    def _close(self, name: str, bucket: Bucket, timer: int, answers: Answers) -> Iterator[pd.DataFrame]:
         """Set the timer, keep the head, return the rows."""
         head, due = bucket.close(answers), bucket.head.due
         if timer and due != timer:
@@ -245,9 +260,10 @@ class Computations(StatefulProcessor):
         totals = {name: count for name, count in answers.totals.items() if count}
         columns = [pa.array([*totals], pa.string()), pa.array([*totals.values()], pa.int64())]
         answers.add("totals", pa.table(columns, schema=TOTALS))
-        told = [(name, pack_table(rows)) for name, rows in answers.filled() if name in self._tables]
-        if told:
-            yield pd.DataFrame(told, columns=["table", "rows"])
+        wanted = [(table, rows) for table, rows in answers.filled() if table in self._tables]
+        given = self._outlet.rows(name, wanted)
+        if given:
+            yield pd.DataFrame(given, columns=[field.split()[0] for field in self._outlet.schema.split(", ")])
 
 
 def _without_late(events: pa.Table, bucket: Bucket, watermark: int, answers: Answers) -> pa.Table:
