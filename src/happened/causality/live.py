@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..core.errors import TraceFormatError
-from ..trace.schema import KINDS, SCHEMA
+from ..trace.schema import KINDS, QUARANTINE, SCHEMA
 from .computation import DELIVER, RECEIVE, SEND, UNORDERED
 from .epochs import Epoch, Frontier, Stamped, event_keys, stamp
 from .in_flight import Flying, names_of, undelivered
@@ -40,7 +40,7 @@ from .linearization import Ints, linearize
 from .marks import mark_epoch, no_marks
 from .names import flatten
 from .overtaking import Overtaking, lost_causes_table
-from .questions import QUARANTINE, Answers, EpochView
+from .questions import Answers, EpochView
 from .questions.predecessors import tell_edges
 from .questions.stamp import QUESTION as STAMP
 

@@ -24,14 +24,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..trace.schema import KINDS, SCHEMA
+from ..trace.schema import KINDS, QUARANTINE, SCHEMA
 from .computation import DELIVER, RECEIVE, SEND, UNORDERED, Computation, unite
 from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints, linearize
 from .live import RECEIVED_ONLY, Rules
 from .names import codes_of, encode_names, flatten
 from .order import faults_of_order
 from .predecessors import computation_predecessors, edges_table
-from .questions import QUARANTINE, Answers, Subject
+from .questions import Answers, Subject
 from .questions.order import early_table, lost_table
 from .questions.stamp import stamps_table
 

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..trace.parts import write_part
+from ..trace.schema import QUARANTINE
 from ..trace.store import AnyPath
 from .analysis import analyse
 from .bit_sets import WORD
 from .computation import REFUSE, RENUMBER
-from .questions import QUARANTINE, Question, asked
+from .questions import Question, asked
 from .stamps import MANY_PROCESSES, MOST_CELLS
 
 EVENTS_PER_BATCH = 200_000

@@ -16,12 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ..causality.questions import QUARANTINE
 from ..core.errors import TraceFormatError
 from ..trace.column_types import check_columns, is_stored_whole, known_columns
 from ..trace.location import Location, locate
 from ..trace.reader import open_part
-from ..trace.schema import DEFAULTS, SCHEMA
+from ..trace.schema import DEFAULTS, QUARANTINE, SCHEMA
 from ..trace.store import AnyPath, StorePath
 from .schemas import TRACE
 from .splits import UNCHECKED, Split, read_lines, splits_of

@@ -31,6 +31,7 @@ import happened
 from ..core.errors import CausalityError
 from ..core.extras import how_to_install
 from .classic import context_of, is_stopped
+from .versions import has
 from .workers import check_workers, run_this_python
 
 ROOT = Path(happened.__file__).parent
@@ -44,6 +45,14 @@ CONNECT_NEEDS = ("grpc", "grpc_status", "google.rpc", "zstandard")
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a JVM that only moves bytes between Python workers, for a minute or two: its optimising compiler
 and its parallel collector would take more CPU than they save (bench/importing.py)."""
+
+PLAIN_FILES = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    )
+}
+"""Settings of a stream on this machine: a checkpoint's files are written and renamed by Java alone. Spark's
+default starts programs (readlink, stat) for each, which took a sixth of the CPU of a small batch."""
 
 FLAGS = {"--master": "spark.master", "--driver-memory": "spark.driver.memory", "--name": "spark.app.name"}
 """Options of spark-submit that are settings under another name."""
@@ -166,6 +175,8 @@ def _defaults(master: str, memory: str, brief: bool = False, streams: bool = Fal
         return ours
     number = re.match(r"local\[(\d+)", master)
     cores = int(number[1]) if number else 1 if master == "local" else os.cpu_count() or 1
+    if streams and has("plain checkpoint files"):
+        ours |= PLAIN_FILES
     return ours | {
         "spark.ui.enabled": "false",
         "spark.driver.memory": memory,

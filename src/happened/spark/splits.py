@@ -13,13 +13,12 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..causality.questions import QUARANTINE
 from ..core.errors import TraceFormatError
 from ..trace.column_types import check_columns
 from ..trace.jsonl import event_from_json, lines_of
 from ..trace.location import Location
 from ..trace.reader import open_part, read_part
-from ..trace.schema import SCHEMA
+from ..trace.schema import QUARANTINE, SCHEMA
 from ..trace.store import AnyPath, size_of
 from ..trace.validation import faults
 

@@ -21,6 +21,7 @@ NEEDS = {
     "held": Need((4, 0), "the state of a checkpoint as a table"),
     "NatsSource": Need((4, 0), "sources of streams written in Python"),
     "a limit of a batch": Need((4, 2), "ReadLimit"),
+    "plain checkpoint files": Need((4, 3), "FileSystemBasedCheckpointFileManager where it is now"),
     "tags of a classic session": Need((4, 0), "SparkSession.addTag"),
 }
 """Of each feature the first version of PySpark that has what it needs, and what that is; names of

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from ..causality.questions import QUARANTINE
 from ..core.errors import CausalityError
 from ..trace.atomic import whole_file
+from ..trace.schema import QUARANTINE
 from ..trace.store import AnyPath, StorePath, any_path, arrow_source, remove_tree
 from .event_rows import sort_out_unread
 from .schemas import spark_schema

@@ -13,7 +13,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from ...causality.questions import QUARANTINE, Question
+from ...causality.questions import Question
+from ...trace.schema import QUARANTINE
 from ...trace.store import AnyPath
 from ..announcing import Progress
 from ..phases import Phases

@@ -30,8 +30,9 @@ from ...causality.linearization import Ints
 from ...causality.live import LiveComputation, Rules
 from ...causality.live_union import HELD, KEPT, PROCESSES, QUESTIONS, advance
 from ...causality.names import encode_names, hashes
-from ...causality.questions import QUARANTINE, Answers
+from ...causality.questions import Answers
 from ...core.errors import TraceFormatError
+from ...trace.schema import QUARANTINE
 from ..tasks import pack_table, unpack_table
 
 PAGE_ROWS = 256

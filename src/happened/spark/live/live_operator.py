@@ -27,11 +27,11 @@ from pyspark.sql import functions as F
 from ...causality.live import Rules
 from ...causality.live_union import EVENTS, PROCESSES, QUESTIONS
 from ...causality.predecessors import PREDECESSORS
-from ...causality.questions import QUARANTINE, Answers
+from ...causality.questions import Answers
 from ...causality.questions.order import LOST_CAUSES, VIOLATIONS
 from ...causality.questions.stamp import STAMPS
 from ...core.errors import CausalityError
-from ...trace.schema import DEFAULTS, SCHEMA
+from ...trace.schema import DEFAULTS, QUARANTINE, SCHEMA
 from ..event_rows import UNREADABLE, sort_out_unread
 from ..schemas import spark_schema
 from ..splits import sort_out

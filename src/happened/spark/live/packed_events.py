@@ -3,7 +3,6 @@
 import numpy as np
 import pyarrow as pa
 
-from ...causality.names import encode_names, hashes
 from ..tasks import pack_table
 
 PACKED = "bucket int, what string, rows binary"
@@ -13,6 +12,9 @@ EVENT_ROWS, UNUSABLE, END = "events", "quarantine", "end"
 
 def packed_rows(events: pa.Table, quarantined: pa.Table, buckets: int) -> pa.RecordBatch:
     """Events by bucket, and rows of QUARANTINE, as rows of PACKED."""
+    # Kernels take a second to import, and the processes in which Spark plans a source need none.
+    from ...causality.names import encode_names, hashes
+
     codes, names = encode_names(events["computation"])
     bucket = (hashes(names) % np.uint64(buckets)).astype(np.int32)[codes]
     order = np.argsort(bucket, kind="stable")

@@ -25,7 +25,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from ...causality.live_union import COLUMNS
 from ...core.errors import CausalityError, TraceFormatError
 from ...trace.schema import SCHEMA
 from ..event_rows import ROWS, with_reasons
@@ -140,6 +139,8 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         split = self._tail().split(partition.stretch)
         if self._buckets is not None:
+            from ...causality.live_union import COLUMNS  # as in packed_events
+
             events, quarantined = split.read(COLUMNS)
             yield packed_rows(events.select(COLUMNS), quarantined, self._buckets)
             spare_modules()
