@@ -3,8 +3,8 @@
     python scripts/sentences.py --count 30 --seed 1            thirty sentences of everything
     python scripts/sentences.py --all src/happened/spark       every sentence of one folder, in order
 
-A sentence that needs a second reading is rewritten. Sentences come from docstrings, comments, error messages,
-help texts and the text of Markdown pages; code, tables of values and single words are left out.
+Sentences come from docstrings, comments, error messages, help texts
+and the text of Markdown pages; code, tables of values and single words are left out.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def sentences(path: Path) -> Iterator[Sentence]:
             start = text.index(part, passed)
             passed = start + len(part)
             words = " ".join(part.split())
-            if len(words.split()) >= FEWEST_WORDS:
+            if len(re.findall(r"[A-Za-z]{2,}", words)) >= FEWEST_WORDS:
                 yield Sentence(path, line + text.count("\n", 0, start), kind, words)
 
 
@@ -139,9 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "places", nargs="*", default=PLACES, help="files and folders (default: the repository)"
-    )
+    parser.add_argument("places", nargs="*", default=PLACES, help="files and folders (default: all)")
     parser.add_argument("--count", type=int, default=30, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", choices=("docstring", "comment", "error", "help", "page"))

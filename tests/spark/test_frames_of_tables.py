@@ -140,7 +140,7 @@ def test_columns_of_other_names_are_mapped_by_name_path_or_expression(spark, dic
         TraceFormatError, match="field 'parent': is mapped to 'above', which the frame does not have"
     ):
         hs.spans(own, {**columns, "parent": "above"})
-    with pytest.raises(TraceFormatError, match="field 'colour': is no column of spans of opentelemetry"):
+    with pytest.raises(TraceFormatError, match="field 'colour': is not a column of spans of opentelemetry"):
         hs.spans(own, {**columns, "colour": "kind"})
     with pytest.raises(TraceFormatError, match=r"does not look like spans .* it has a, b"):
         hs.spans(spark.sql("select 1 as a, 2 as b"))

@@ -177,7 +177,7 @@ def test_force_keeps_an_imported_trace(trace, tmp_path, capsys):
     log = Path(__file__).parents[2] / "examples" / "shop.otlp.json"
     assert main(["import", str(log), "--out", str(shop)]) == 0
     assert main(["analyze", str(trace), "--local", "--out", str(shop), "--force"]) == 2
-    assert "holds what is no result of happened (import.json, trace)" in capsys.readouterr().err
+    assert "holds files that are not results of happened (import.json, trace)" in capsys.readouterr().err
     assert main(["import", str(log), "--out", str(shop), "--force"]) == 0
 
 

@@ -306,11 +306,11 @@ def test_the_command_writes_parts_and_says_what_is_wrong(tmp_path, capsys):
     assert main(["export", str(trace), "--to", "trace", "--window", "3..6", "--out", str(out)]) == 0
     assert read(out).num_rows == 4
     for wrong, said in (
-        (["--to", "trace"], "say where with --out"),
+        (["--to", "trace"], "name one with --out"),
         (["--to", "csv", "--past", "p#99"], "no event 'p#99'"),
         (["--to", "csv", "--process", "q"], "no process 'q'"),
         (["--to", "csv", "--computation", "d"], "no computation 'd'"),
-        (["--to", "csv", "--window", "50..60"], "no event fits"),
+        (["--to", "csv", "--window", "50..60"], "no event is in this part"),
     ):
         assert main(["export", str(trace), *wrong]) == 2
         assert said in capsys.readouterr().err

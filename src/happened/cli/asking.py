@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def is_for_spark(arguments: argparse.Namespace) -> bool:
-    """Whether a question goes to Spark: as it was said, else by the size of the trace."""
+    """Whether a question goes to Spark: if an option says so, otherwise by the size of the trace."""
     path = arguments.trace
     if is_answered(path):
         if arguments.master is not None:
@@ -38,7 +38,7 @@ def on_spark(arguments: argparse.Namespace) -> Iterator["LargeTrace"]:
     from ..spark.large_traces import asked_on_spark
     from ..spark.session import session
 
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would tell of every interrupt with a traceback
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would print a traceback for every interrupt
     note(f"asking on Spark ({arguments.master or 'local[*]'})")
     spark = session(arguments.master, brief=True)
     try:
@@ -49,7 +49,7 @@ def on_spark(arguments: argparse.Namespace) -> Iterator["LargeTrace"]:
 
 
 def history_about(arguments: argparse.Namespace, *names: str, past_only: bool = False) -> History:
-    """What a question about these events needs of the trace; says what no answer knows of."""
+    """The part of the trace that a question about these events needs; prints what is missing in it."""
     if is_for_spark(arguments):
         with on_spark(arguments) as trace:
             history = trace.about(*names)
@@ -60,7 +60,7 @@ def history_about(arguments: argparse.Namespace, *names: str, past_only: bool = 
 
 
 def history_of_request(arguments: argparse.Namespace, request: str) -> tuple[History, str]:
-    """The same for a question about a request, and the name that it has there."""
+    """The same for a question about a request; also returns the request's full name."""
     if is_for_spark(arguments):
         with on_spark(arguments) as trace:
             history, request = trace.about_request(request)
@@ -71,14 +71,14 @@ def history_of_request(arguments: argparse.Namespace, request: str) -> tuple[His
 
 
 def warn(history: History) -> None:
-    """Say what no answer knows of."""
+    """Print what is missing in the trace, for every answer."""
     if history.quarantined:
         rows = "1 row is" if history.quarantined == 1 else f"{history.quarantined:,} rows are"
         note(f"happened: {rows} quarantined and not looked at; `happened check` says why")
 
 
 class Clock:
-    """Times as they are shown: since the first of the events that an answer tells."""
+    """Formats times: since the first of the events in an answer."""
 
     def __init__(self, events: Iterable[Occurrence]) -> None:
         self._begin = min((event.time for event in events if event.time is not None), default=0)
@@ -88,7 +88,7 @@ class Clock:
 
 
 def shown(events: Sequence[Occurrence]) -> Sequence[str]:
-    """Each event as a line, with its computation where they are of several."""
+    """Each event as a line, with its computation if there are several."""
     several = len({event.computation for event in events}) > 1
     return [f"{printable(event.computation)}: {event}" if several else str(event) for event in events]
 
@@ -115,7 +115,7 @@ def chain_lines(steps: Sequence[ChainStep]) -> Iterator[str]:
 
 
 def plain(value: Any) -> Any:
-    """An answer as JSON has it: objects with named fields; an event has its id too."""
+    """An answer as JSON: objects with named fields; an event has its id too."""
     if isinstance(value, Occurrence):
         return {"event": value.id} | value._asdict()
     if hasattr(value, "_asdict"):

@@ -18,13 +18,14 @@ from .quarantine_notes import SHOWN, note_quarantined
 from .terminal import print_json, progress
 
 UNJUDGED = ("quarantined", "duplicate_rows", "sent_outside", "causes_outside")
-"""Totals of what the verdict does not rest on; the last two are of windows."""
+"""Totals that the verdict does not depend on; the last two are for windows only."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.necessary and arguments.gaps != REFUSE:
         raise LocalProtocolError(
-            "what messages had to carry depends on events outside of a window: give --gaps or --necessary"
+            "--gaps and --necessary exclude each other: what messages had to carry depends on events "
+            "outside of a window"
         )
     needed: Necessary | None = None
     audit: Audit | None = None

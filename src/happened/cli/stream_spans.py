@@ -1,4 +1,4 @@
-"""`happened stream --otlp`: spans as they are made, and what they show of the last minutes."""
+"""`happened stream --otlp`: receives spans, and shows what those of the last minutes mean."""
 
 import argparse
 import signal
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _ending_by_signal(receiver: Any) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the receiver after the round it is in; a second one is taken as ever."""
+    """Ctrl-C and SIGTERM end the receiver after the current round; a second one ends it at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -102,7 +102,7 @@ def _judged(receiver: Any) -> int:
 
 def _refuse_others(arguments: argparse.Namespace) -> None:
     if arguments.trace is not None:
-        raise LocalProtocolError("--otlp receives spans; it follows no trace: leave TRACE out")
+        raise LocalProtocolError("--otlp receives spans and follows no trace: leave TRACE out")
     for name in OF_TRACES:
         if getattr(arguments, name):
             raise LocalProtocolError(f"--{name.replace('_', '-')} is about traces; leave it out with --otlp")

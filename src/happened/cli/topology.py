@@ -1,7 +1,6 @@
 """`happened topology`: communication graphs, their separators, and the routes that follow from them.
 
-show and separators refuse a topology that claims what is not so (exit 2); check tells all that is wrong with
-it (exit 1).
+show and separators refuse an invalid topology (exit 2); check prints all that is wrong with it (exit 1).
 """
 
 import argparse
@@ -97,7 +96,7 @@ def _read(path: Path) -> "Topology":
         )
     pairs = traffic(trace.read(path))
     if not pairs:
-        raise topology.TopologyError(f"{path}: nobody sends to anybody in this trace")
+        raise topology.TopologyError(f"{path}: no process sends to another in this trace")
     return topology.from_traffic((sender, [to]) for sender, to in pairs)
 
 
@@ -129,7 +128,8 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _filters(topology: "Topology", routes: "RoutingPlan") -> "list[NamedSeparator]":
-    """Where routers filter: first what is known of the graph, with the reasons, then what only routes cut."""
+    """Where routers filter: first the separators known from the graph, with the reasons, then cuts by routes
+    alone."""
     from ..topology import reasons
 
     left = {frozenset(separator.members): separator for separator in routes.filters}

@@ -1,4 +1,4 @@
-"""`happened ask why`: the causes of an event, and which it waited for last."""
+"""`happened ask why`: shows the causes of an event, and which it waited for last."""
 
 import argparse
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def _lines(answer: ask.Why) -> Iterator[str]:
 
 
 def _arrival(answer: ask.Why) -> str:
-    """A receive tells when a message came, and no more: what its send caused is the delivery."""
+    """Why a receive has no causes: its message takes effect only when it is delivered."""
     reason = "its send is no cause of it: a message takes effect when it is delivered"
     if answer.delivery is None:
         return f"{reason}, and this one was not"
