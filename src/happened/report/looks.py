@@ -23,8 +23,7 @@ from ..core.errors import CausalityError, TraceFormatError
 from ..trace.store import AnyPath, arrow_dataset, matching, size_of
 from ..trace.validation import validate, validate_rows
 from ..view.answers import NEEDED, events_of_answers
-from ..view.diagram import diagram
-from ..view.hasse import hasse, relevant_count
+from ..view.diagrams import diagram, hasse, relevant_count
 from ..view.pages import Viewed, page, viewed_table
 from ..view.prepared import Prepared
 from ..view.slicing import Slice, sliced
