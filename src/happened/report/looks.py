@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from .. import trace as traces
 from ..causality import check_order, encode
 from ..causality.linearization import Ints
-from ..core.errors import CausalityError, TraceFormatError
+from ..core.errors import CausalityError
 from ..trace.store import AnyPath, arrow_dataset, matching, size_of
 from ..trace.validation import validate, validate_rows
 from ..view.answers import NEEDED, events_of_answers
@@ -104,7 +104,7 @@ def looks(folder: AnyPath, trace: AnyPath | None) -> Looks:
     if table is None:
         try:
             table = events_of_answers(folder, names)
-        except TraceFormatError:  # of a window that was renumbered: pictures need whole computations
+        except CausalityError:  # a renumbered window, or predecessors alone: pictures need all events
             return Looks(None)
     return Looks(viewed_table(table, "What happened", complete=None))
 
