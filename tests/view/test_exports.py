@@ -28,7 +28,7 @@ from happened.view.exports.to_svg import PICTURES
 from happened.view.prepared import Prepared
 from happened.view.raster import png_of
 from happened.view.slicing import Slice, slice_table, sliced
-from happened.view.strokes import Arrows
+from happened.view.space_time import _Lines
 from oracles.closure import by_computation
 
 MANY = samples(80)
@@ -354,7 +354,7 @@ def test_a_picture_is_of_order_of_predecessors_or_of_spans(seed):
 
 def test_arrows_lead_around_events_that_are_not_theirs():
     places = [(0.0, 0.0), (30.0, 40.0), (60.0, 80.0), (90.0, 40.0)]
-    arrows = Arrows(places)
+    arrows = _Lines(places)
     assert "Q" in arrows.draw(places[0], places[2]) and "Q" not in arrows.draw(places[0], places[1])
     curve = arrows.draw(places[0], places[2])
     x1, y1, cx, cy, x2, y2 = map(float, re.findall(r"-?[\d.]+", curve.split('d="')[1])[:6])

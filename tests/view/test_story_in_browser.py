@@ -11,7 +11,7 @@ from happened.cli.terrain_option import read_terrain
 from happened.sim.playing import read_program
 from happened.sim.story import Story
 from happened.sim.tracker_story import TrackerStory
-from happened.view.story import story_page
+from happened.view.story_page import story_page
 from view.chromium import Tab
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -11,7 +11,7 @@ from ..ask import ChainStep, History, Occurrence, load
 from ..ask.answered import is_answered
 from ..ask.history import printable, why_too_large
 from ..core.errors import LocalProtocolError
-from ..report.drawings import duration
+from ..view.texts import duration
 from .startup import allow_pandas
 from .terminal import note
 

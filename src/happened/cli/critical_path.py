@@ -7,7 +7,7 @@ from .. import ask
 from ..ask.critical import QUANTILES
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
-from ..report.drawings import duration
+from ..view.texts import duration
 from .asking import history_of_request, is_for_spark, on_spark, plain, warn
 from .terminal import note, print_json
 

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     refuse_earlier_file(arguments.out, force=arguments.force)
     story = _story(arguments)
     if arguments.out is not None:
-        from ..view.story import story_page
+        from ..view.story_page import story_page
 
         arguments.out.write_text(story_page(story.document()), encoding="utf-8")
         note(f"wrote {arguments.out}: step with the arrow keys")

@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
             progress=bar.update,
         )
     if arguments.story and arguments.out is not None:
-        from ..view.story import story_page
+        from ..view.story_page import story_page
 
         (arguments.out / "story.html").write_text(story_page(summary["story"]), encoding="utf-8")
     if arguments.json:

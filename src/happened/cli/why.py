@@ -7,7 +7,7 @@ from .. import ask
 from ..ask.causes import ABOVE, DEEP, FIRST
 from ..ask.history import printable
 from ..core.exit_codes import ExitCode
-from ..report.drawings import duration
+from ..view.texts import duration
 from .asking import Clock, chain_lines, history_about, plain
 from .terminal import print_json
 

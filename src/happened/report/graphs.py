@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..view.palette import palette
-from ..view.texts import markup
-from .drawings import short
+from ..view.texts import markup, short
 
 STYLE = """
 svg { font: 12px system-ui, sans-serif; background: var(--board); }

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from ..causality.judgement import Judgement
 from ..view.palette import palette
-from .drawings import Bar, bars, duration
+from ..view.texts import duration
+from .drawings import Bar, bars
 from .page import STYLE
 from .verdicts import VerdictLine
 

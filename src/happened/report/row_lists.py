@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ..causality.questions import QUESTIONS
 from ..trace.store import AnyPath, arrow_dataset, matching
-from .drawings import short
+from ..view.texts import short
 from .looks import Looks
 from .verdicts import rows_were
 

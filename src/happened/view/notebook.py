@@ -8,9 +8,10 @@ from ..causality import check_order, encode
 from ..causality.extents import everything
 from ..core.errors import CausalityError
 from ..trace import SCHEMA
-from .diagram import STANDALONE, diagram
+from .diagrams import diagram
 from .prepared import Prepared
 from .slicing import Slice, sliced
+from .space_time import STANDALONE
 
 MOST_EVENTS = 300
 """Drawn below a cell: about what fits a screen."""

@@ -36,6 +36,30 @@ def natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", name)]
 
 
+def compact(value: float) -> str:
+    return _scaled(value, ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, "")))
+
+
+def duration(nanoseconds: float) -> str:
+    units = ((86_400e9, " d"), (3600e9, " h"), (60e9, " min"), (1e9, " s"), (1e6, " ms"), (1e3, " µs"))
+    return _scaled(nanoseconds, (*units, (1, " ns")))
+
+
+def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
+    """Three digits and the largest unit that leaves any before the point."""
+    scale, unit = next((each for each in units if abs(value) >= 0.9995 * each[0]), units[-1])
+    scaled = value / scale
+    return f"{scaled:,.0f}{unit}" if abs(scaled) >= 999.5 else f"{scaled:.3g}{unit}"
+
+
+def short(name: str, most: int = 16) -> str:
+    """The beginning and, of a longer name, the end: that is where generated names differ."""
+    if len(name) <= most:
+        return name
+    tail = most // 3
+    return f"{name[: most - 1 - tail]}…{name[-tail:]}"
+
+
 class Texts:
     """Distinct texts by number. `left_out` counts those that found no room; their number is -1."""
 

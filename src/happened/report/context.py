@@ -1,0 +1,41 @@
+"""What the sections of one report share: where they read, what they link to, and the frame of a picture."""
+
+from html import escape
+from typing import Any, NamedTuple
+
+import pyarrow.compute as pc
+
+from ..trace.store import AnyPath, arrow_dataset, matching
+from .looks import Looks
+from .row_lists import RowLists
+
+
+class Context(NamedTuple):
+    """What the sections of one report are made from."""
+
+    folder: AnyPath
+    summary: dict[str, Any]
+    looks: Looks
+    rows: RowLists
+
+    def look(self, text: str, computation: str, *events: str, levels: tuple[int, int] | None = None) -> str:
+        """A link to where events, or levels, are seen, if they are."""
+        href = self.looks.href(computation, *events, levels=levels)
+        return f' <a href="{escape(href)}">{text}</a>.' if href else ""
+
+
+def rows_of(
+    folder: AnyPath, table: str, most: int, where: pc.Expression | None = None
+) -> list[dict[str, Any]]:
+    if not matching(folder / table, "*.parquet"):
+        return []
+    rows: list[dict[str, Any]] = arrow_dataset(folder / table).head(most, filter=where).to_pylist()
+    return rows
+
+
+def pictured(picture: str, caption: str) -> str:
+    return f'<figure><div class="picture">{picture}</div><figcaption>{caption}</figcaption></figure>'
+
+
+def within(computation: str) -> str:
+    return f", in computation {escape(computation)}" if computation else ""
