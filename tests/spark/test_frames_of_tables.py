@@ -9,6 +9,7 @@ import happened.spark as hs
 from happened.core.errors import TraceFormatError
 from happened.spark.draft_frames import REPEATED
 from happened.trace.readers import Options
+from happened.trace.readers.database_histories import UNKNOWN
 from spark.span_tables import (
     contents,
     of_files,
@@ -329,3 +330,19 @@ def test_a_frame_of_transactions_is_the_history_of_the_file(spark, dice, tmp_pat
         found = hs.history(frame.union(again)).quarantine.collect()
         told = [row for row in found if row.field == field]
         assert len(told) == 1 and (told[0].reason == REPEATED) == (field == "id")
+
+
+def test_a_read_of_a_value_that_nobody_wrote_or_several_did_is_named(spark):
+    rows = [(1, 1, ["w x 1", "r y 7"]), (2, 1, ["w x 1", "r x 2"]), (3, 1, ["r x 1", "w x 2"])]
+    frame = spark.createDataFrame(rows, "session int, transaction int, operations array<string>")
+    told = {row["process"]: row["attributes"].get(UNKNOWN) for row in of_frame(hs.history(frame))}
+    assert told == {"session 1": "y=7", "session 2": None, "session 3": "x=1"}
+
+
+def test_a_message_without_a_kind_is_refused_by_name(spark):
+    rows = [("p", 1, "send", "m"), ("q", 1, None, "m"), ("q", 2, None, None)]
+    events = hs.log(spark.createDataFrame(rows, "process string, seq int, kind string, message string"))
+    (told,) = events.quarantine.collect()
+    assert "kind is missing beside message 'm', and what was done with a message is send" in told.reason
+    with pytest.raises(hs.NotJudged, match="kind is missing beside message 'm'"):
+        hs.violations(events)

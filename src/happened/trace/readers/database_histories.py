@@ -10,8 +10,8 @@ Where there is one register or set, and so no key, it is a value alone, or a lis
 list of two the first is taken for a key.
 
 Whoever read a value has the one who wrote it in his past: the transaction, or the invocation of the
-operation. A value that several wrote, or nobody did, says nothing. What read from one another in a circle
-cannot have happened, and is reported.
+operation. A value that several wrote, or nobody did, says nothing; an attribute of the event names it. What
+read from one another in a circle cannot have happened, and is reported.
 """
 
 import json
@@ -26,6 +26,8 @@ from .source import Source
 WRITES, READS = ("w", "write", "append", "add"), ("r", "read")
 REGISTER = ""
 """The key of values that name none."""
+UNKNOWN = "reads_of_unknown_writes"
+"""The attribute of an event, and the count of an import: values read that nobody wrote, or several did."""
 ENDS = {"ok": "ok", "fail": "fail", "info": "info"}
 
 
@@ -121,7 +123,10 @@ def assemble(drafts: Iterable[Draft], options: Options) -> Assembly:
         rows = []
         for i, draft in enumerate(group):
             writers = [wrote[value][0] for value in draft.parents if len(wrote.get(value, ())) == 1]
-            result.facts["reads_of_unknown_writes"] += len(draft.parents) - len(writers)
+            unknown = [value for value in draft.parents if len(wrote.get(value, ())) != 1]
+            if unknown:
+                draft.attributes[UNKNOWN] = ", ".join(unknown)
+            result.facts[UNKNOWN] += len(unknown)
             causes = dict.fromkeys(names[writer] for writer in writers if writer != i)
             rows.append(draft.row(*names[i], causes))
         break_circles(rows, group, result)

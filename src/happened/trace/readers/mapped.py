@@ -279,9 +279,12 @@ def _needed(mapping: Mapping, record: dict[str, Any], ours: str) -> str:
 def event(mapping: Mapping, source: Source, number: int, record: dict[str, Any]) -> Draft:
     """The draft of an event. ValueError says what a record lacks."""
     message, said = mapping.text(record, "message"), mapping.text(record, "kind")
-    if message is not None and said is not None and said.lower() not in KIND_OF:
+    if message is not None and (said or "").lower() not in KIND_OF:
         known = ", ".join(f"{kind} ({', '.join(words[1:])})" for kind, words in WORDS.items())
-        raise ValueError(f"{mapping.source['kind']} is {said!r}, and what was done with a message is {known}")
+        given = f"is {said!r}" if said is not None else f"is missing beside message {message!r}"
+        raise ValueError(
+            f"{mapping.source.get('kind', 'kind')} {given}, and what was done with a message is {known}"
+        )
     kind = KIND_OF.get(said.lower(), "internal") if said is not None else "internal"
     attributes = mapping.others(record)
     if kind != "internal" and message is None:
