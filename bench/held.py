@@ -1,11 +1,12 @@
-"""Does what is held cost anything? A message nobody waits for, while more and more others are held.
+"""Do held messages cost anything? Measures a message that nobody waits for, while more and more others are
+held.
 
     python bench/held.py [--json]
 
 For each protocol: one message is late at its receiver, `held` others that follow it have arrived, and then
 unrelated ones keep coming. Reported are microseconds for each of those, and for each one that is delivered
-when the late one comes. With a rescan of everything held, the first grows with the number held and the
-second with it too; both should stay flat.
+when the late one comes. If every held message were examined again, both would grow with the number held; both
+should stay flat.
 """
 
 import argparse

@@ -162,7 +162,7 @@ LINE = routed_places(path(3), [(0, 1), (1, 2)])[1]
         (LINE._replace(neighbours=0b1101), "out of 3"),
         (LINE._replace(branches=(Branch(0, 0b001), Branch(2, 0b101))), "no other branch"),
         (LINE._replace(branches=(Branch(0, 0b011),)), "no other branch"),
-        (LINE._replace(branches=(Branch(0, 0b100),)), "reaches that process"),
+        (LINE._replace(branches=(Branch(0, 0b100),)), "must reach that process"),
         (LINE._replace(branches=(Branch(0, 0b001, 0, 0b1000),)), "3 is none"),
         (LINE._replace(neighbours=0b001, branches=(), witnesses=0b100), "2 is not"),
         (LINE._replace(separators=(Separator(0b001, (0b010, 0b100)),)), "not at {0}"),

@@ -71,7 +71,7 @@ class Comparison:
     messages: int = 20_000  # in all, per run
     workload: Workload = field(default_factory=Workload)
     network: Network = field(default_factory=Network)
-    terrain: Terrain | None = None  # its applications are the processes
+    terrain: Terrain | None = None  # the processes are its applications
 
     def __post_init__(self) -> None:
         if not self.protocols or not self.processes or not self.seeds:
@@ -86,7 +86,7 @@ Row = dict[str, Any]
 
 
 def compare(comparison: Comparison, progress: Callable[[int], object] | None = None) -> Iterator[Row]:
-    """The rows, run by run; `progress` is called with the number of messages dealt with since last time."""
+    """The rows, run by run; `progress` is called with the number of messages since the last call."""
     for n in comparison.processes:
         for protocol in comparison.protocols:
             for seed in comparison.seeds:
@@ -121,14 +121,14 @@ def _row(
             terrain=comparison.terrain,
         )
         return row | _measured(parameters, count)
-    except ProtocolError as error:  # refused by the protocol's facts, or found out by a machine on the way
+    except ProtocolError as error:  # refused by the protocol's facts, or by a machine during the run
         if progress is not None:
             progress(comparison.messages - sent)
         return row | {"not_applicable": str(error)}
 
 
 def _check_known(protocol: str) -> None:
-    create(protocol, 0, 2)  # a name that nobody has is a mistake, not a protocol that does not apply
+    create(protocol, 0, 2)  # an unknown name is a mistake, not a protocol that does not apply
 
 
 class Timed:
@@ -190,7 +190,8 @@ class Estimate(NamedTuple):
     error: float  # half the 95 % confidence interval; 0 with one seed, which gives none
 
 
-# The 97.5 % quantile of Student's t by degrees of freedom; beyond them the normal distribution's will do.
+# The 97.5 % quantile of Student's t by degrees of freedom; beyond them the normal distribution is close
+# enough.
 _T = (
     12.706,
     4.303,
@@ -221,7 +222,7 @@ def estimate(values: list[float]) -> Estimate:
 class Summary(NamedTuple):
     protocol: str
     processes: int
-    estimates: dict[str, Estimate]  # by measure; without those the protocol does not tell
+    estimates: dict[str, Estimate]  # by measure; without those that the protocol does not have
     undelivered: int
     not_applicable: str | None
 
