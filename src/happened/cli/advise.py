@@ -118,8 +118,9 @@ def _on_spark(
         raise LocalProtocolError(f"{master} needs --out DIR, a directory that all its executors reach")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
+    note("--local replays the trace in this process instead")
     with (
-        spark_session(master, "replaying (--local replays in this process)") as spark,
+        spark_session(master, "replaying") as spark,
         tempfile.TemporaryDirectory(prefix=".advise-", dir=out) as scratch,
     ):
         say = _say if sys.stderr.isatty() else lambda what: None
