@@ -25,7 +25,7 @@ from happened.ordering import create, protocols
 HELD = (10, 100, 1000)
 OTHERS = 300
 LISTENER = 2
-# What is related to the late message and what is not cannot be told apart where sends are serialized.
+# Where sends are serialized, every message is related to the late one.
 CHAINED = ("serialized-broadcast", "serialized-multicast")
 NOTHING_TO_MEASURE = {
     "acknowledged": "its senders wait, its receivers do not",

@@ -129,7 +129,7 @@ def test_a_directory_that_is_not_there_is_named(tmp_path, capsys, monkeypatch, w
 
 
 def test_commands_that_start_spark_say_so(tmp_path, capsys, monkeypatch):
-    def start(master=None):
+    def start(master=None, brief=False):
         raise LocalProtocolError("Spark was started")
 
     monkeypatch.setattr("happened.spark.session.session", start)

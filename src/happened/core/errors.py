@@ -1,7 +1,7 @@
 """What can go wrong, and whose fault it is.
 
-These are different to the person who must act on them: our caller broke a rule, a peer broke a rule, a file
-cannot be read. A violation found in a trace is not an error but a result.
+Three cases need different reactions: our caller broke a rule, a peer broke a rule, a file cannot be read. A
+violation found in a trace is not an error but a result.
 """
 
 

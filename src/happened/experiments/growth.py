@@ -1,7 +1,7 @@
 """How control information grows with a system that is built of zones.
 
-In    n processes in zones of `size`, joined in levels: the first process of each zone is its gateway, and so
-      many gateways make a zone of the next level, whose first is the gateway of that. Each process sends to
+In    n processes in zones of `size`, joined in levels: the first process of each zone is its gateway, and
+      `size` gateways form a zone of the next level, whose first member is its gateway. Each process sends to
       one other, 9 times in 10 of its own zone (`clusters`), with the simulator's usual times.
 Out   for each protocol and n the mean entries and units per hop, hops per application message, and entries
       per application message, over the messages of the second half of the run.

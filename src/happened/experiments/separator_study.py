@@ -133,7 +133,7 @@ def _three_networks() -> Iterator[Case]:
 def study(
     chosen: Sequence[Case], *, messages: int, seed: int, progress: Callable[[int], object] | None = None
 ) -> Iterator[Row]:
-    """One row for each case, from a run of so many application messages; all cases make the same sends."""
+    """One row for each case, from a run of `messages` application messages; all cases make the same sends."""
     if messages < 1:
         raise LocalProtocolError(f"a study needs at least one message, not {messages}")
     for case in chosen:

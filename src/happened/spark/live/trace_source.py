@@ -2,8 +2,8 @@
 
 In     a directory of Parquet parts or JSON lines that appear and grow: the runtime's --trace directories,
        what `happened import` leaves, or one file of JSON lines
-Out    rows with the columns of a trace, and `_unreadable`: why a line is no event, null of the others.
-       `hs.stream` quarantines what is no event. With malformed=fail such a row ends the query, and with
+Out    rows with the columns of a trace, and `_unreadable`: why a line is not an event, null of the others.
+       `hs.stream` quarantines what is not an event. With malformed=fail such a row ends the query, and with
        malformed=skip it is left out; there is no `_unreadable` then. With the option buckets=N, the events
        packed by bucket (packed_events), for `happened stream`
 Limit  maxBytesPerTrigger: about so many bytes of files in a batch; without it, all there are. PySpark 4.0
@@ -151,7 +151,7 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if malformed.num_rows and self._malformed == "fail":
             name, begin, end = partition.stretch
             raise TraceFormatError(
-                f"{malformed.num_rows:,} rows between its bytes {begin:,} and {end:,} are no events, as "
+                f"{malformed.num_rows:,} rows between its bytes {begin:,} and {end:,} are not events, as "
                 f'{malformed["reason"][0]}. Leave such rows out by .option("malformed", "skip")',
                 file=name,
             )
