@@ -97,7 +97,7 @@ class Sender:
             message.ack_nowait()
 
     async def measure(self):
-        """Also how late it is itself: an event loop that is blocked does nothing for its peers."""
+        """Also measures its own lateness: a blocked event loop does nothing for its peers."""
         while True:
             due = time.monotonic() + 0.1
             await asyncio.sleep(0.1)

@@ -9,7 +9,7 @@ Out    rows with the columns of a trace, and `_unreadable`: why a line is not an
 Limit  maxBytesPerTrigger: about so many bytes of files in a batch; without it, all there are. PySpark 4.0
        and 4.1 have no such limits: there a batch has all there is
 End    ended=true: nothing is being written any more, so that a last line counts although nothing ends it.
-       With buckets=N, the word that nothing more comes is the last row of each bucket
+       With buckets=N, the last row of each bucket is a mark that the input has ended
 
 Offsets are positions of `trace_tail`. Register it once: `spark.dataSource.register(TraceSource)`.
 """
