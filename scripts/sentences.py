@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACES = ("src", "docs", "bench", "examples", "scripts", "README.md", "CONTRIBUTING.md")
 HELP = {"help", "description", "epilog"}
 END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"(*])|\n\s*\n|\n(?=\w[\w, ]*  +\S)")
-KEY = re.compile(r"(\w[\w, ]*)  +(?=\S)")  # of an item such as `Cost  one shuffle`
+KEY = re.compile(r"^(\w[\w, ]*?)  +(?=\S)")  # of an item such as `Cost  one shuffle`
 FEWEST_WORDS = 5
 
 

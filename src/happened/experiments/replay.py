@@ -14,8 +14,8 @@ counted. Every copy of a message arrives at a destination when it is recorded to
 With a terrain, machines stand at its places and processes are numbered as there (`numbered`); copies that a
 router gets arrive at once, since nobody recorded when they would have.
 
-A delivery is late by the moments, and by the local events, between the recorded arrival and the event that
-released it; one that the protocol makes before the recorded arrival is late by nothing.
+The delay of a delivery is the time, and the number of local events, between its recorded arrival and the
+event that released it; it is zero if the protocol delivers before the recorded arrival.
 """
 
 from collections import Counter, deque

@@ -52,8 +52,8 @@ class Case:
 class Row(NamedTuple):
     case: Case
     entries: float  # per timestamp
-    timestamps: int  # how many that is the mean of
-    entries_sent: float  # the mean where a timestamp counts for each neighbour it is sent to
+    timestamps: int  # the number of timestamps in that mean
+    entries_sent: float  # the mean in which a timestamp counts once for each receiver
     histories: dict[str, float]  # mean entries at each of the hosts, looked up whenever anybody sends
 
 
