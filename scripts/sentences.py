@@ -9,10 +9,10 @@ and the text of Markdown pages; code, tables of values and single words are left
 
 import argparse
 import ast
+import inspect
 import io
 import random
 import re
-import textwrap
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PLACES = ("src", "docs", "bench", "examples", "scripts", "README.md", "CONTRIBUTING.md")
 HELP = {"help", "description", "epilog"}
-END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"(*])|\n\s*\n")
+END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"(*])|\n\s*\n|\n(?=\w[\w, ]*  +\S)")
+KEY = re.compile(r"^(\w[\w, ]*?)  +(?=\S)")  # of an item such as `Cost  one shuffle`
 FEWEST_WORDS = 5
 
 
@@ -43,7 +44,7 @@ def sentences(path: Path) -> Iterator[Sentence]:
         for part in END_OF_SENTENCE.split(text):
             start = text.index(part, passed)
             passed = start + len(part)
-            words = " ".join(part.split())
+            words = " ".join(KEY.sub(r"\1: ", part, count=1).split())
             if len(re.findall(r"[A-Za-z]{2,}", words)) >= FEWEST_WORDS:
                 yield Sentence(path, line + text.count("\n", 0, start), kind, words)
 
@@ -57,7 +58,7 @@ def python(path: Path) -> Iterator[tuple[int, str, str]]:
             for statement in getattr(node, field, ()) if isinstance(getattr(node, field, ()), list) else ():
                 match statement:
                     case ast.Expr(value=ast.Constant(value=str(text))):
-                        yield statement.lineno, "docstring", textwrap.dedent(text)
+                        yield statement.lineno, "docstring", without_examples(inspect.cleandoc(text))
         match node:
             case ast.Raise(exc=ast.expr() as error):
                 yield from literals(error, "error")
@@ -65,6 +66,16 @@ def python(path: Path) -> Iterator[tuple[int, str, str]]:
                 yield from literals(value, "help")
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name.lower() in HELP:
                 yield from literals(value, "help")
+
+
+def without_examples(text: str) -> str:
+    """The text with empty lines in place of paragraphs that are indented as a whole: code."""
+    paragraphs = text.split("\n\n")
+    for i, paragraph in enumerate(paragraphs):
+        lines = paragraph.split("\n")
+        if all(line.startswith("    ") for line in lines):
+            paragraphs[i] = "\n" * (len(lines) - 1)
+    return "\n\n".join(paragraphs)
 
 
 def literals(expression: ast.expr, kind: str) -> Iterator[tuple[int, str, str]]:

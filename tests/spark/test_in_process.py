@@ -168,7 +168,7 @@ def test_force_removes_results_and_nothing_else(trace, tmp_path, capsys):
     assert main(["analyze", str(trace), "--local", "--out", str(out)]) == 1
     (out / "thesis.tex").write_text("years of work")
     assert main(["analyze", str(trace), "--local", "--out", str(out), "--force"]) == 2
-    assert "no result of happened (thesis.tex)" in capsys.readouterr().err
+    assert "not results of happened (thesis.tex)" in capsys.readouterr().err
     assert (out / "thesis.tex").exists() and (out / "summary.json").exists()
 
 

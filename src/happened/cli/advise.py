@@ -26,7 +26,8 @@ from .compare import protocol_names
 from .options import add_output, add_where, option
 from .output import refuse_earlier
 from .parser import Parser
-from .terminal import note, print_json, progress, stored_path
+from .spark_sessions import spark_session
+from .terminal import note, print_answer, progress, stored_path
 from .terrain_option import read_terrain
 
 IN_PROCESS_EVENTS = 50_000
@@ -85,10 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         if terrain is not None:
             raise LocalProtocolError("--topology needs --local: such a trace is replayed in this process")
         advice = _on_spark(arguments.trace, names, trackers, arguments.master, out)
-    if arguments.json:
-        print_json(_document(str(arguments.trace), advice))
-    else:
-        print("\n".join(_report(advice)))
+    print_answer(arguments, lambda: _document(str(arguments.trace), advice), _report(advice))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_advice(advice, out / "advice.parquet")
@@ -113,7 +111,6 @@ def _on_spark(
     path: AnyPath, names: tuple[str, ...], trackers: tuple[str, ...], master: str | None, out: Path | None
 ) -> Advice:
     from ..experiments.advise_spark import advise_on_spark
-    from ..spark.session import session
 
     if not isinstance(path, Path):
         raise LocalProtocolError(f"{path}: Spark replays local traces only; copy it here, or give --local")
@@ -121,15 +118,14 @@ def _on_spark(
         raise LocalProtocolError(f"{master} needs --out DIR, a directory that all its executors reach")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    note(f"replaying on Spark ({master or 'local[*]'}); --local does it in this process")
-    spark = session(master)
-    try:
-        with tempfile.TemporaryDirectory(prefix=".advise-", dir=out) as scratch:
-            say = _say if sys.stderr.isatty() else lambda what: None
-            parts = Path(scratch) / "parts"
-            return advise_on_spark(spark, path, names, parts, progress=say, trackers=trackers)
-    finally:
-        spark.stop()
+    note("--local replays the trace in this process instead")
+    with (
+        spark_session(master, "replaying") as spark,
+        tempfile.TemporaryDirectory(prefix=".advise-", dir=out) as scratch,
+    ):
+        say = _say if sys.stderr.isatty() else lambda what: None
+        parts = Path(scratch) / "parts"
+        return advise_on_spark(spark, path, names, parts, progress=say, trackers=trackers)
 
 
 def _say(what: str) -> None:

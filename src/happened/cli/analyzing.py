@@ -1,13 +1,12 @@
 """Runs `happened analyze`: on Spark, in this process, and to rebuild full vectors."""
 
 import argparse
-import logging
 import os
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..causality.judgement import Outcome, judge_totals
 from ..causality.questions import QUESTIONS
@@ -18,7 +17,11 @@ from ..trace.store import AnyPath, arrow_dataset, size_of
 from .output import refuse_earlier_file, replacing
 from .parser import meant
 from .quarantine_notes import SHOWN, note_quarantined
+from .spark_sessions import spark_session
 from .terminal import note, print_json, progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def refuse_early(given: AnyPath, out: AnyPath, *, resume: bool = False) -> None:
@@ -26,7 +29,6 @@ def refuse_early(given: AnyPath, out: AnyPath, *, resume: bool = False) -> None:
     if not given.exists():
         raise TraceFormatError("no such file or directory", file=str(given))
     refuse_unavailable(out, resume=resume)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would print a traceback for every interrupt
 
 
 def run_on_spark(arguments: argparse.Namespace) -> int:
@@ -57,14 +59,9 @@ def rebuild(arguments: argparse.Namespace) -> int:
     with replacing(arguments.out, force=arguments.force, reads=[arguments.trace]):
         refuse_early(arguments.trace, arguments.out)
         from ..spark import rebuild as rebuilding
-        from ..spark.session import session
 
-        note(f"rebuilding on Spark ({arguments.master or 'local[*]'})")
-        spark = session(arguments.master)
-        try:
+        with spark_session(arguments.master, "rebuilding") as spark:
             summary = rebuilding.rebuild(spark, arguments.trace, arguments.out)
-        finally:
-            spark.stop()
     return tell(summary, arguments)
 
 
@@ -133,14 +130,12 @@ def _answer_on_spark(arguments: argparse.Namespace, only: list[str] | None) -> d
     refuse_early(arguments.trace, arguments.out, resume=arguments.resume)
     from ..report.page import write_report
     from ..spark.pipeline import analyze_path
-    from ..spark.session import session
     from ..spark.splits import ROWS_AT_ONCE
     from ..spark.storage import DIRECT, SPARK
     from ..spark.tasks import is_local
 
-    spark = session(arguments.master, brief=_is_small(arguments.trace))
-    io = arguments.io or (DIRECT if is_local(spark) else SPARK)
-    try:
+    def answer(spark: "SparkSession") -> dict[str, Any]:
+        io = arguments.io or (DIRECT if is_local(spark) else SPARK)
         _refuse_without_files(arguments, io)
         return analyze_path(
             spark,
@@ -158,10 +153,13 @@ def _answer_on_spark(arguments: argparse.Namespace, only: list[str] | None) -> d
             questions=only,
             finish=(lambda folder, summary: None) if only else partial(write_report, trace=arguments.trace),
         )
-    finally:
-        if sys.stderr.isatty():
-            note("")
-        spark.stop()
+
+    with spark_session(arguments.master, brief=_is_small(arguments.trace)) as spark:
+        try:
+            return answer(spark)
+        finally:
+            if sys.stderr.isatty():
+                note("")
 
 
 def _refuse_without_files(arguments: argparse.Namespace, io: str) -> None:

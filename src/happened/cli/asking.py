@@ -1,7 +1,6 @@
 """What the commands that ask a trace have in common: their arguments, and how events and times are shown."""
 
 import argparse
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -12,6 +11,7 @@ from ..ask.answered import is_answered
 from ..ask.history import printable, why_too_large
 from ..core.errors import LocalProtocolError
 from ..view.texts import duration
+from .spark_sessions import spark_session
 from .startup import allow_pandas
 from .terminal import note
 
@@ -36,16 +36,12 @@ def on_spark(arguments: argparse.Namespace) -> Iterator["LargeTrace"]:
     """The trace to ask on a session that ends with the question."""
     allow_pandas()
     from ..spark.large_traces import asked_on_spark
-    from ..spark.session import session
 
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would print a traceback for every interrupt
-    note(f"asking on Spark ({arguments.master or 'local[*]'})")
-    spark = session(arguments.master, brief=True)
-    try:
-        with asked_on_spark(spark, arguments.trace, arguments.work) as trace:
-            yield trace
-    finally:
-        spark.stop()
+    with (
+        spark_session(arguments.master, "asking", brief=True) as spark,
+        asked_on_spark(spark, arguments.trace, arguments.work) as trace,
+    ):
+        yield trace
 
 
 def history_about(arguments: argparse.Namespace, *names: str, past_only: bool = False) -> History:
@@ -107,7 +103,7 @@ def chain_lines(steps: Sequence[ChainStep]) -> Iterator[str]:
     clock = Clock(step.event for step in steps)
     times = [clock.at(step.event) for step in steps]
     texts = shown([step.event for step in steps])
-    wide, far = max(map(len, times)), max(map(len, texts))
+    wide, far = max(map(len, times), default=0), max(map(len, texts), default=0)
     for step, time, text in zip(steps, times, texts, strict=True):
         took = "" if step.took is None else f", {duration(step.took)}"
         how = f"  {EDGES[step.edge]}{took}" if step.edge != "begin" else ""

@@ -30,8 +30,9 @@ most once), agreement (for total order: no two processes deliver two messages in
 holds exactly the necessary information). A violation comes with a schedule that leads to it, the shortest
 of its kind first.
 
-A tracker is run through every computation of so many messages and relevant events (messages late, lost and,
-without --fifo, overtaking each other), and every timestamp is compared with the causal past, kept as a set.
+A tracker is run through every computation with this many messages and relevant events (messages late, lost
+and, without --fifo, overtaking each other), and every timestamp is compared with the causal past, kept as a
+set.
 """
 
 _PROMISES = {

@@ -26,7 +26,7 @@ from .ask import add_clock_order
 from .options import add_output, add_where, option
 from .output import replacing
 from .parser import Parser
-from .terminal import note, print_json, progress, stored_path
+from .terminal import note, print_answer, progress, stored_path
 
 SPARK_BYTES = 256 << 20  # bytes of input, uncompressed: minutes in one process
 STDIN, COPY = "-", "standard-input"  # the argument, and the file that it is copied to
@@ -129,10 +129,7 @@ def _run(arguments: argparse.Namespace, files: list[AnyPath]) -> int:
         done = _import(arguments, files, options)
     for line in _leftovers(done):
         note(line)
-    if arguments.json:
-        print_json(done.summary)
-    else:
-        print("\n".join(_report(done.summary, arguments.out)))
+    print_answer(arguments, lambda: done.summary, _report(done.summary, arguments.out))
     return ExitCode.HOLDS
 
 

@@ -18,7 +18,7 @@ from ..sim.tracker_story import TrackerStory
 from .options import add_output, add_promised_order, option
 from .output import refuse_earlier_file
 from .parser import Parser
-from .terminal import local_path, note, print_json
+from .terminal import local_path, note, print_answer
 from .terrain_option import read_terrain
 
 EPILOG = """\
@@ -85,10 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         arguments.out.write_text(story_page(story.document()), encoding="utf-8")
         note(f"wrote {arguments.out}: step with the arrow keys")
-    if arguments.json:
-        print_json(story.document())
-    else:
-        print("\n".join(story_text(story.document())))
+    print_answer(arguments, lambda: story.document(), story_text(story.document()))
     is_wrong = any(scene.wrong for scene in story.scenes) or (isinstance(story, Story) and story.is_stuck)
     return ExitCode.VIOLATED if is_wrong else ExitCode.HOLDS
 

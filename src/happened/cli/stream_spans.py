@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from .terminal import local_path, note, print_json
+from .terminal import local_path, note, print_answer
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 GRPC, HTTP = "127.0.0.1:4317", "127.0.0.1:4318"
@@ -63,10 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             receiver.close()
     counts = receiver.counts()
-    if arguments.json:
-        print_json(counts)
-    else:
-        print("\n".join(f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items()))
+    lines = (f"{name.replace('_', ' ')}: {value:,}" for name, value in counts.items())
+    print_answer(arguments, lambda: counts, lines)
     return _judged(receiver)
 
 

@@ -5,7 +5,7 @@ import io
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -43,6 +43,14 @@ def progress(what: str, total: int | None = None, unit: str = "it") -> Iterator[
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, sort_keys=True))
+
+
+def print_answer(arguments: argparse.Namespace, document: Callable[[], Any], lines: Iterable[str]) -> None:
+    """Print the document with --json, and otherwise the lines."""
+    if arguments.json:
+        print_json(document())
+    else:
+        print("\n".join(lines))
 
 
 def note(text: str) -> None:

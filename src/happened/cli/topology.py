@@ -15,7 +15,7 @@ from ..core.errors import CausalityError
 from ..core.exit_codes import ExitCode
 from .options import option
 from .parser import Command, Parser, add_command
-from .terminal import local_path, print_json, progress
+from .terminal import local_path, print_answer, print_json, progress
 
 if TYPE_CHECKING:
     from ..experiments.separator_study import CaseResult
@@ -120,10 +120,11 @@ def _show(arguments: argparse.Namespace) -> int:
     ):
         if out is not None:
             _write(out, write)
-    if arguments.json:
-        print_json(_document(arguments.path, topology, separators, routes))
-    else:
-        print("\n".join(_picture(arguments.path, topology, separators, routes)))
+    print_answer(
+        arguments,
+        lambda: _document(arguments.path, topology, separators, routes),
+        _picture(arguments.path, topology, separators, routes),
+    )
     return ExitCode.HOLDS
 
 

@@ -10,7 +10,7 @@ from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
 from .options import option
 from .parser import Parser
-from .terminal import local_path, print_json, progress
+from .terminal import local_path, print_answer, progress
 from .terrain_option import read_terrain
 
 if TYPE_CHECKING:
@@ -57,11 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
         costs = _simulated(terrain, arguments, seed)
     if not costs[0].messages:
         raise LocalProtocolError(f"{arguments.traffic}: no process sends to another in this trace")
-    if arguments.json:
-        told = [as_json(cost) for cost in costs]
-        print_json({"path": str(arguments.path), "traffic": traffic, "protocols": told})
-    else:
-        print("\n".join(report(terrain, traffic, costs)))
+    document = {"path": str(arguments.path), "traffic": traffic, "protocols": [*map(as_json, costs)]}
+    print_answer(arguments, lambda: document, report(terrain, traffic, costs))
     return ExitCode.HOLDS
 
 

@@ -12,7 +12,7 @@ from ..causality.necessary import Unit
 from ..causality.unit_life import PC1, UnitLife, unit_life
 from ..core.errors import LocalProtocolError
 from ..core.exit_codes import ExitCode
-from .terminal import print_json
+from .terminal import print_answer
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -24,10 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     unit = Unit(message, destination)
     computation = _chosen(check_path(arguments.path).computations, unit, arguments.computation)
     life = unit_life(computation, unit)
-    if arguments.json:
-        print_json(_document(life))
-    else:
-        print("\n".join(_told(life)))
+    print_answer(arguments, lambda: _document(life), _told(life))
     return ExitCode.HOLDS
 
 

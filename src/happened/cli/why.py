@@ -9,7 +9,7 @@ from ..ask.history import printable
 from ..core.exit_codes import ExitCode
 from ..view.texts import duration
 from .asking import Clock, chain_lines, history_about, plain
-from .terminal import print_json
+from .terminal import print_answer
 
 ENDS = {ABOVE: "told above", FIRST: "the first event there", DEEP: "--depth shows more"}
 
@@ -17,10 +17,7 @@ ENDS = {ABOVE: "told above", FIRST: "the first event there", DEEP: "--depth show
 def run(arguments: argparse.Namespace) -> int:
     history = history_about(arguments, arguments.event, past_only=True)
     answer = ask.why(history, arguments.event, depth=arguments.depth)
-    if arguments.json:
-        print_json(plain(answer))
-    else:
-        print("\n".join(_lines(answer)))
+    print_answer(arguments, lambda: plain(answer), _lines(answer))
     return ExitCode.HOLDS
 
 

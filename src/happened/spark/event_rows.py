@@ -1,7 +1,7 @@
 """A trace as a DataFrame: its events, and the rows that are not events.
 
 In    a path that `trace.locate` finds a trace at
-Out   rows of trace.SCHEMA; a line of JSON that is no event has the reason in UNREADABLE, and nothing else
+Out   rows of trace.SCHEMA; a line of JSON that is not an event has the reason in UNREADABLE, and nothing else
 Cost  one scan, when the frame is used; nothing reaches the driver
 
 Spark reads it: of Parquet only the columns and rows that a query needs. With io="direct" tasks read what lies

@@ -1,7 +1,7 @@
 """Errors and warnings about rows that could not be judged, so that an empty answer is never mistaken for a
 clean one.
 
-Rows that are no events, computations whose rows contradict the contract of a trace, and causes that are not
+Rows that are not events, computations whose rows contradict the contract of a trace, and causes that are not
 in the frame are quarantined (causality.quarantine). A function that returns one table raises NotJudged then,
 or warns and returns the answers for the rest: as its caller chose by `on_bad`.
 """

@@ -1,8 +1,9 @@
 """Records of the phases that a run has finished, kept beside its intermediates, so that a resumed run skips
 them.
 
-A phase is recorded when all of its tasks are done: what it returned, pickled. What its tasks wrote lies under
-names that are the same in every run. A phase that was interrupted is done again, and replaces its files.
+A phase is recorded when all of its tasks are done; the record is its pickled result. What its tasks wrote
+lies under names that are the same in every run. A phase that was interrupted is done again, and replaces its
+files.
 
 Records are valid for one version of this package, one state of the trace and one set of options, all part of
 their fingerprint; records with another fingerprint are ignored. They are pickles: whoever can write there can

@@ -2,7 +2,7 @@
 
 In    the splits of a trace
 Out   Survey: the large computations, by name, and where to look up which computations of a split have rows in
-      other splits too. Rows that are no events, as parts of the table `quarantine`
+      other splits too. Rows that are not events, as parts of the table `quarantine`
 Cost  one scan of the columns that tell events from other rows, and a shuffle of six integers for each
       computation of a split; where there are large computations, one small job for their names
 

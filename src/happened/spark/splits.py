@@ -140,7 +140,7 @@ class Split:
 
 
 def splits_of(at: Location, *, rows: int = ROWS_AT_ONCE, size: int = BYTES_AT_ONCE) -> list[Split]:
-    """Splits of about so many rows of Parquet, or bytes of JSON lines."""
+    """Splits of about this many rows of Parquet, or bytes of JSON lines."""
     if at.is_json:
         return _stretches(at.root, size)
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
@@ -167,7 +167,7 @@ def _groups(at: Location, part: AnyPath) -> list[tuple[Groups, int]]:
 
 
 def _together(pieces: Iterable[tuple[Groups, int]], most: int) -> Iterator[Split]:
-    """Consecutive row groups, of one file or several, up to so many rows."""
+    """Consecutive row groups, of one file or several, up to this many rows."""
     held: list[Groups] = []
     rows = 0
     for piece, count in pieces:

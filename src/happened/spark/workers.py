@@ -53,7 +53,7 @@ def check_workers(spark: SparkSession) -> bool:
     asked = F.udf(look, "string", useArrow=False)
     try:
         rows = spark.range(0, tasks, 1, tasks).select(asked("id").alias("told")).collect()
-    except Exception as error:  # of several kinds, by version and kind of session
+    except Exception as error:  # exceptions of several kinds, by version and kind of session
         reason = _why(str(error))
         if reason is None:
             raise

@@ -41,8 +41,8 @@ never reached: a slot, but no edge. `sent` and `gap` count where both ends are t
 delivery at a destination; `cause` an edge that the trace recorded as such."""
 
 UNNAMED, UNNAMED_SEQ = "\0", -(2**63)
-"""The value of a field that a cause does not give. No event has a number below 1, but a process may have this
-name, so the number of a cause without a process is counted from UNNAMED_SEQ."""
+"""Stand for a process or a number that a cause lacks. No event has a number below 1, but a process may have
+this name, so the number of a cause without a process is counted from UNNAMED_SEQ."""
 
 SENDS = pa.schema(
     [

@@ -177,7 +177,7 @@ class _Writer:
         self._commits: Manifests | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        if self._commits is None:  # on Spark Connect this is another process than the one that asked
+        if self._commits is None:  # on Spark Connect this runs in another process than the caller
             self._commits = Manifests(self._out, self._about)
         if batch <= self._commits.last:
             return

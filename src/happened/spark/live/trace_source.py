@@ -2,14 +2,14 @@
 
 In     a directory of Parquet parts or JSON lines that appear and grow: the runtime's --trace directories,
        what `happened import` leaves, or one file of JSON lines
-Out    rows with the columns of a trace, and `_unreadable`: why a line is no event, null of the others.
-       `hs.stream` quarantines what is no event. With malformed=fail such a row ends the query, and with
+Out    rows with the columns of a trace, and `_unreadable`: why a line is not an event, null of the others.
+       `hs.stream` quarantines what is not an event. With malformed=fail such a row ends the query, and with
        malformed=skip it is left out; there is no `_unreadable` then. With the option buckets=N, the events
        packed by bucket (packed_events), for `happened stream`
 Limit  maxBytesPerTrigger: about so many bytes of files in a batch; without it, all there are. PySpark 4.0
        and 4.1 have no such limits: there a batch has all there is
 End    ended=true: nothing is being written any more, so that a last line counts although nothing ends it.
-       With buckets=N, the word that nothing more comes is the last row of each bucket
+       With buckets=N, the last row of each bucket is a mark that the input has ended
 
 Offsets are positions of `trace_tail`. Register it once: `spark.dataSource.register(TraceSource)`.
 """
@@ -152,7 +152,7 @@ class TraceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if malformed.num_rows and self._malformed == "fail":
             name, begin, end = partition.stretch
             raise TraceFormatError(
-                f"{malformed.num_rows:,} rows between its bytes {begin:,} and {end:,} are no events, as "
+                f"{malformed.num_rows:,} rows between its bytes {begin:,} and {end:,} are not events, as "
                 f'{malformed["reason"][0]}. Leave such rows out by .option("malformed", "skip")',
                 file=name,
             )
