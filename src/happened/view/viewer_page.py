@@ -27,6 +27,7 @@ SCRIPTS = (
     "query",
     "panels",
     "served",
+    "overview",
     "story",
     "app",
     "input",
