@@ -424,36 +424,24 @@ class Panels {
     });
     const rows = [];
     let listed = 0;
+    const row = (kind, text, on, set, name, more = null) =>
+      element(
+        "li",
+        {},
+        this.toggle(text, on, () => app.toggle(set, name), `${kind} ${name}`),
+        more,
+      );
     for (const [group, members] of groups) {
       if (members.length > 1) {
-        rows.push(
-          element(
-            "li",
-            { class: "group" },
-            this.toggle(
-              `Draw ${count(members.length, "process", "processes")} “${group}” as one`,
-              app.collapsed.has(group),
-              () => app.toggle(app.collapsed, group),
-              `group ${group}`,
-            ),
-          ),
-        );
+        const together = `Draw ${count(members.length, "process", "processes")} “${group}” as one`;
+        rows.push(row("group", together, app.collapsed.has(group), app.collapsed, group));
+        rows[rows.length - 1].className = "group";
       }
       for (const p of members) {
         if (listed++ >= MOST_LISTED * 2) continue;
-        rows.push(
-          element(
-            "li",
-            {},
-            this.toggle(
-              scene.processes[p],
-              !app.hidden.has(scene.processes[p]),
-              () => app.toggle(app.hidden, scene.processes[p]),
-              `process ${scene.processes[p]}`,
-            ),
-            element("span", { class: "dim" }, ` ${grouped(scene.totals[p])}`),
-          ),
-        );
+        const name = scene.processes[p],
+          events = element("span", { class: "dim" }, ` ${grouped(scene.totals[p])}`);
+        rows.push(row("process", name, !app.hidden.has(name), app.hidden, name, events));
       }
     }
     const hide = names => () => {
