@@ -11,7 +11,7 @@ from .row_lists import RowLists
 
 
 class Context(NamedTuple):
-    """What the sections of one report are made from."""
+    """The inputs that the sections of a report share."""
 
     folder: AnyPath
     summary: dict[str, Any]
@@ -19,7 +19,7 @@ class Context(NamedTuple):
     rows: RowLists
 
     def look(self, text: str, computation: str, *events: str, levels: tuple[int, int] | None = None) -> str:
-        """A link to where events, or levels, are seen, if they are."""
+        """A link to the view of these events or levels; "" if the view does not show them."""
         href = self.looks.href(computation, *events, levels=levels)
         return f' <a href="{escape(href)}">{text}</a>.' if href else ""
 

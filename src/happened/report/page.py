@@ -91,7 +91,7 @@ GROUPS = {
 
 
 def write_report(folder: AnyPath, summary: dict[str, Any], trace: AnyPath | Looks | None = None) -> None:
-    """Leave report.html and view.html beside the tables of an analysis.
+    """Write report.html and view.html beside the tables of an analysis.
 
     trace   what was analysed: labels, spans and what is relevant are shown from it
     """

@@ -90,7 +90,7 @@ class StorePath:
 
     @property
     def parent(self) -> "StorePath":
-        """What it lies in; the bucket lies in itself."""
+        """The parent path; a bucket is its own parent."""
         return self._at(self.key.rpartition("/")[0])
 
     def __truediv__(self, below: str) -> "StorePath":
@@ -122,7 +122,7 @@ class StorePath:
             return int(self._filesystem().get_file_info(self._inside()).size or 0)
 
     def iterdir(self) -> Iterator["StorePath"]:
-        """What lies in it, in the order of names; nothing if nothing does."""
+        """The direct children, sorted by name."""
         return iter(self._below(recursive=False))
 
     def glob(self, pattern: str) -> Iterator["StorePath"]:
@@ -150,7 +150,7 @@ class StorePath:
         return self.read_bytes().decode(encoding)
 
     def write_bytes(self, data: bytes) -> None:
-        """All at once, replacing what is there."""
+        """Write the whole object, replacing an existing one."""
         with tempfile.NamedTemporaryFile() as file:
             file.write(data)
             file.flush()
@@ -160,7 +160,7 @@ class StorePath:
         self.write_bytes(text.encode(encoding))
 
     def put(self, file: Path) -> None:
-        """Become what a local file holds, at once: readers see what was there before, or all of it."""
+        """Upload a local file atomically: readers see the previous object or the whole new one."""
         # An object has its name when its upload ends; a file of HDFS has it while it is being written, and
         # none is renamed to a name that is taken.
         target = self.with_name(f".{self.name}.{os.urandom(8).hex()}") if self.scheme == "hdfs" else self
@@ -175,7 +175,7 @@ class StorePath:
                 filesystem.move(target._inside(), self._inside())
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Nothing: what holds no file is no directory."""
+        """Do nothing: an object store has no empty directories."""
 
     def unlink(self, missing_ok: bool = False) -> None:
         try:
@@ -192,7 +192,7 @@ class StorePath:
         return _connected(self.scheme, self.authority, self.options)[0]
 
     def _inside(self) -> str:
-        """Its name within its filesystem."""
+        """The path within pyarrow's filesystem."""
         root = _connected(self.scheme, self.authority, self.options)[1]
         return f"{root}/{self.key}" if self.key else root or "/"
 
@@ -204,7 +204,8 @@ class StorePath:
         return found
 
     def _refuse_missing_bucket(self) -> None:
-        """S3 answers alike for a missing object and for one in a missing bucket; a slip deserves better."""
+        """Raise CausalityError if the bucket does not exist: S3 gives the same answer for a missing
+        object."""
         if self.scheme == "s3" and self.key:
             try:
                 bucket = self._filesystem().get_file_info(self.authority)
@@ -229,7 +230,8 @@ AnyPath = Path | StorePath
 
 
 def any_path(given: "str | os.PathLike[str] | StorePath") -> AnyPath:
-    """A local path, or where a URL leads; CausalityError if it is no URL of ours. Nothing is connected to."""
+    """A local path or, for a URL, a StorePath; opens no connection. CausalityError if the URL is not
+    supported."""
     if isinstance(given, StorePath):
         return given
     if not isinstance(given, str):
@@ -262,7 +264,7 @@ def files_below(path: AnyPath) -> list[AnyPath]:
 
 
 def matching(directory: AnyPath, pattern: str) -> list[AnyPath]:
-    """What lies in a directory under such names, in their order; nothing if there is no directory."""
+    """The paths in a directory that match a pattern, sorted by name; none if there is no directory."""
     if isinstance(directory, StorePath):
         return [*directory.glob(pattern)]
     return [*sorted(directory.glob(pattern))]
@@ -410,7 +412,7 @@ def _connected(scheme: str, authority: str, options: str) -> tuple[Any, str]:
 
 
 def _bounded(scheme: str, options: str) -> str:
-    """The options, with how long to try where the URL can say it and does not."""
+    """The options, with a limit for retries where the scheme supports one and the URL sets none."""
     if scheme == "gs" and "retry_limit_seconds" not in options:
         return "&".join(filter(None, [options, f"retry_limit_seconds={ATTEMPTS * SILENT_SECONDS:.0f}"]))
     return options

@@ -72,7 +72,7 @@ def _nanoseconds(value: float) -> int:
 def _slices(
     source: Source, events: list[tuple[int, dict[str, Any]]]
 ) -> tuple[list[_Slice], list[Quarantined]]:
-    """All slices, with their parents, and what ends nothing."""
+    """All slices with their parents, and the end events that end no slice."""
     slices: list[_Slice] = []
     problems: list[Quarantined] = []
     stacks: dict[tuple[str, ...], list[_Slice]] = {}

@@ -59,7 +59,7 @@ def counts(drafts: list[Draft]) -> dict[str, int]:
 
 
 def _message(draft: Draft) -> str:
-    """Named by its sender and the line of its send."""
+    """The name of a message: its sender and the line of its send."""
     return f"{draft.process}@{draft.line}"
 
 

@@ -80,7 +80,7 @@ class Mapping:
             )
 
     def get(self, record: dict[str, Any], ours: str) -> Any:
-        """What a record has for one of our fields; None if nothing."""
+        """The value of a record for one of our fields; None if it has none."""
         path = self.source.get(ours)
         if path is None:
             return None
@@ -93,7 +93,7 @@ class Mapping:
         return None if value == "" else value
 
     def occurs(self, record: dict[str, Any], ours: str) -> bool:
-        """Whether a record has what is mapped to one of our fields, if only as null."""
+        """Whether a record has the field that is mapped to one of ours, even if it is null."""
         path = self.source[ours]
         if path in record:
             return True
@@ -157,7 +157,7 @@ class Mapping:
         return found
 
     def others(self, record: dict[str, Any]) -> dict[str, str]:
-        """What is not mapped, as attributes."""
+        """The fields that are not mapped, as attributes."""
         mapped = {path.partition(".")[0] for path in self.source.values()} | set(self.source.values())
         return {
             str(name): value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -167,7 +167,7 @@ class Mapping:
 
 
 def _from_text(value: Any) -> Any:
-    """The value that a text of a CSV stands for; the text itself if it is no JSON."""
+    """The value of a CSV field that holds JSON; the text itself if it is not JSON."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:

@@ -105,7 +105,7 @@ GO_KINDS = ("", "internal", "server", "client", "producer", "consumer")
 
 
 def _from_go(record: Any) -> Any:
-    """A span of Go's SDK in the words of the others."""
+    """A span of Go's SDK with the field names of the other SDKs."""
     if not isinstance(record, dict) or not isinstance(record.get("SpanContext"), dict):
         return record
     kind, parent = record.get("SpanKind"), _context_from_go(record.get("Parent"))["span_id"]
