@@ -8,12 +8,11 @@ Instants (i) are slices of no length; counters and the rest are left out. Times 
 one trace.
 """
 
-import json
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any
 
-from .draft import Options, Parsed, Quarantined, excerpt
+from .draft import Options, Parsed, Quarantined
 from .json_documents import records
 from .source import Source
 from .span_drafts import Place, Span, at, span_id
@@ -62,7 +61,7 @@ def parse(source: Source, options: Options) -> Parsed:
 
 
 def _rejected(source: Source, number: int, event: Any, field: str, reason: str) -> Quarantined:
-    return Quarantined(source.file, number, field, reason, excerpt(json.dumps(event)))
+    return source.quarantined(number, event, field, reason)
 
 
 def _nanoseconds(value: float) -> int:

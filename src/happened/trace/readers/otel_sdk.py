@@ -14,9 +14,10 @@ process `unknown_service`, as the SDKs call it.
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
-from .draft import Options, Parsed, Quarantined, excerpt
+from .draft import Options, Parsed, Quarantined
 from .json_documents import records
 from .source import Source
 from .span_drafts import Place, Span, known_kind, set_aside, span_id
@@ -35,9 +36,7 @@ def parse(source: Source, options: Options) -> Parsed:
 
 
 def _drafts(source: Source, number: int, record: Any) -> Parsed:
-    def rejected(field: str, reason: str) -> Quarantined:
-        return Quarantined(source.file, number, field, reason, excerpt(json.dumps(record)))
-
+    rejected = partial(source.quarantined, number, record)
     names = _names(record)
     if names is None:
         yield rejected("context", "no span with trace_id and span_id, in itself or in its context")

@@ -7,6 +7,7 @@ goes; either is remembered in `faults`, which is complete once the lines have be
 
 import gzip
 import io
+import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -47,6 +48,11 @@ class Source:
     @property
     def _is_cut(self) -> bool:
         return any(fault.reason.startswith(CUT) for fault in self.faults)
+
+    def quarantined(self, number: int | None, record: object, field: str | None, reason: str) -> Quarantined:
+        """Why a record of this file is left out; `record` is its text, or the value that was parsed."""
+        text = record if isinstance(record, str) else json.dumps(record)
+        return Quarantined(self.file, number, field, reason, excerpt(text))
 
     def text(self) -> str:
         return "".join(text for _, text in self.numbered).replace("\r\n", "\n")
