@@ -98,7 +98,7 @@ def immediate_causes(history: History, e: int) -> list[int]:
 
 @dataclass
 class _Node:
-    """A cause whose own causes are not known yet, but for which events they are."""
+    """A node of the tree while it grows: the event is known, its own causes are added later."""
 
     event: int
     effect: int
@@ -111,7 +111,8 @@ class _Node:
 
 
 class _Tree:
-    """The causes of an event, level by level, so that what is told twice is told near the event."""
+    """The tree of causes, grown level by level, so that an event reached twice is expanded at its smallest
+    depth."""
 
     def __init__(self, history: History, root: int, depth: int | None) -> None:
         self._history, self._root, self._depth = history, root, depth
@@ -157,7 +158,8 @@ class _Tree:
         return u if u >= 0 and when[u] != NEVER else -1
 
     def _passed_over(self, u: int) -> tuple[int, int]:
-        """Go back along a process while nothing came from elsewhere; where to, and past how many events."""
+        """Walk back along a process while no message or cause came from elsewhere; returns the event and
+        the number of events skipped."""
         history, passed = self._history, 0
         while not history.relevant[u] and history.before[u] >= 0:
             if immediate_causes(history, u) != [history.before[u]]:

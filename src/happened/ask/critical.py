@@ -120,7 +120,7 @@ def critical_path(trace: Asked, request: str | None = None, *, by: By = "service
 
 @dataclass
 class Spent:
-    """What critical paths of requests took, which adds up over parts of a trace.
+    """The time on critical paths of requests; values of parts of a trace can be added.
 
     took      ns of each request that has two events with a time, by its name
     at        ns at each place, and between each two, in all of them
@@ -247,7 +247,7 @@ def _grounds(history: History, codes: Ints, requests: list[int]) -> Iterator[Gro
 
 
 def _ranges(codes: Ints) -> dict[int, tuple[int, int]]:
-    """Of each code, the first and the last place where it stands."""
+    """The first and the last index of each code."""
     found, first = np.unique(codes, return_index=True)
     _, last = np.unique(codes[::-1], return_index=True)
     ends = zip(first.tolist(), (codes.size - 1 - last).tolist(), strict=True)
@@ -364,7 +364,7 @@ class Paths:
 
 
 def _spent_by(path: Sequence[PathStep]) -> dict[Between, int]:
-    """ns at each place of a path."""
+    """Nanoseconds spent at each place of a path."""
     spent: dict[Between, int] = defaultdict(int)
     for step in path:
         spent[step.place] += max(0, step.took)

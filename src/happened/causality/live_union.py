@@ -195,7 +195,7 @@ class _UnionRows:
         return f"{self.table['process'][place]}#{self.seq[place]}"
 
     def about(self, chosen: Ints, why: Callable[[int], str]) -> list[tuple[str, str]]:
-        """The computations of these rows, and why they are left out."""
+        """(computation, reason) of each of these rows, for the quarantine."""
         return [
             (self.names[self.computation[place]], f"{self.event(place)} {why(place)}")
             for place in np.flatnonzero(chosen).tolist()

@@ -53,7 +53,7 @@ class Edges(NamedTuple):
         return u[across], v[across]
 
     def within(self, group: Ints) -> "Edges":
-        """Without the edges that lead from one group of events to another."""
+        """The edges within groups of events."""
         same = group[self.causes] == np.repeat(group, np.diff(self.cause_offsets))
         offsets = np.concatenate([[0], np.cumsum(same)])[self.cause_offsets]
         before, source = (

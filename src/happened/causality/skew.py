@@ -249,7 +249,7 @@ def window_width(last: int) -> int:
 
 
 def removed(drifts: Ints, source: Ints, target: Ints, sent: Ints, gap: Ints) -> Ints:
-    """What drift alone adds to each gap."""
+    """The part of each gap that is due to drift."""
     there = np.rint(drifts[target] * (sent + gap)).astype(np.int64)
     here = np.rint(drifts[source] * sent).astype(np.int64)
     added: Ints = there - here

@@ -1,8 +1,10 @@
 """What the sections of one report share: where they read, what they link to, and the frame of a picture."""
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..trace.store import AnyPath, arrow_dataset, matching
@@ -11,7 +13,7 @@ from .row_lists import RowLists
 
 
 class Context(NamedTuple):
-    """What the sections of one report are made from."""
+    """The inputs that the sections of a report share."""
 
     folder: AnyPath
     summary: dict[str, Any]
@@ -19,7 +21,7 @@ class Context(NamedTuple):
     rows: RowLists
 
     def look(self, text: str, computation: str, *events: str, levels: tuple[int, int] | None = None) -> str:
-        """A link to where events, or levels, are seen, if they are."""
+        """A link to the view of these events or levels; "" if the view does not show them."""
         href = self.looks.href(computation, *events, levels=levels)
         return f' <a href="{escape(href)}">{text}</a>.' if href else ""
 
@@ -39,3 +41,18 @@ def pictured(picture: str, caption: str) -> str:
 
 def within(computation: str) -> str:
     return f", in computation {escape(computation)}" if computation else ""
+
+
+def service_calls(table: pa.Table) -> list[dict[str, Any]]:
+    """How often each service called each other one, over all computations, and how often that failed."""
+    sums = table.group_by(["caller", "callee"]).aggregate([("calls", "sum"), ("errors", "sum")]).to_pylist()
+    return sorted(sums, key=lambda row: (-row["calls_sum"], row["caller"], row["callee"]))
+
+
+def calls_table(calls: Sequence[dict[str, Any]]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(row['caller'])}</td><td>{escape(row['callee'])}</td>"
+        f'<td class="number">{row["calls_sum"]:,}</td><td class="number">{row["errors_sum"]:,}</td></tr>'
+        for row in calls
+    )
+    return f"<table><tr><th>caller</th><th>callee</th><th>calls</th><th>errors</th></tr>{rows}</table>"

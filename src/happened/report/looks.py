@@ -167,7 +167,7 @@ def _window(prepared: Prepared) -> Window:
 
 
 def _with_faults(part: Prepared, prepared: Prepared) -> Prepared:
-    """The same, and what is at fault in it."""
+    """The part, with the witnesses of violations in it."""
     if not prepared.faults:
         return part
     return Prepared(part.c, part.table, check_order(part.table, limit=1).witnesses)

@@ -18,7 +18,7 @@ from ..trace.store import AnyPath, arrow_dataset
 from ..view.palette import palette
 from ..view.space_time import STYLE as DIAGRAM_STYLE
 from ..view.texts import compact, duration, natural, short
-from .context import Context, pictured, rows_of, within
+from .context import Context, calls_table, pictured, rows_of, service_calls, within
 from .drawings import Bar, bars, line, matrix
 from .looks import Looks, Window, looks
 from .row_lists import RowLists
@@ -91,7 +91,7 @@ GROUPS = {
 
 
 def write_report(folder: AnyPath, summary: dict[str, Any], trace: AnyPath | Looks | None = None) -> None:
-    """Leave report.html and view.html beside the tables of an analysis.
+    """Write report.html and view.html beside the tables of an analysis.
 
     trace   what was analysed: labels, spans and what is relevant are shown from it
     """
@@ -261,17 +261,11 @@ def _dependencies(context: Context) -> str:
     if not rows_of(folder, "dependencies", 1):
         return ""
     table = arrow_dataset(folder / "dependencies").head(MOST_MEASURES)
-    sums = table.group_by(["caller", "callee"]).aggregate([("calls", "sum"), ("errors", "sum")]).to_pylist()
-    sums.sort(key=lambda row: (-row["calls_sum"], row["caller"], row["callee"]))
+    sums = service_calls(table)
     picture, left_out = _busiest({(row["caller"], row["callee"]): row["calls_sum"] for row in sums})
-    rows = "".join(
-        f"<tr><td>{escape(row['caller'])}</td><td>{escape(row['callee'])}</td>"
-        f"<td>{row['calls_sum']:,}</td><td>{row['errors_sum']:,}</td></tr>"
-        for row in sums[:MOST_LINKS]
-    )
     more = f" The first {MOST_LINKS} of {len(sums):,} are listed." if len(sums) > MOST_LINKS else ""
     caption = f"Calls, from the row's service to the column's.{left_out}{more}"
-    listed = f"<table><tr><th>caller</th><th>callee</th><th>calls</th><th>errors</th></tr>{rows}</table>"
+    listed = calls_table(sums[:MOST_LINKS])
     return _figure(context, "Which service calls which", picture, caption, "dependencies") + listed
 
 

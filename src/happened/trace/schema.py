@@ -53,7 +53,7 @@ class Column:
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The name for people, with spaces."""
         return self.name.replace("_", " ")
 
 

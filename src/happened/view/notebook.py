@@ -49,12 +49,12 @@ class Shown:
 
 
 def show(table: pa.Table) -> Shown:
-    """A table of events, drawn. `happened view` makes the page to look at closely."""
+    """Draw a table of events in a notebook. `happened view` makes a page to explore it."""
     return Shown(table)
 
 
 def html_of_table(table: pa.Table) -> str | None:
-    """How a notebook shows a table that is a trace; None, which means as ever, of any other one."""
+    """The HTML of a table that is a trace; None for any other table, which is then shown as usual."""
     if not table.schema.equals(SCHEMA):
         return None
     try:

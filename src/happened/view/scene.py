@@ -30,7 +30,7 @@ MOST_OVERVIEW = 4_000_000  # cells of the overview
 
 
 class _Numbering:
-    """Where the events of an extent stand in the scene, and back."""
+    """The numbers of the events of an extent in the scene, and the events behind these numbers."""
 
     def __init__(self, prepared: Prepared, extent: Extent) -> None:
         c = prepared.c

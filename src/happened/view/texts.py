@@ -27,7 +27,8 @@ def cut(text: str, longest: int = LONGEST) -> str:
 
 
 def markup(text: str) -> str:
-    """The text as XML has it; what no XML may hold, most control characters for one, is replaced."""
+    """The text escaped for XML; characters that XML does not allow, such as control characters, are
+    replaced."""
     return escape(NO_XML.sub("\ufffd", text))
 
 
@@ -46,14 +47,14 @@ def duration(nanoseconds: float) -> str:
 
 
 def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
-    """Three digits and the largest unit that leaves any before the point."""
+    """The value with three significant digits, in the largest unit in which it is at least 1."""
     scale, unit = next((each for each in units if abs(value) >= 0.9995 * each[0]), units[-1])
     scaled = value / scale
     return f"{scaled:,.0f}{unit}" if abs(scaled) >= 999.5 else f"{scaled:.3g}{unit}"
 
 
 def short(name: str, most: int = 16) -> str:
-    """The beginning and, of a longer name, the end: that is where generated names differ."""
+    """The name; of one longer than `most`, its beginning and its end, where generated names differ."""
     if len(name) <= most:
         return name
     tail = most // 3

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .cycles import break_circles
-from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation, excerpt
+from .draft import Assembly, Draft, Options, Parsed, QuarantinedRecord, by_computation
 from .json_documents import records
 from .source import Source
 
@@ -45,7 +45,7 @@ def parse_awdit(source: Source, options: Options) -> Parsed:
         parts = mark.split()
         if len(parts) != 3 or parts[0] not in ("r", "w"):
             reason = "is no `r key value` or `w key value`"
-            yield QuarantinedRecord(source.file, number, None, reason, excerpt(text))
+            yield source.quarantined(number, text, None, reason)
             continue
         first = first if steps else number
         steps.append((parts[0], parts[1], parts[2]))
@@ -69,7 +69,7 @@ def parse_jepsen(source: Source, options: Options) -> Parsed:
         kind = operation.get("type") if isinstance(operation, dict) else None
         if (kind != "invoke" and kind not in ENDS) or "process" not in operation:
             reason = "is no operation with a process and a type (invoke, ok, fail, info)"
-            yield QuarantinedRecord(source.file, number, "type", reason, excerpt(json.dumps(operation)))
+            yield source.quarantined(number, operation, "type", reason)
             continue
         time = operation.get("time")
         steps = list(_steps(operation))

@@ -89,10 +89,7 @@ function listen(app) {
     event.stopPropagation();
   });
   for (const view of ["space", "hasse", "spans"]) {
-    $(`view-${view}`).addEventListener("click", () => {
-      app.view = view;
-      app.rebuild();
-    });
+    $(`view-${view}`).addEventListener("click", () => app.show(view));
   }
   $("axis").addEventListener("click", () => {
     app.axis = app.axis === "time" ? "logical" : "time";
@@ -211,18 +208,8 @@ const KEYS = {
   "-": app => app.zoom(1 / 1.6),
   0: app => app.fit(),
   f: app => app.fit(),
-  h: app => {
-    if (app.allowed("hasse") === "hasse") {
-      app.view = app.view === "hasse" ? "space" : "hasse";
-      app.rebuild();
-    }
-  },
-  s: app => {
-    if (app.allowed("spans") === "spans") {
-      app.view = app.view === "spans" ? "space" : "spans";
-      app.rebuild();
-    }
-  },
+  h: app => app.show(app.view === "hasse" ? "space" : "hasse"),
+  s: app => app.show(app.view === "spans" ? "space" : "spans"),
   t: () => $("axis").hidden || $("axis").click(),
   q: () => $("quiet").hidden || $("quiet").click(),
   d: app => switchTheme(app),

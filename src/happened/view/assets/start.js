@@ -42,6 +42,23 @@ function stateOf(hash) {
   };
 }
 
+// The same the other way round: what of an application its address holds.
+function addressOf(app) {
+  const state = new URLSearchParams();
+  if (app.about.computations.length > 1) state.set("c", String(app.computation));
+  if (app.view !== "space") state.set("view", app.view);
+  if (app.axis !== "logical") state.set("axis", app.axis);
+  if (app.quiet) state.set("quiet", "1");
+  if (app.query) state.set("find", app.query);
+  if (app.story) state.set("step", app.story.step);
+  const look = [app.port.x, app.port.x + app.room / app.port.k, app.port.y];
+  state.set("look", look.map(value => String(Number(value.toPrecision(7)))).join(","));
+  for (const i of app.chosen) state.append("event", app.scene.name(i));
+  for (const name of app.hidden) state.append("hide", name);
+  for (const group of app.collapsed) state.append("group", group);
+  return state;
+}
+
 async function start() {
   const about = JSON.parse($("about").textContent);
   const app = new App(about);
