@@ -2,9 +2,9 @@
 
     python scripts/walk.py [--calls]
 
-Two nodes on loopback, both with a journal and a trace and with nothing optional on. A few messages go before, so
-that connections and caches are there. Calls are those into functions of `happened`, on every thread, including
-comprehensions and generators that are resumed; what a loop does besides (heartbeats) is none of them in so short a time.
+Two nodes on loopback, both with a journal and a trace and with nothing optional on. A few messages go before,
+so that connections and caches are there. Calls are those into functions of `happened`, on every thread, with
+comprehensions and generators that are resumed.
 """
 
 import argparse
@@ -66,7 +66,9 @@ async def walk(counter: Counter, directory: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--calls", action="store_true", help="print every call, in order")
     arguments = parser.parse_args()
     counter = Counter()

@@ -64,7 +64,7 @@ from .site import Site, read_site
 from .tcp import TcpTransport
 from .terms import FEATURES, HIGHEST, LOWEST, Terms, check_cluster, digest_of_members, digest_of_options
 from .timing import Histogram, Timing
-from .tracked import check_tracker
+from .tracked import Tracking, check_tracker
 from .transport import Guard, Shared, Sharing, Signing, Transport
 from .turns import Turns
 from .udp_multicast import UdpMulticast
@@ -268,6 +268,7 @@ class Node:
             tracker=self._tracker,
             site=site,
             signed=None if signatures is None else Signed(signatures, self._cluster),
+            shares=self._medium is not None,
         )
         incarnation = os.urandom(8)
         if self._journal_path is not None:
@@ -289,7 +290,6 @@ class Node:
             failed=self._fail,
         )
         if_it_fails.callback(self._commits.close)
-        self._engine.shares = self._medium is not None
         self._engine.links.bound(self._limits.outbox, self._limits.parked, self._may_park)
         await self._commits.recover()
         self._put_together(incarnation, self._terms(options))
@@ -299,7 +299,7 @@ class Node:
         engine, facts = self._engine, self._facts
         turns = None
         if engine.serialization is not None:
-            turns = Turns(engine, self._loop, self._commits.stamp, self._after_a_turn)
+            turns = Turns(engine, engine.serialization, self._loop, self._commits.stamp, self._after_a_turn)
         room = asyncio.Event()
         room.set()
         self._running = Running(
@@ -536,6 +536,13 @@ class Node:
     ) -> Sent:
         return await self._sending.multicast_with(then, to, value, headers)
 
+    def _tracking(self) -> Tracking:
+        if self._engine.tracking is None:
+            raise LocalProtocolError(
+                f'{self.name!r} has no tracker: give one, as in Node(…, tracker="p3-reduced"), on every node'
+            )
+        return self._engine.tracking
+
     def relevant(self, label: str = "") -> Stamp:
         """Record a relevant event, which follows everything sent and delivered here so far; returns what the
         tracker tells of it. It is certain after the next commit: `await flush()` before it counts."""
@@ -543,7 +550,7 @@ class Node:
         if not isinstance(label, str):
             raise LocalProtocolError(f"a label is text, not {type(label).__name__}")
         with self._running.input():
-            return self._engine.relevant(label)
+            return self._tracking().relevant(label)
 
     @property
     def sent(self) -> int:

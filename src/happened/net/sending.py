@@ -136,7 +136,11 @@ class Sending:
         try:
             running.commits.stamp()
             if ordered and not self._stamps:
-                clock = self._engine.multicast(destinations, payload, how)
+                qualified = self._engine.qualified
+                if qualified is not None and how:
+                    clock = qualified.multicast(destinations, payload, how)
+                else:
+                    clock = self._engine.multicast(destinations, payload)
             else:
                 clock = self._give(destinations, body, headers, payload, ordered)
             running.commits.schedule()
@@ -146,8 +150,8 @@ class Sending:
         if running.turns is not None:
             running.measure_room()
         sent = Sent(f"{running.name}:{clock}")
-        if ordered and self._engine.history is not None:
-            sent.history = self._engine.history
+        if ordered and self._engine.qualified is not None and self._engine.qualified.history is not None:
+            sent.history = self._engine.qualified.history
         return sent
 
     def _give(
@@ -159,8 +163,9 @@ class Sending:
         ordered: bool,
     ) -> int:
         if not ordered:
-            return self._engine.multicast_unordered(destinations, payload)
-        stamp = self._engine.relevant("send")
+            return self._engine.unordered.multicast(destinations, payload)
+        assert self._engine.tracking is not None
+        stamp = self._engine.tracking.relevant("send")
         stamped = self._sealed(body, {**(headers or {}), STAMP: stamp_to_text(stamp)})
         return self._engine.multicast(destinations, stamped)
 

@@ -225,7 +225,7 @@ class SpanListener(Listener):
             when = self._delivered.pop((each.sender, each.clock), None)
             self._telemetry.delivered(each, self._names(each.sender), when)
 
-    def received(self, seq: int, time: int, message: Any) -> None:
+    def received(self, seq: int, time: int, message: Any, frame: bytes) -> None:
         # What a protocol sends for itself may have no clock; what is only relayed here is not delivered.
         clock = getattr(message, "clock", None)
         if clock is not None and self._me in message.to:
@@ -234,7 +234,7 @@ class SpanListener(Listener):
                 self._arrivals[name] = Arrival(seq, self._telemetry.now(), self._waits_for(name))
             if len(self._arrivals) > ARRIVALS:
                 del self._arrivals[next(iter(self._arrivals))]
-        super().received(seq, time, message)
+        super().received(seq, time, message, frame)
 
     def _waits_for(self, name: Name) -> tuple[str, ...]:
         if len(self._arrivals) > ASKED:

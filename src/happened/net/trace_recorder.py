@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ..trace import TraceWriter
 from ..trace.tracker_attributes import tracker_attributes
 from ..tracking import Stamp
-from ..wire import control_sizes
+from ..wire import control_length, control_size
 from .errors import NodeError
 
 PART_ROWS = 16384
@@ -51,7 +51,15 @@ class TraceRecorder:
                 f"after event {events}: give the directory that has the others, or start without a trace"
             )
 
-    def sent(self, seq: int, time: int, clock: int, to: Iterable[int], messages: Sequence[Any]) -> None:
+    def sent(
+        self,
+        seq: int,
+        time: int,
+        clock: int,
+        to: Iterable[int],
+        messages: Sequence[Any],
+        frames: Sequence[bytes],
+    ) -> None:
         if seq > self.written:
             self._stage(
                 seq=seq,
@@ -60,7 +68,7 @@ class TraceRecorder:
                 to=[self._names(each) for each in to],
                 time=time,
                 control_entries=sum(message.size()[0] for message in messages),
-                control_bytes=sum(control_sizes(messages)),
+                control_bytes=sum(map(control_length, frames)),
             )
 
     def sent_unordered(
@@ -76,11 +84,12 @@ class TraceRecorder:
                 attributes=attributes,
             )
 
-    def received(self, seq: int, time: int, message: Any) -> None:
+    def received(self, seq: int, time: int, message: Any, frame: bytes) -> None:
         if seq <= self.written:
             return
         name = f"{self._names(message.sender)}:{message.clock}"
-        entries, size = message.size()[0], sum(control_sizes([message]))
+        entries = message.size()[0]
+        size = control_length(frame) if frame else control_size(message)
         row = {"seq": seq, "time": time, "control_entries": entries, "control_bytes": size}
         if any(self._names(each) == self._process for each in message.to):
             self._stage(**row, kind="receive", message=name)
