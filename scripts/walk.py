@@ -55,12 +55,17 @@ async def walk(counter: Counter, directory: Path) -> None:
             await alice.multicast(["bob"], b"hello")
             await (await anext(bob)).ack()
         await asyncio.sleep(0.2)
-        taking = asyncio.ensure_future(anext(bob))
+
+        async def take():
+            message = await anext(bob)
+            counter.is_on = False
+            return message
+
+        taking = asyncio.ensure_future(take())
         await asyncio.sleep(0)
         counter.is_on = True
         sending = asyncio.ensure_future(alice.multicast(["bob"], b"hello"))
         message = await taking
-        counter.is_on = False
         await sending
         assert message.payload == b"hello"
 

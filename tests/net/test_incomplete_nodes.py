@@ -12,6 +12,7 @@ from test_engine_replay import NAMES
 from test_node import addresses, make, nodes, run, take
 
 from happened.causality import check
+from happened.core.destinations import unpack
 from happened.core.errors import LocalProtocolError
 from happened.net.engine import Engine
 from happened.net.qualified import history_from_json
@@ -102,7 +103,7 @@ class World:
 
         class Notes:
             def sent_unordered(self, seq, time, clock, to, attributes):
-                to = [NAMES[d] for d in to]
+                to = [NAMES[d] for d in unpack(to)]
                 note(seq, kind="unordered", message=f"{name}:{clock}", to=to, attributes=attributes)
 
             def received(self, seq, time, message, frame):

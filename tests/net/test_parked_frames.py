@@ -66,7 +66,7 @@ class Parkers:
             if what[0] == "put":
                 outbox = self.plain.outboxes[what[1]]
                 outbox.last -= 1
-                outbox.bytes -= len(outbox._frames.pop())
+                outbox.bytes -= len(outbox.unacknowledged.pop())
         self.inputs = []
         self.start()
 

@@ -38,7 +38,7 @@ class Group:
     def make(self, name, members):
         given = options(protocols()[self.protocol], len(members))
         engine = Engine(name, members, self.protocol, given, tracker=self.tracker)
-        engine.recorder = TraceRecorder(self.folder, name, engine.roster.name, "")
+        engine.recorder = TraceRecorder(self.folder, name, engine.members, "")
         return engine
 
     def step(self, dice, engine):

@@ -15,6 +15,7 @@ from test_routes_kill import inner
 from causality import traces
 from happened import wire
 from happened.causality import check_delivery, check_order
+from happened.core.destinations import unpack
 from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.core.places import Branch, Place
 from happened.net.engine import Engine
@@ -37,11 +38,11 @@ class Rows:
         self.rows.append({"process": self.name, "seq": seq, **row})
 
     def sent(self, seq, time, clock, to, messages, frames):
-        to = [NAMES[each] for each in to]
+        to = [NAMES[each] for each in unpack(to)]
         self._add(seq, kind="send", message=f"{self.name}:{clock}", to=to)
 
     def sent_unordered(self, seq, time, clock, to):
-        to = [NAMES[each] for each in to]
+        to = [NAMES[each] for each in unpack(to)]
         self._add(seq, kind="unordered", message=f"{self.name}:{clock}", to=to)
 
     def received(self, seq, time, message, frame):

@@ -1,6 +1,6 @@
 """What an engine tells: the inputs that become durable together, the deliveries among them, and the trace."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..tracking import Stamp
@@ -39,14 +39,14 @@ class Recorder(Protocol):
         seq: int,
         time: int,
         clock: int,
-        to: Iterable[int],
+        to: int,
         messages: Sequence[Any],
         frames: Sequence[bytes],
     ) -> None:
-        """These messages have these frames."""
+        """A multicast to the set `to`, as messages and their frames."""
 
     def sent_unordered(
-        self, seq: int, time: int, clock: int, to: Iterable[int], attributes: dict[str, str] | None = None
+        self, seq: int, time: int, clock: int, to: int, attributes: dict[str, str] | None = None
     ) -> None: ...
     def received(self, seq: int, time: int, message: Any, frame: bytes) -> None:
         """`frame` is empty if the message came without one, as a message to ourselves does."""

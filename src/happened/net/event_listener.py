@@ -1,6 +1,6 @@
 """What listens to an engine's events on their way to the trace."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..tracking import Stamp
@@ -27,7 +27,7 @@ class Listener:
         seq: int,
         time: int,
         clock: int,
-        to: Iterable[int],
+        to: int,
         messages: Sequence[Any],
         frames: Sequence[bytes],
     ) -> None:
@@ -35,7 +35,7 @@ class Listener:
             self._recorder.sent(seq, time, clock, to, messages, frames)
 
     def sent_unordered(
-        self, seq: int, time: int, clock: int, to: Iterable[int], attributes: dict[str, str] | None = None
+        self, seq: int, time: int, clock: int, to: int, attributes: dict[str, str] | None = None
     ) -> None:
         if self._recorder is not None:
             self._recorder.sent_unordered(seq, time, clock, to, attributes)

@@ -23,7 +23,7 @@ from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolErro
 from ..core.roster import Roster
 from ..core.tuples import new
 from ..ordering import Held, Machine, create, facts_of
-from ..wire import decode, encode_multicast, load
+from ..wire import decode, encode_multicast, encode_sends, load
 from .batch import Batch, Delivery, Recorder
 from .errors import EngineFault
 from .inputs import HEAD, Input, read_entries
@@ -49,7 +49,7 @@ class Kernel:
         *("on_sent", "on_arrival", "joining", "joined", "left", "steps", "release_frames"),
         *("events", "time", "sent", "delivered", "unacknowledged", "unacknowledged_bytes"),
         *("counts_held", "held_bytes", "unsent", "queued_bytes", "replays"),
-        *("_journaled", "_entries", "_staged", "is_dirty", "_fresh", "shared"),
+        *("_journaled", "_entries", "staged_entries", "is_dirty", "_fresh", "shared"),
     )
 
     def __init__(
@@ -92,7 +92,7 @@ class Kernel:
         self.replays = False
         self._journaled = journaled  # otherwise nobody reads the entries
         self._entries: list[bytes] = []
-        self._staged = 0  # bytes of entries since the last cut
+        self.staged_entries = 0  # bytes of entries since the last cut
         self.is_dirty = False  # whether there were inputs since the last cut
         self._fresh: list[Delivery] = []  # deliveries since the last cut
         self.shared: list[tuple[bytes, dict[int, int]]] = []  # since then, for a medium: sharing.py
@@ -112,10 +112,10 @@ class Kernel:
         self.frames: dict[int, Hear] = {}
         self.may_send: list[Callable[[], None]] = []
         self.seals: list[Callable[[Sequence[int], bytes], bytes]] = []
-        self.encode: Callable[[Sequence[Send[Any]]], list[bytes]] = _encode
+        self.encode: Callable[[Sequence[Send[Any]]], list[bytes]] = encode_sends
         self.read: Read = _read
         self.checks: list[Callable[[Any], None]] = []
-        self.deliver: Delivering = self._deliver_plainly
+        self.deliver: Delivering = self.hand_over
         self.give: Give = self.number
         self.on_sent: list[Callable[[int, int], None]] = []
         self.on_arrival: list[Callable[[int, Any, bytes], None]] = []
@@ -165,13 +165,14 @@ class Kernel:
     @property
     def staged(self) -> int:
         """Bytes that the next batch takes to the journal: entries, and frames that are parked."""
-        return self._staged + self.links.parking_bytes
+        return self.staged_entries + self.links.parking_bytes
 
     # Inputs.
 
     def multicast(self, to: Sequence[int], payload: bytes) -> int:
         """Multicast a payload of the application; returns the clock that names the message."""
-        self.check_may_send()
+        if self.may_send or self.members.has_left:
+            self.check_may_send()
         for seal in self.seals:
             payload = seal(to, payload)
         return self._multicast(to, payload)
@@ -192,7 +193,10 @@ class Kernel:
             self.unsent.append(len(payload))
             self.queued_bytes += len(payload)
             self._drop_sent()
-        self.count_sent(dests, clock)
+        for note in self.on_sent:  # as `count_sent` does, without the call
+            note(dests, clock)
+        self.events += 1
+        self.sent += 1
         sends, frames = self._encoded(effects)
         if self.recorder is not None:
             self.record_sent(self.recorder, clock, dests, effects, frames)
@@ -202,10 +206,13 @@ class Kernel:
     def _record_sent(
         self, recorder: Recorder, clock: int, dests: int, effects: Sequence[Any], frames: list[bytes]
     ) -> None:
-        messages = [effect.message for effect in effects if type(effect) is not Deliver]
+        messages = []
+        for effect in effects:
+            if type(effect) is not Deliver:
+                messages.append(effect.message)
         if len(messages) != len(frames):  # some are for ourselves, or for nobody, and have no frame
             frames = encode_multicast(messages)
-        recorder.sent(self.events, self.time, clock, unpack(dests), messages, frames)
+        recorder.sent(self.events, self.time, clock, dests, messages, frames)
 
     def count_sent(self, dests: int, clock: int) -> None:
         """A message was multicast to this set."""
@@ -238,9 +245,7 @@ class Kernel:
         for check in self.checks:
             check(message)
         effects = self.machine.receive(message)
-        self.events += 1
-        if self.recorder is not None:
-            self.recorder.received(self.events, self.time, message, frame)
+        self._note_arrival(message, frame)
         for note in self.on_arrival:
             note(link, message, frame)
         if self.unsent:
@@ -260,10 +265,13 @@ class Kernel:
         for check in self.checks:
             check(message)
         effects = self.machine.receive(message)
+        self._note_arrival(message, b"")
+        self.perform(effects)
+
+    def _note_arrival(self, message: Any, frame: bytes) -> None:
         self.events += 1
         if self.recorder is not None:
-            self.recorder.received(self.events, self.time, message, b"")
-        self.perform(effects)
+            self.recorder.received(self.events, self.time, message, frame)
 
     def _drop_sent(self) -> None:
         """Keep the sizes of multicasts that have not left: a protocol that keeps some back does so with the
@@ -339,19 +347,21 @@ class Kernel:
         batch = Batch(
             b"".join(self._entries), self.time, released, received, self._fresh, self.shared, parking
         )
-        self._entries, self._fresh, self._staged, self.is_dirty = [], [], 0, False
+        self._entries, self._fresh, self.staged_entries, self.is_dirty = [], [], 0, False
         self.shared = []
         return batch
 
     def release(self, batch: Batch) -> None:
         """Note that a batch is durable: its frames may leave, and those it received may be acknowledged."""
-        self.links.note_durable(batch.received_through, batch.parking)
+        if batch.received_through or batch.parking:
+            self.links.note_durable(batch.received_through, batch.parking)
         self.release_frames(batch.released_through)
 
     def _release_frames(self, through: Mapping[int, int]) -> None:
         outboxes = self.links.outboxes
-        for link, number in through.items():
-            outboxes[link].release(number)
+        for link, number in through.items():  # as `Outbox.release` does, without the call
+            outbox = outboxes[link]
+            outbox.released = max(outbox.released, min(number, outbox.last))
 
     def stage(self, kind: int, number: int, *data: bytes) -> None:
         """Put an input into the next batch."""
@@ -360,7 +370,7 @@ class Kernel:
             length = sum(map(len, data))
             self._entries.append(HEAD.pack(kind, number, length))
             self._entries += data
-            self._staged += HEAD.size + length
+            self.staged_entries += HEAD.size + length
 
     def perform(self, effects: Sequence[Any]) -> None:
         """Number the frames and deliveries that a machine asks for. EngineFault: one of them cannot be
@@ -370,15 +380,12 @@ class Kernel:
 
     def _encoded(self, effects: Iterable[Any]) -> tuple[list[Send[Any]], list[bytes]]:
         """What is to be sent to others, and its frames."""
-        gone, me = self.members.gone, self.me
-        sends = [
-            effect
-            for effect in effects
-            if type(effect) is not Deliver
-            and effect.to != me
-            and effect.to not in self.barred
-            and (effect.to not in gone or self.members.takes_messages(effect.to))
-        ]
+        gone, me, sends = self.members.gone, self.me, []
+        for effect in effects:
+            if type(effect) is Deliver or effect.to == me or effect.to in self.barred:
+                continue
+            if effect.to not in gone or self.members.takes_messages(effect.to):
+                sends.append(effect)
         if not sends:
             return sends, []
         try:
@@ -401,9 +408,7 @@ class Kernel:
                     return
                 message = looped.popleft()
                 effects = self.machine.receive(message)
-                self.events += 1
-                if self.recorder is not None:
-                    self.recorder.received(self.events, self.time, message, b"")
+                self._note_arrival(message, b"")
                 sends, frames = self._encoded(effects)
         except EngineFault:
             raise
@@ -416,9 +421,6 @@ class Kernel:
             self.links.count_held(sender, -1)
             self.held_bytes -= len(payload)
         self.deliver(sender, clock, payload)
-
-    def _deliver_plainly(self, sender: int, clock: int, payload: bytes) -> None:
-        self.hand_over(sender, clock, payload)
 
     def hand_over(self, sender: int, clock: int, payload: bytes, history: str = "") -> None:
         """Give a message to the application: `give` has the last word, as while that waits for a state."""
@@ -512,10 +514,6 @@ class Kernel:
                 if held.message.sender != self.me:
                     self.links.count_held(held.message.sender, 1)
                     self.held_bytes += len(held.message.payload)
-
-
-def _encode(sends: Sequence[Send[Any]]) -> list[bytes]:
-    return encode_multicast([message for _, message in sends])
 
 
 def _read(link: int, frame: bytes) -> Any:

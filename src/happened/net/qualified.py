@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from ..core.destinations import unpack
 from ..core.errors import LocalProtocolError
 from ..ordering import Facts, Multicast, incomplete
 from ..ordering.causal.incomplete import CausalHistory
@@ -84,7 +83,7 @@ class Qualified:
     ) -> None:
         kernel = self._kernel
         told = attributes(kernel.facts, self._said, kernel.roster.name)
-        recorder.sent_unordered(kernel.events, kernel.time, clock, unpack(dests), told)
+        recorder.sent_unordered(kernel.events, kernel.time, clock, dests, told)
 
     def _deliver(self, sender: int, clock: int, payload: bytes) -> None:
         history = json.dumps(history_to_json(self._machine.history_of(sender, clock)))

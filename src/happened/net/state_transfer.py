@@ -52,31 +52,26 @@ class Tally:
 
     def __init__(self) -> None:
         self._sent: Counter[int] = Counter()
-        self._sent_to: dict[int, int] = {}  # those that `_sent` lacks
+        self.sent_to: dict[int, int] = {}  # those that `_sent` lacks
         self.delivered: Counter[int] = Counter()
-
-    def count_sent(self, dests: int) -> None:
-        self._sent_to[dests] = self._sent_to.get(dests, 0) + 1
-        if len(self._sent_to) > MOST_SETS:
-            self._count_by_process()
 
     @property
     def sent(self) -> Counter[int]:
-        self._count_by_process()
+        self.count_by_process()
         return self._sent
 
-    def _count_by_process(self) -> None:
-        for dests, count in self._sent_to.items():
+    def count_by_process(self) -> None:
+        for dests, count in self.sent_to.items():
             for process in unpack(dests):
                 self._sent[process] += count
-        self._sent_to.clear()
+        self.sent_to.clear()
 
     def forget(self, index: int) -> None:
         """Somebody begins under this index."""
         del self.sent[index], self.delivered[index]
 
     def restore(self, sent: Iterable[tuple[int, int]], delivered: Iterable[tuple[int, int]]) -> None:
-        self._sent, self._sent_to = Counter(dict(sent)), {}
+        self._sent, self.sent_to = Counter(dict(sent)), {}
         self.delivered = Counter(dict(delivered))
 
 
@@ -229,7 +224,10 @@ class Transfers:
 
     def _sent(self, dests: int, clock: int) -> None:
         """We have multicast a message to this set."""
-        self.tally.count_sent(dests)
+        sent_to = self.tally.sent_to
+        sent_to[dests] = sent_to.get(dests, 0) + 1
+        if len(sent_to) > MOST_SETS:
+            self.tally.count_by_process()
         if self.owed and not dests >> self._me & 1:
             for owed in self.owed.values():
                 add_clock(owed.contained, self._me, clock)
@@ -240,14 +238,13 @@ class Transfers:
         if self.awaited is not None:
             self._withhold(self.awaited, Delivery(0, sender, clock, payload, history))
         elif not self.contained or not self.is_contained(sender, clock):
-            self._number(sender, clock, payload, history)
+            (self._number if self.owed else self._kernel.number)(sender, clock, payload, history)
 
     def _number(self, sender: int, clock: int, payload: bytes, history: str) -> None:
         kernel = self._kernel
         kernel.number(sender, clock, payload, history)
-        if self.owed:
-            for owed in self.owed.values():
-                owed.hand_over(kernel.unacknowledged[kernel.delivered], kernel.unacknowledged)
+        for owed in self.owed.values():
+            owed.hand_over(kernel.unacknowledged[kernel.delivered], kernel.unacknowledged)
 
     # What others say.
 

@@ -49,7 +49,7 @@ class Unordered:
         kernel.stage(Input.UNORDERED, size, dests.to_bytes(size, "little"), payload)
         kernel.count_sent(dests, clock)
         if kernel.recorder is not None:
-            kernel.recorder.sent_unordered(kernel.events, kernel.time, clock, unpack(dests))
+            kernel.recorder.sent_unordered(kernel.events, kernel.time, clock, dests)
         self._spread(UnorderedMessage(len(kernel.roster), kernel.me, clock, dests, payload))
         return clock
 

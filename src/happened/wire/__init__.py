@@ -19,6 +19,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from ..core.effects import Send
 from ..core.errors import LocalProtocolError, RemoteProtocolError
 from ..ordering import declared
 from ..ordering.facts import Facts
@@ -34,6 +35,7 @@ __all__ = [
     "decode",
     "encode",
     "encode_multicast",
+    "encode_sends",
     "load",
 ]
 
@@ -107,6 +109,14 @@ def encode(message: Any) -> bytes:
     return encode_multicast([message])[0]
 
 
+def encode_sends(sends: Sequence[Send[Any]]) -> list[bytes]:
+    """The frames of one multicast's messages, each with its destination."""
+    messages = []
+    for _, message in sends:
+        messages.append(message)
+    return encode_multicast(messages)
+
+
 def encode_multicast(messages: Sequence[Any], payloads: Sequence[bytes] | None = None) -> list[bytes]:
     """The frames of one multicast's messages; what they have in common is worked out once.
 
@@ -114,9 +124,8 @@ def encode_multicast(messages: Sequence[Any], payloads: Sequence[bytes] | None =
     """
     frames: list[bytes] = []
     encoded, last = _parts(messages), None
-    if payloads is None:
-        payloads = [message.payload for message in messages]
-    for message, payload, parts in zip(messages, payloads, encoded, strict=True):
+    for place, (message, parts) in enumerate(zip(messages, encoded, strict=True)):
+        payload = message.payload if payloads is None else payloads[place]
         if last is not None and message is last[0] and payload is last[1]:
             frames.append(frames[-1])  # one for all destinations: kept once
             continue
@@ -175,15 +184,16 @@ def decode(data: bytes, *, max_processes: int | None = None, max_frame: int = MA
 
     `max_processes` is the protocol's own unless given.
     """
-    # A usual frame has two bytes of length, one for that of control information, and a codec with a short
-    # way. An arrival costs little more than its decoding: a Reader, or one call more, would be much of that.
+    # A usual frame has one byte or two of length, one for that of control information, and a codec with a
+    # short way. An arrival costs little more than its decoding: a Reader, or one more call, would be much.
     try:
-        if data[0] == VERSION and data[2] >= 0x80 and data[3] < 0x80 and data[4] < 0x80:
-            codec = _codecs[data[1]]
-            length = data[2] & 0x7F | data[3] << 7
-            end = 5 + length
+        codec, start, length = _codecs[data[1]], 4, data[2]
+        if length >= 0x80:
+            length, start = length & 0x7F | data[3] << 7, 5
+        if data[0] == VERSION and data[start - 2] < 0x80 and data[start - 1] <= min(length, 0x7F):
+            end = start + length
             if codec.decode_plain is not None and end <= len(data) and length <= max_frame:
-                message = codec.decode_plain(data, 5, end, max_processes or codec.most_processes)
+                message = codec.decode_plain(data, start, end, max_processes or codec.most_processes)
                 if message is not None:
                     return message, end
     except (IndexError, KeyError):
