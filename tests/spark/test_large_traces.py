@@ -127,7 +127,7 @@ def test_what_is_too_much_even_there_is_refused(spark, tmp_path, monkeypatch):
     (tmp_path / "t.jsonl").write_text(SHOP)
     with asked_on_spark(spark, tmp_path / "t.jsonl") as trace:
         monkeypatch.setattr(large_traces, "MOST_GATHERED", 1)
-        with pytest.raises(CausalityError, match="about 2 events, and 1 are the most"):
+        with pytest.raises(CausalityError, match="needs 2 events, and at most 1 can be held"):
             trace.about("a:web#1")
 
 

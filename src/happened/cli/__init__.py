@@ -1,7 +1,7 @@
 """The command line: verbs in groups, one module each; data on stdout, everything else on stderr.
 
-The module of a verb is imported only when that verb is given, so that `happened --help` and other verbs start
-quickly.
+Here are the options, texts and exit codes of commands; what they compute is in the other rooms. The module of
+a verb is imported only when that verb is given, so that `happened --help` and other verbs start quickly.
 """
 
 import argparse
