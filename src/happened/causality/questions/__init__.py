@@ -11,6 +11,7 @@ from importlib import import_module
 import pyarrow as pa
 
 from ...core.errors import CausalityError
+from ...trace.declared import schema
 from .question import Answers, Arrays, ColumnFold, EpochView, Fold, Question, Subject
 
 __all__ = [
@@ -28,9 +29,7 @@ __all__ = [
     "withdraw",
 ]
 
-QUARANTINE = pa.schema(
-    [pa.field("computation", pa.string(), nullable=False), pa.field("reason", pa.string())]
-)
+QUARANTINE = schema("computation string, reason string?")
 """What is part of no computation, and why: a table of every analysis, whatever was asked."""
 
 QUESTIONS: dict[str, Question] = {}
