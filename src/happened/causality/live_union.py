@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..trace.declared import schema
 from ..trace.schema import KINDS, QUARANTINE, SCHEMA
 from .computation import DELIVER, RECEIVE, SEND, UNORDERED, Computation, unite
 from .linearization import MISDELIVERED, NEVER_SENT, REPEATED, Ints, linearize
@@ -43,13 +44,7 @@ KEPT = EVENTS.append(pa.field("told", pa.int32())).append(pa.field("early", pa.i
 """A row that is kept: `told` is the batch in which it was told, -1 while it is held; `early` has a bit for
 each order in which its delivery was told to be early."""
 
-PROCESSES = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("process", pa.string(), nullable=False),
-        pa.field("p", pa.int32(), nullable=False),
-    ]
-)
+PROCESSES = schema("computation string, process string, p int32")
 """Processes in the order in which they became known; entry p of a clock is about process p."""
 
 ORDERS = {"fifo": 1, "causal": 2}

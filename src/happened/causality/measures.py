@@ -8,19 +8,13 @@ counting one), and events per level say how wide it is along the way.
 import numpy as np
 import pyarrow as pa
 
+from ..trace.declared import schema
 from .compiled import compiled
 from .computation import Computation
 from .linearization import FIRST, Ints
 
-MEASURES = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("measure", pa.string(), nullable=False),
-        pa.field("process", pa.string()),
-        pa.field("other", pa.string()),
-        pa.field("at", pa.int32()),
-        pa.field("value", pa.float64(), nullable=False),
-    ]
+MEASURES = schema(
+    "computation string, measure string, process string?, other string?, at int32?, value float64"
 )
 """events        per process
 messages      per pair: first deliveries at `other` of messages from `process`

@@ -17,24 +17,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ..trace.declared import schema
 from .computation import Computation, Event, Trace, encode
 from .linearization import Ints
 from .maximal_sends import Sends, count_edge_units, fill_edge_units, index_sends, units_of_cut
 from .stamps import stamp_computation
 
-EDGES = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("process", pa.string(), nullable=False),
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("message", pa.string(), nullable=False),
-        pa.field("destination", pa.string(), nullable=False),
-    ]
-)
-COUNTS = EDGES.append(pa.field("units", pa.int64(), nullable=False))
-UNITS = EDGES.append(pa.field("unit_message", pa.string(), nullable=False)).append(
-    pa.field("unit_destination", pa.string(), nullable=False)
-)
+EDGES = schema("computation string, process string, seq int64, message string, destination string")
+COUNTS = pa.schema([*EDGES, *schema("units int64")])
+UNITS = pa.schema([*EDGES, *schema("unit_message string, unit_destination string")])
 
 
 class Unit(NamedTuple):

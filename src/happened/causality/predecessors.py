@@ -22,6 +22,7 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa
 
+from ..trace.declared import schema
 from .bit_sets import WORD, graph_of, passes_of, reduce
 from .compiled import compiled
 from .computation import Computation, Trace, encode
@@ -33,16 +34,9 @@ from .stamps import MOST_CELLS, stamp_computation
 STEP_CELLS = 4
 """A step of bit sets follows an edge and takes as long as so many entries of vectors."""
 
-PREDECESSORS = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("process", pa.string(), nullable=False),
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("event", pa.string(), nullable=False),
-        pa.field("cause_process", pa.string(), nullable=False),
-        pa.field("cause_seq", pa.int64(), nullable=False),
-        pa.field("cause_event", pa.string(), nullable=False),
-    ]
+PREDECESSORS = schema(
+    "computation string, process string, seq int64, event string, "
+    "cause_process string, cause_seq int64, cause_event string",
 )
 
 

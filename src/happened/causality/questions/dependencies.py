@@ -13,17 +13,10 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...trace.declared import schema
 from .question import Answers, Question, Subject
 
-DEPENDENCIES = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("caller", pa.string(), nullable=False),
-        pa.field("callee", pa.string(), nullable=False),
-        pa.field("calls", pa.int64(), nullable=False),
-        pa.field("errors", pa.int64(), nullable=False),
-    ]
-)
+DEPENDENCIES = schema("computation string, caller string, callee string, calls int64, errors int64")
 ENDS = ["computation", "caller", "callee"]
 
 

@@ -5,30 +5,17 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from ...trace.declared import schema
 from ..computation import Computation
 from ..linearization import Ints
 from ..skew import Skew
 from .question import EVENT, Answers, Question, Subject
 
-EPOCHS = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("epoch", pa.int32(), nullable=False),
-        pa.field("process", pa.string(), nullable=False),
-        pa.field("last", pa.int64(), nullable=False),
-    ]
-)
+EPOCHS = schema("computation string, epoch int32, process string, last int64")
 """Where each epoch ends at each process. A computation that is looked at whole has one epoch, 0."""
-SKEW = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("process", pa.string(), nullable=False),
-        pa.field("clock_offset", pa.int64(), nullable=False),
-        pa.field("drift", pa.float64(), nullable=False),
-        pa.field("origin", pa.int64(), nullable=False),
-        pa.field("feasible", pa.bool_(), nullable=False),
-        pa.field("backwards", pa.int64(), nullable=False),
-    ]
+SKEW = schema(
+    "computation string, process string, clock_offset int64, drift float64, origin int64, "
+    "feasible bool, backwards int64",
 )
 """A clock that shows `time` is ahead by clock_offset + drift x (time - origin). `backwards` counts the events
 at which it showed less than at the event before."""

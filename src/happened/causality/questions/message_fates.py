@@ -15,29 +15,17 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from ...trace.declared import schema
 from ..computation import Computation, event_ids
 from ..linearization import MISDELIVERED, NEVER_SENT, REPEATED, SENT_OUTSIDE, Ints
 from ..skew import Times
 from .question import Answers, Question, Subject
 
 FATES = ("lost", "delivered", "duplicated", "misdelivered", "never_sent", "sent_outside")
-MESSAGES = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("message", pa.string(), nullable=False),
-        pa.field("sender", pa.string()),
-        pa.field("sent_seq", pa.int64()),
-        pa.field("sent_event", pa.string()),
-        pa.field("receiver", pa.string(), nullable=False),
-        pa.field("received_seq", pa.int64()),
-        pa.field("received_event", pa.string()),
-        pa.field("sent_at", pa.int64()),
-        pa.field("received_at", pa.int64()),
-        pa.field("latency", pa.int64()),
-        pa.field("latency_corrected", pa.int64()),
-        pa.field("copies", pa.int64(), nullable=False),
-        pa.field("fate", pa.string(), nullable=False),
-    ]
+MESSAGES = schema(
+    "computation string, message string, sender string?, sent_seq int64?, sent_event string?, "
+    "receiver string, received_seq int64?, received_event string?, sent_at int64?, "
+    "received_at int64?, latency int64?, latency_corrected int64?, copies int64, fate string",
 )
 """Times and latencies as in TIMES (questions.epochs): what the clocks showed, and corrected by their skew."""
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from ...trace.declared import schema
 from ..computation import Computation, Event, event_ids
 from ..delivery import check_delivery
 from ..epochs import Frontier, Stamped, own_columns
@@ -30,31 +31,15 @@ MOST_PATHS = 100
 STEP = pa.struct(
     [("process", pa.string()), ("seq", pa.int64()), ("kind", pa.string()), ("message", pa.string())]
 )
-VIOLATIONS = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("order_name", pa.string(), nullable=False),
-        pa.field("process", pa.string(), nullable=False),
-        pa.field("early", pa.string(), nullable=False),
-        pa.field("early_seq", pa.int64(), nullable=False),
-        pa.field("early_event", pa.string(), nullable=False),
-        pa.field("overtaken", pa.string(), nullable=False),
-        pa.field("overtaken_seq", pa.int64(), nullable=False),
-        pa.field("overtaken_event", pa.string(), nullable=False),
-        pa.field("path", pa.list_(STEP)),
-    ]
+VIOLATIONS = schema(
+    "computation string, order_name string, process string, early string, early_seq int64, "
+    "early_event string, overtaken string, overtaken_seq int64, overtaken_event string",
+    path=pa.list_(STEP),
 )
-LOST_CAUSES = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("order_name", pa.string(), nullable=False),
-        pa.field("process", pa.string(), nullable=False),
-        pa.field("lost", pa.string(), nullable=False),
-        pa.field("delivered", pa.string(), nullable=False),
-        pa.field("delivered_seq", pa.int64(), nullable=False),
-        pa.field("delivered_event", pa.string(), nullable=False),
-        pa.field("path", pa.list_(STEP)),
-    ]
+LOST_CAUSES = schema(
+    "computation string, order_name string, process string, lost string, delivered string, "
+    "delivered_seq int64, delivered_event string",
+    path=pa.list_(STEP),
 )
 """`process` never delivered `lost`, and delivered `delivered`, which was sent causally after it. The path
 leads from the one send to the other."""

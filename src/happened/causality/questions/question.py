@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from ...trace.declared import schema
 from ..bit_sets import WORD, count_ordered, graph_of
 from ..computation import Computation, event_ids
 from ..epochs import Arranged, Epoch, Frontier, Stamped, places
@@ -26,12 +27,7 @@ from ..stamps import MOST_CELLS, stamp_columns, stamp_computation
 
 Arrays = dict[str, Ints]
 
-EVENT = [
-    pa.field("computation", pa.string(), nullable=False),
-    pa.field("process", pa.string(), nullable=False),
-    pa.field("seq", pa.int64(), nullable=False),
-    pa.field("event", pa.string(), nullable=False),
-]
+EVENT = [*schema("computation string, process string, seq int64, event string")]
 """The columns that name an event. Its id, `process#seq`, is unique within its computation."""
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.errors import TraceFormatError
+from ...trace.declared import schema
 from ..computation import Computation
 from ..epochs import Frontier, Stamped
 from ..linearization import Ints
@@ -39,14 +40,7 @@ STAMPS = pa.schema(
 0. So e happened before f iff f is another event and entry p of f's clock is at least e's seq, p being the
 process of e. One of `entries` says the same of process p alone, or names an immediate predecessor. The other
 column is null."""
-PROCESSES = pa.schema(
-    [
-        pa.field("computation", pa.string(), nullable=False),
-        pa.field("process", pa.string(), nullable=False),
-        pa.field("p", pa.int32(), nullable=False),
-        pa.field("events", pa.int64(), nullable=False),
-    ]
-)
+PROCESSES = schema("computation string, process string, p int32, events int64")
 """The processes of each computation, numbered from 0 by name; one that is only addressed has no events."""
 
 MOST_ENTRIES = np.iinfo(np.int32).max

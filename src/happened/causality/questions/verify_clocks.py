@@ -6,12 +6,13 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from ...trace.declared import schema
 from ..epochs import Frontier, Stamped
 from ..linearization import Ints
 from ..logged_clocks import compare_logged, verify_clocks
 from .question import EVENT, Answers, Arrays, EpochView, Question, Subject
 
-CLOCKS = pa.schema([*EVENT, pa.field("fault", pa.string(), nullable=False)])
+CLOCKS = pa.schema([*EVENT, *schema("fault string")])
 CLOCK_TOTALS = {
     "mismatch": "clock_mismatches",
     "regression": "clock_regressions",

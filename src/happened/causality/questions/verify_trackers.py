@@ -6,13 +6,14 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from ...trace.declared import schema
 from ..linearization import Ints
 from ..logged_clocks import processes_named
 from ..stamps import MANY_PROCESSES
 from ..tracker_stamps import compare, is_numbered, numbered_events, read_attributes
 from .question import EVENT, Answers, Question, Subject
 
-TRACKERS = pa.schema([*EVENT, pa.field("fault", pa.string(), nullable=False)])
+TRACKERS = pa.schema([*EVENT, *schema("fault string")])
 
 
 class VerifyTrackers(Question):
