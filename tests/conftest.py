@@ -6,14 +6,16 @@ import signal
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
-from effort import some
+from effort import THOROUGH, some
 from times import Times
 
 pytest.register_assert_rewrite("contract", "oracles")  # so that a failed check says what it saw
 
-settings.register_profile("fast", deadline=None, print_blob=True)
+settings.register_profile(
+    "fast", deadline=None, print_blob=True, max_examples=100 if THOROUGH else 40, database=None
+)
 settings.register_profile("long", deadline=None, print_blob=True, max_examples=2000, stateful_step_count=80)
 
 
@@ -51,9 +53,12 @@ COMPILED = tuple(f"tests/{room}/" for room in ("ask", "causality", "cli", "exper
 """Tests on the kernels come last: by then the worker that has Spark has compiled them, and left the code."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.nodeid.startswith(COMPILED))
     for item in items:
+        if is_hypothesis_test(getattr(item, "obj", None)):  # it takes fewer examples in `make test`
+            item.add_marker("sampled")
         if "spark" in item.fixturenames and not item.nodeid.removeprefix("tests/").startswith(ON_SPARK):
             raise pytest.UsageError(f"{item.nodeid} uses Spark: name its file in ON_SPARK, tests/conftest.py")
 
@@ -85,6 +90,9 @@ def spark():
     rows = traces.wild(random.Random(1))
     analyse(traces.table([row | {"time": row["seq"]} for row in rows]))
     spark = session("local[2]")
+    if not THOROUGH:  # planning takes most of the CPU of tests: do not plan again between stages of few rows
+        spark.conf.set("spark.sql.adaptive.enabled", "false")
+        spark.conf.set("spark.sql.shuffle.partitions", "2")
     yield spark
     spark.stop()
 

@@ -193,6 +193,7 @@ from happened.causality import encode
 from happened.cli import main
 from happened.trace.importing import import_files
 from happened.trace.readers import Options
+from happened.spark.schemas import spark_schema
 from happened.view.prepared import Prepared
 from happened.view.query import matching
 from happened.view.scene import scene
@@ -253,6 +254,9 @@ for format in ("jsonl", "csv", "perfetto"):
     assert main(["export", str(there / "written"), "--to", format, "--out", str(there / name)]) == 0
     has_imported(name)
 
+types = {field.name: field.dataType.simpleString() for field in spark_schema(trace.SCHEMA)}
+assert [types[name] for name in LISTED] == ["string", "int", "array<string>"]
+
 table = trace.read(there / "written")
 (c,) = encode(table)
 shown = Unpacked(scene(Prepared(c, table)))
@@ -309,6 +313,6 @@ def test_a_column_is_added_by_touching_two_files(with_columns, tmp_path):
     with_columns.run("-c", ADDED, str(tmp_path))
 
 
-@pytest.mark.long
+@pytest.mark.slow  # a second JVM
 def test_an_added_column_passes_through_spark(with_columns, tmp_path):
     with_columns.run("-c", ON_SPARK, str(tmp_path), path=os.environ["PATH"])

@@ -110,8 +110,9 @@ def test_a_reply_never_comes_before_what_it_answers(tmp_path):
             of["bob"].say("/re 2 it is in the kitchen")
             await of["alice"].sees("[3] bob, to [2]: it is in the kitchen")
             await of["carol"].sees("bob:1 is here, and waits for alice:2", where="notes")
+            of["carol"].notes.remove("bob:1 is here, and waits for alice:2")
             of["carol"].say("/held")
-            await asyncio.sleep(0.3)
+            await of["carol"].sees("bob:1 is here, and waits for alice:2", where="notes")
             assert of["carol"].lines == ["[1] alice: ready?"]
             relays["alice", "carol"].open.set()
             await of["carol"].sees("[3] bob, to [2]: it is in the kitchen")
@@ -120,8 +121,8 @@ def test_a_reply_never_comes_before_what_it_answers(tmp_path):
                 "[3] bob, to [2]: it is in the kitchen",
             ]
             assert (
-                of["carol"].notes.count("bob:1 is here, and waits for alice:2") == 2
-            )  # by itself, and asked
+                of["carol"].notes.count("bob:1 is here, and waits for alice:2") == 1
+            )  # told once more, asked
 
     asyncio.run(act())
     table = trace.read(tmp_path / "trace")

@@ -455,7 +455,9 @@ print(len(kept), flush=True)
 """
 
 
-@pytest.mark.parametrize("kind", GUARDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind == "tls" else pytest.mark.slow) for kind in GUARDS]
+)
 def test_a_burst_from_outside_holds_few_descriptors_and_newcomers_get_in(pki, caplog, kind):
     """Another process connects as fast as it can: thousands were accepted before any was refused, once."""
     guard = guard_of(kind, "mallory", pki)

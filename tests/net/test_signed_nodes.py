@@ -275,7 +275,8 @@ def test_trackers_stamps_headers_and_requests_work_as_ever(tmp_path, pki):
     run(scenario())
 
 
-@pytest.mark.parametrize("protocol", ["sequencer", pytest.param("flooding", marks=pytest.mark.slow)])
+@pytest.mark.slow  # in `make test`, processes that sign are killed by tests/harness
+@pytest.mark.parametrize("protocol", ["sequencer", "flooding"])
 def test_processes_that_sign_are_killed_and_nothing_is_lost_repeated_or_misordered(tmp_path, seed, protocol):
     pki = tmp_path / "pki"
     identity.make_authority(pki)

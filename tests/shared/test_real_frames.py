@@ -27,13 +27,13 @@ def frame_of(spark, path):
 @pytest.mark.parametrize(
     "name",
     [
-        "otlp/kiali-bookinfo-tempo.json",
+        pytest.param("otlp/kiali-bookinfo-tempo.json", marks=pytest.mark.slow),
         "otlp/otlp2jaeger-multi-in-combined.json",
         "jaeger/spanAmongEachOtherGroupedAndSpans.json",
-        "jaeger/testTrace.json",
-        "zipkin/messaging-kafka.json",
+        pytest.param("jaeger/testTrace.json", marks=pytest.mark.slow),
+        pytest.param("zipkin/messaging-kafka.json", marks=pytest.mark.slow),
         "zipkin/smartthings-oauth-authorization.json",
-        "nezha-spans/boutique-2022-08-22-0519.csv",
+        pytest.param("nezha-spans/boutique-2022-08-22-0519.csv", marks=pytest.mark.slow),
         "nezha-spans/trainticket-2023-01-30-1139.csv",
     ],
 )

@@ -29,7 +29,9 @@ def tables(folder):
     return found
 
 
-@pytest.mark.parametrize("whole_events, epoch_events", [(200_000, None), (30, 40)])
+@pytest.mark.parametrize(
+    "whole_events, epoch_events", [(200_000, None), pytest.param(30, 40, marks=pytest.mark.slow)]
+)
 def test_the_same_tables_as_by_files(spark, tmp_path, seed, whole_events, epoch_events):
     """Of computations that tasks take whole, and of some that are cut into epochs inside a task."""
     dice = random.Random(seed)
