@@ -169,7 +169,7 @@ class World:
     def settle(self):
         for _ in range(3000):
             self.carry(self.dice.choice(list(self.engines.values())), 100)
-        assert not any(engine.held_count() for engine in self.engines.values())
+        assert not any(engine.machine.pending_count for engine in self.engines.values())
 
     def table(self):
         every = self.rows.items()

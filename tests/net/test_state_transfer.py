@@ -182,7 +182,8 @@ class World:
     def is_busy(self):
         engines = [each.engine for each in self.replicas.values()]
         return any(
-            e.machine.queued or e.transfers.owed or e.transfers.awaited or e.held_count() for e in engines
+            e.machine.queued or e.transfers.owed or e.transfers.awaited or e.machine.pending_count
+            for e in engines
         )
 
     def settle(self):

@@ -103,7 +103,7 @@ def test_it_overtakes_what_is_held_and_nothing_waits_for_it():
     hint, answer = frames(b, c)
     c.receive(1, hint)
     c.receive(1, answer)
-    assert [each.payload for each in c.unacknowledged.values()] == [b"hint"] and c.held_count() == 1
+    assert [each.payload for each in c.unacknowledged.values()] == [b"hint"] and c.machine.pending_count == 1
     for frame in frames(a, c):
         c.receive(0, frame)
     assert [each.payload for each in c.unacknowledged.values()] == [b"hint", b"question", b"answer"]

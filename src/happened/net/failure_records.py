@@ -18,7 +18,7 @@ from ..wire import site_news
 from .errors import JournalError
 from .inputs import Input, read_entries
 from .journal import Journal
-from .kernel import snapshot_head
+from .layer import snapshot_head
 
 
 class Record(NamedTuple):

@@ -23,32 +23,31 @@ from ..core.errors import CausalityError, LocalProtocolError, RemoteProtocolErro
 from ..core.roster import Roster
 from ..core.tuples import new
 from ..ordering import Held, Machine, create, facts_of
-from ..wire import decode, encode_multicast, encode_sends, load
+from ..wire import encode_multicast, encode_sends, load
 from .batch import Batch, Delivery, Recorder
 from .errors import EngineFault
 from .inputs import HEAD, Input, read_entries
 from .layer import Deliver as Delivering
-from .layer import Give, Hear, Layer, Order, Read
+from .layer import Give, Order, Read, Tables, snapshot_head
 from .link import Inbox, Outbox
 from .links import Links
 from .member_changes import MemberChanges
+from .speakers import read_message
 
 # Looked up once: a member of an Enum costs a call of Python code, and these are needed for every message.
 MULTICAST, FRAME_RECEIVED = Input.MULTICAST, Input.FRAME_RECEIVED
 DELIVERY_ACKED, FRAMES_FREED = Input.DELIVERY_ACKED, Input.FRAMES_FREED
 
 
-class Kernel:
+class Kernel(Tables):
     """The durable state of the process `name`; `journaled=False` keeps no entries."""
 
     # Slots: CPython keeps more than 30 attributes of an object in a dict of its own, which is slower.
     __slots__ = (
-        *("name", "protocol", "facts", "members", "me", "links", "machine", "recorder", "layers"),
-        *("inputs", "frames", "may_send", "seals", "order", "encode", "read", "checks", "deliver", "give"),
-        *("record_sent", "put_each", "barred", "let_go"),
-        *("on_sent", "on_arrival", "joining", "joined", "left", "steps", "release_frames"),
-        *("events", "time", "sent", "delivered", "unacknowledged", "unacknowledged_bytes"),
-        *("counts_held", "held_bytes", "unsent", "queued_bytes", "replays"),
+        *("name", "protocol", "facts", "members", "me", "links", "machine", "recorder"),
+        *("order", "encode", "read", "deliver", "give", "record_sent", "put_each", "let_go"),
+        *("release_frames", "events", "time", "sent", "delivered", "unacknowledged"),
+        *("unacknowledged_bytes", "counts_held", "held_bytes", "unsent", "queued_bytes", "replays"),
         *("_journaled", "_entries", "staged_entries", "is_dirty", "_fresh", "shared"),
     )
 
@@ -99,8 +98,8 @@ class Kernel:
         self.members.attach()
 
     def _have_no_layers(self) -> None:
-        self.layers: list[Layer] = []
-        self.inputs: dict[int, Callable[[int, bytes], object]] = {
+        Tables.__init__(self)
+        self.inputs |= {
             MULTICAST: self._multicast_again,
             FRAME_RECEIVED: self.receive,
             DELIVERY_ACKED: lambda number, data: self.acknowledge(number),
@@ -109,21 +108,10 @@ class Kernel:
             Input.LIFE_BEGUN: lambda number, data: self.begin_life(data),
             Input.LIFE_HEARD: self.hear_life,
         }
-        self.frames: dict[int, Hear] = {}
-        self.may_send: list[Callable[[], None]] = []
-        self.seals: list[Callable[[Sequence[int], bytes], bytes]] = []
         self.encode: Callable[[Sequence[Send[Any]]], list[bytes]] = encode_sends
-        self.read: Read = _read
-        self.checks: list[Callable[[Any], None]] = []
+        self.read: Read = read_message
         self.deliver: Delivering = self.hand_over
         self.give: Give = self.number
-        self.on_sent: list[Callable[[int, int], None]] = []
-        self.on_arrival: list[Callable[[int, Any, bytes], None]] = []
-        self.joining: list[Callable[[int], None]] = []
-        self.joined: list[Callable[[int], None]] = []
-        self.left: list[Callable[[int], None]] = []
-        self.steps: dict[str, Callable[[], None]] = {}
-        self.barred: dict[int, str] = {}  # links that take and give nothing, each with the reason
         self.let_go: Callable[[], Iterable[int]] = tuple
         self.record_sent = self._record_sent
         self.release_frames: Callable[[Mapping[int, int]], None] = self._release_frames
@@ -157,10 +145,6 @@ class Kernel:
 
     def pending(self) -> list[Held]:
         return self.machine.pending()
-
-    def held_count(self) -> int:
-        """How many messages `pending` lists."""
-        return self.machine.pending_count
 
     @property
     def staged(self) -> int:
@@ -514,19 +498,3 @@ class Kernel:
                 if held.message.sender != self.me:
                     self.links.count_held(held.message.sender, 1)
                     self.held_bytes += len(held.message.payload)
-
-
-def _read(link: int, frame: bytes) -> Any:
-    message, size = decode(frame)
-    if size != len(frame):
-        raise RemoteProtocolError(f"{len(frame) - size} bytes follow the end of a frame")
-    via = message.via
-    if via is not None and via != link:
-        raise RemoteProtocolError(f"a message of process {via} comes from process {link}")
-    return message
-
-
-def snapshot_head(data: bytes) -> tuple[dict[str, Any], int]:
-    """The header of a snapshot, and where it ends."""
-    end = 4 + int.from_bytes(data[:4], "big")
-    return json.loads(data[4:end]), end

@@ -24,7 +24,8 @@ functions into the kernel's tables and lists, or around the kernel's functions:
 A layer that is not attached costs nothing and is nowhere mentioned.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ..ordering import Multicast
@@ -47,3 +48,34 @@ class Layer(Protocol):
         """As JSON, and blobs that `restore` takes in the same order."""
 
     def restore(self, state: Any, take: Take) -> None: ...
+
+
+class Tables:
+    """The tables and lists of a kernel that layers put themselves into; the functions that they wrap are the
+    kernel's own."""
+
+    __slots__ = (
+        *("barred", "checks", "frames", "inputs", "joined", "joining", "layers", "left"),
+        *("may_send", "on_arrival", "on_sent", "seals", "steps"),
+    )
+
+    def __init__(self) -> None:
+        self.layers: list[Layer] = []
+        self.inputs: dict[int, Callable[[int, bytes], object]] = {}
+        self.frames: dict[int, Hear] = {}
+        self.may_send: list[Callable[[], None]] = []
+        self.seals: list[Callable[[Sequence[int], bytes], bytes]] = []
+        self.checks: list[Callable[[Any], None]] = []
+        self.on_sent: list[Callable[[int, int], None]] = []
+        self.on_arrival: list[Callable[[int, Any, bytes], None]] = []
+        self.joining: list[Callable[[int], None]] = []
+        self.joined: list[Callable[[int], None]] = []
+        self.left: list[Callable[[int], None]] = []
+        self.steps: dict[str, Callable[[], None]] = {}
+        self.barred: dict[int, str] = {}
+
+
+def snapshot_head(data: bytes) -> tuple[dict[str, Any], int]:
+    """The header of a kernel's snapshot, in which each layer has its part, and where it ends."""
+    end = 4 + int.from_bytes(data[:4], "big")
+    return json.loads(data[4:end]), end

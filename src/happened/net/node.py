@@ -18,69 +18,35 @@ Leaves out agreement on members beyond the registrar's (member_changes.py), and 
 Bounds     those of limits.py: above them `multicast` waits and links are not read.
 """
 
-import asyncio
-import contextlib
-import json
 import logging
-import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..core.clocks import Causality
 from ..core.errors import LocalProtocolError
-from ..ordering import DEFAULT, Facts, Relays, facts_of
 from ..ordering.causal.incomplete import CausalHistory
 from ..tracking import Stamp
 from . import observation
-from .batch import Batch, Delivery
-from .commits import Commits
-from .connections import Connections, LinkChange
-from .consumers import Consumers, Subscription
-from .engine import Engine
-from .errors import NodeClosed, NodeError
-from .expiry import Expiry, check_expiry
-from .flow import Flow
-from .giving_state import StateGiving, check_state
-from .hosting import Hosting
+from .connections import LinkChange
+from .consumers import Subscription
 from .identity import MutualTls
-from .journal import Identity, Journal
-from .lifecycle import Lifecycle, State
-from .limits import Limits
-from .lives import TOKEN_BYTES
-from .membership import InitialMembers, Membership, addresses_of
+from .living import Living
 from .message import Health, Message, Pending, Sent, relation
-from .operations import Operations
-from .payloads import Payloads, check_headers
+from .payloads import check_headers
 from .qualified import PLAIN, How, keywords
-from .refused_frames import Quarantine, Quarantined
-from .requests import Requests
-from .running import Running
-from .send_stamps import check_stamps
-from .sending import Sending
-from .signed import SCHEME, Signed, Signer, check_node
-from .site import Site, read_site
-from .tcp import TcpTransport
-from .terms import FEATURES, HIGHEST, LOWEST, Terms, check_cluster, digest_of_members, digest_of_options
+from .refused_frames import Quarantined
+from .site import Site
 from .timing import Histogram, Timing
-from .tracked import Tracking, check_tracker
-from .transport import Guard, Shared, Sharing, Signing, Transport
-from .turns import Turns
-from .udp_multicast import UdpMulticast
-from .when_full import Policies, WhenFull
+from .tracked import Tracking
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import TracerProvider
-
-    from .signatures import Signatures
-    from .telemetry import SpanListener, Telemetry
-    from .trace_recorder import TraceRecorder
+    pass
 
 log = logging.getLogger("happened.node")
 
 
-class Node:
+class Node(Living):
     """One process.
 
     cluster     the name of the system, the same everywhere: a node of another one is refused; empty: none
@@ -114,342 +80,6 @@ class Node:
     state_from  for a process that joins: the name of the one that admits it, whose state comes first
     medium      beside TCP, carries a multicast once for all its destinations (docs/runtime.md)
     """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        peers: Mapping[str, str] | Iterable[str],
-        listen: str = "127.0.0.1:0",
-        protocol: str = DEFAULT,
-        options: Mapping[str, Any] | None = None,
-        tracker: str | None = None,
-        expiry: float | None = None,
-        topology: str | Path | None = None,
-        members: Sequence[str] | None = None,
-        groups: Mapping[str, Iterable[str]] | None = None,
-        codec: object = None,
-        headers: bool = False,
-        stamps: bool = False,
-        telemetry: "bool | TracerProvider" = False,
-        journal: str | Path | None = None,
-        flush: bool = True,
-        trace: str | Path | None = None,
-        computation: str = "",
-        guard: Guard | None = None,
-        transport: Transport | None = None,
-        limits: Limits | None = None,
-        medium: UdpMulticast | None = None,
-        cluster: str = "",
-        signatures: "Signatures | None" = None,
-        full: str | Mapping[str, str] = WhenFull.WAIT,
-        state: Callable[[], Any] | None = None,
-        state_from: str | None = None,
-    ) -> None:
-        self._cluster = check_cluster(cluster)
-        self._limits = limits or Limits()
-        self.name = name
-        self._protocol, self._facts = protocol, facts_of(protocol)
-        _check_order(self._facts, tracker, journal)
-        self._options = dict(options or {})
-        self.payloads = Payloads(codec, headers=headers)
-        peers = addresses_of(peers, transport)
-        self._first_site: Site | None = None
-        if topology is not None:
-            self._first_site = site = read_site(Path(topology), name, self._facts, members)
-            peers, members = site.reachable(peers), site.members
-            groups = {**site.groups, **(groups or {})}
-        self._initial = InitialMembers(name, peers, members, groups, self._limits)
-        self._journal_path = Path(journal) if journal is not None else None
-        self._flush = flush
-        self._policies = Policies(full, journaled=journal is not None)
-        self._trace_directory = Path(trace) if trace is not None else None
-        self._computation = computation
-        self._take_state, self._state_from = state, state_from
-        if state is not None or state_from is not None:
-            check_state(self._facts, journaled=journal is not None, topology=topology is not None)
-        self._guard = guard
-        self.transport = transport or _tcp(listen, guard, self._limits, medium, signatures)
-        if transport is not None and medium is not None:
-            raise LocalProtocolError("a UDP medium stands beside TCP links; give it without a transport")
-        self._signatures = signatures
-        if signatures is not None:
-            check_node(name, signatures, cluster)
-            if isinstance(self.transport, Signing):
-                self.transport.sign_with(signatures)
-        self._medium = self.transport if isinstance(self.transport, Sharing) else None
-        if self._medium is not None:
-            self._options = self._facts.sharing(self._options)
-        if expiry is not None:
-            check_expiry(expiry, self._facts)
-        self._seconds_to_expiry = expiry
-        self._tracker = tracker
-        if tracker is not None:
-            check_tracker(tracker, self._facts, self.transport)
-        self._stamps = stamps
-        if stamps:
-            check_stamps(tracker, headers=headers)
-        self._life = Lifecycle(name)
-        self._connections = Connections(name)
-        self._telemetry = _telemetry(telemetry, name, cluster, self.payloads)
-        self._spans: SpanListener | None = None
-        self._consumers = Consumers(self, self._life, repeats=journal is not None, spans=self._telemetry)
-        self._requests = Requests(self.payloads, self._consumers.own.hand)
-        self._expiry: Expiry | None = None
-        self._journal: Journal | None = None
-        self._timing: Timing | None = None
-        self._recorder: TraceRecorder | None = None
-        self._has_ended = asyncio.Event()
-        self._process = os.getpid()
-
-    # Life.
-
-    async def __aenter__(self) -> "Node":
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    @property
-    def failure(self) -> BaseException | None:
-        """Why the node has stopped by itself; None as long as it has not."""
-        return self._life.failure
-
-    async def start(self) -> None:
-        """Replay the journal, if there is one, and begin to take part."""
-        if self._life.state is not State.NEW:
-            raise LocalProtocolError("a node is started once; make another one")
-        self._loop = asyncio.get_running_loop()
-        with contextlib.ExitStack() as if_it_fails:
-            if_it_fails.callback(self._end)
-            self._life.move(State.REPLAYING)
-            await self._load(if_it_fails)
-            self._life.move(State.RUNNING)
-            if self._journal is not None:
-                with self._running.input():
-                    self._engine.begin_life(os.urandom(TOKEN_BYTES))
-                await self._commits.settled()  # nothing is sent in a life that could be forgotten
-            if self._state_from is not None:
-                await self._states.await_from(self._state_from)
-            for peer in self._running.members.peers():
-                self._running.add_peer(peer)
-            if self._spans is not None:
-                self._spans.committed(self._engine.unacknowledged.values())
-            self._consumers.deliver(self._engine.unacknowledged.values())
-            await self.transport.start(self.host)
-            if_it_fails.pop_all()
-        self._running.regulate()
-        self._running.measure_room()
-        self._running.unpark()
-        self._states.notice()
-        if strangers := self._policies.strangers(self._running.members.names):
-            log.warning("%s: `full` names %s, who are no members yet", self.name, ", ".join(strangers))
-        if (seconds := self._seconds_to_expiry) is not None:
-            self._expiry = Expiry(
-                self._engine, self._loop, seconds, self._commits.stamp, self._commits.schedule
-            )
-        again = len(self._engine.unacknowledged)
-        log.info("started", extra={"node": self.name, "events": self._engine.events, "again": again})
-
-    async def _load(self, if_it_fails: contextlib.ExitStack) -> None:
-        options = self._facts.numbered(self._options, self._initial.index)
-        members, journaled = self._initial.members, self._journal_path is not None
-        site = self._first_site
-        signatures = self._signatures
-        self._engine = Engine(
-            self.name,
-            members,
-            self._protocol,
-            options,
-            journaled=journaled,
-            tracker=self._tracker,
-            site=site,
-            signed=None if signatures is None else Signed(signatures, self._cluster),
-            shares=self._medium is not None,
-        )
-        incarnation = os.urandom(8)
-        if self._journal_path is not None:
-            self._journal = Journal(self._journal_path, flush=self._flush)
-            if_it_fails.callback(self._journal.close)
-            more = {"topology": site.digest} if site else {}
-            more |= {"signatures": SCHEME} if signatures is not None else {}
-            described = json.dumps(options | more, sort_keys=True)
-            identity = Identity(self.name, self._protocol, described, members, self._tracker or "")
-            incarnation = self._journal.open(identity)
-        if self._trace_directory is not None:
-            self._record_into(self._trace_directory)
-        self._commits = Commits(
-            self._engine,
-            self._journal,
-            self._recorder,
-            compaction=self._limits.compaction,
-            committed=self._committed,
-            failed=self._fail,
-        )
-        if_it_fails.callback(self._commits.close)
-        self._engine.links.bound(self._limits.outbox, self._limits.parked, self._may_park)
-        await self._commits.recover()
-        self._put_together(incarnation, self._terms(options))
-
-    def _put_together(self, incarnation: bytes, terms: Terms) -> None:
-        """Make the parts that need the engine as it was when it stopped."""
-        engine, facts = self._engine, self._facts
-        turns = None
-        if engine.serialization is not None:
-            turns = Turns(engine, engine.serialization, self._loop, self._commits.stamp, self._after_a_turn)
-        room = asyncio.Event()
-        room.set()
-        self._running = Running(
-            name=self.name,
-            facts=facts,
-            limits=self._limits,
-            life=self._life,
-            engine=engine,
-            commits=self._commits,
-            members=Membership(self._initial, engine, self._protocol, incarnation, terms),
-            transport=self.transport,
-            flow=Flow(self._limits, relays=facts.copies.relays is Relays.COORDINATOR),
-            connections=self._connections,
-            quarantine=Quarantine(),
-            policies=self._policies,
-            turns=turns,
-            fail=self._fail,
-            room=room,
-            loop=self._loop,
-        )
-        self.host = Hosting(self._running)
-        self._states = StateGiving(self._running, self.payloads, self._take_state)
-        self._sending = self._make_sending()
-        self._operations = Operations(self._running, self._initial.peers, self._states)
-
-    def _may_park(self, link: int) -> bool:
-        # A receiver that holds too much of what is agreed on acknowledges nothing (withheld.py), so that the
-        # places of what it holds would stay parked for ever.
-        return (
-            not self._facts.is_agreed and self._policies.of(self._engine.roster.name(link)) is WhenFull.PARK
-        )
-
-    def _make_sending(self) -> Sending:
-        """With telemetry, one that makes spans; what a started engine records makes the others."""
-        how = {"stamps": self._stamps, "confirms": self.is_journaled}
-        if self._telemetry is None:
-            return Sending(self._running, self.payloads, self._requests, self._states, **how)
-        from .telemetry import SpanListener, TracedSending  # which need opentelemetry-api
-
-        engine = self._engine
-        self._spans = SpanListener(self._telemetry, engine.recorder, engine.me, engine.pending, self.name_of)
-        engine.recorder = self._spans
-        return TracedSending(
-            self._telemetry, self._running, self.payloads, self._requests, self._states, **how
-        )
-
-    def _after_a_turn(self) -> None:
-        self._commits.schedule()
-        self._running.measure_room()
-
-    def _terms(self, options: Mapping[str, Any]) -> Terms:
-        return Terms(
-            self._cluster,
-            digest_of_members(self._initial.members),
-            digest_of_options(self._engine.machine, options),
-            self._limits.frame,
-            LOWEST,
-            HIGHEST,
-            FEATURES,
-            SCHEME if self._signatures is not None else "",
-        )
-
-    def _record_into(self, directory: Path) -> None:
-        from .trace_recorder import TraceRecorder  # which needs pyarrow
-
-        self._recorder = TraceRecorder(directory, self.name, self._engine.members, self._computation)
-        self._engine.recorder = self._recorder
-
-    async def close(self) -> None:
-        """Stop taking part: what was sent is given `limits.linger` seconds to arrive, then all is saved. In a
-        child made by fork it does nothing: the links and the journal are its parent's."""
-        life = self._life
-        if os.getpid() != self._process:
-            return
-        if life.state is State.NEW:
-            self._end()
-        if life.state is State.REPLAYING:
-            raise LocalProtocolError(f"{self.name!r} is still starting: cancel that, or close it when it has")
-        if life.state in (State.CLOSING, State.SAVING, State.CLOSED):
-            await self._has_ended.wait()
-            return
-        try:
-            try:
-                if life.is_running:
-                    # Links are still read: peers that close now need our acknowledgements.
-                    life.move(State.CLOSING)
-                    if self._expiry is not None:
-                        self._expiry.stop()
-                    self._running.measure_room()  # which passes the token on
-                    with contextlib.suppress(TimeoutError, NodeClosed):
-                        await asyncio.wait_for(self._drained(), self._limits.linger)
-            finally:
-                await self.transport.close()
-            if life.takes_input:  # nothing has failed meanwhile
-                life.move(State.SAVING)
-                await self._commits.settled()
-                await self._commits.save()
-        except (NodeClosed, NodeError) as error:
-            self._fail(error)
-        finally:
-            self._wake_everybody()
-            self._commits.close()
-            self._end()
-        log.info("closed", extra={"node": self.name, "events": self._engine.events})
-
-    def _end(self) -> None:
-        if self._life.state is not State.CLOSED:  # two who close a failed node do so at once
-            self._life.move(State.CLOSED)
-        self._has_ended.set()
-
-    async def _drained(self) -> None:
-        """Wait until every peer has acknowledged everything, or is away while the journal keeps it."""
-        running = self._running
-        await self.flush()
-        while any(map(self._is_waited_for, self._engine.present_links())) or self._awaits_token():
-            running.room.clear()
-            await running.room.wait()
-            self._life.check_takes_input()
-
-    def _awaits_token(self) -> bool:
-        """Whether the token is for us next: if we were not there, nobody could send."""
-        turns = self._running.turns
-        return bool(self._connections.calling) and turns is not None and turns.is_asking
-
-    def _is_waited_for(self, link: int) -> bool:
-        is_there = self._running.members.names[link] in self._connections.calling
-        return bool(self._engine.outboxes[link]) and (is_there or self._journal is None)
-
-    def _fail(self, error: BaseException) -> None:
-        """Stop at once: nothing more is sent, delivered or confirmed."""
-        if self._life.fail(error):
-            log.error(
-                "%s has stopped: %s",
-                self.name,
-                error,
-                extra={"event": "stopped", "node": self.name, "error": str(error)},
-            )
-            self._wake_everybody()
-            self._loop.create_task(self.transport.close())
-
-    def _wake_everybody(self) -> None:
-        """Let everybody who waits see that the node has stopped."""
-        self._consumers.stop()
-        self._requests.stop(self._life.closed_error)
-        self._running.room.set()
-        if self._running.turns is not None:
-            self._running.turns.cancel()
-        if self._expiry is not None:
-            self._expiry.stop()
-        self._commits.stop(self._life.closed_error)
 
     # The application's side.
 
@@ -516,15 +146,6 @@ class Node:
         self._life.check_running()
         return await self._sending.request(to, value, timeout)
 
-    async def multicast_with(
-        self,
-        then: Callable[[], None],
-        to: str | Iterable[str],
-        value: Any,
-        headers: Mapping[str, str] | None,
-    ) -> Sent:
-        return await self._sending.multicast(to, value, headers, then=then)
-
     def _tracking(self) -> Tracking:
         if self._engine.tracking is None:
             raise LocalProtocolError(
@@ -564,11 +185,6 @@ class Node:
         self._life.check_running()
         await self._sending.room(to, timeout)
 
-    async def flush(self) -> None:
-        """Wait until everything so far is journaled, and may be seen by others."""
-        self._life.check_takes_input()
-        await self._running.flush()
-
     # Taking messages: see consumers.py.
 
     def __aiter__(self) -> "Node":
@@ -587,32 +203,6 @@ class Node:
         that got it have acknowledged it. Make all of them before the first one reads: it gets what waits.
         While there are any, iterating over the node itself is refused."""
         return self._consumers.subscribe()
-
-    @property
-    def is_journaled(self) -> bool:
-        return self._journal is not None
-
-    def name_of(self, process: int) -> str:
-        return self._running.members.names[process]
-
-    def is_open(self, number: int) -> bool:
-        return number in self._engine.unacknowledged
-
-    def finish(self, number: int) -> None:
-        if self._telemetry is not None:
-            self._telemetry.forget(number)
-        if self._journal is None:
-            self._engine.forget(number)
-        else:
-            self._commits.stamp()
-            if self._engine.acknowledge(number):
-                self._commits.schedule()
-        if self._running.paused:
-            self._running.regulate()
-
-    def revive(self, delivery: Delivery) -> None:
-        self._engine.remember(delivery)
-        self._running.regulate()
 
     def relation(self, one: Message, other: Message) -> Causality:
         """Whether the sending of one message happened before that of another, after it, or neither. Of two
@@ -641,6 +231,7 @@ class Node:
         self._life.check_running()
         if self._timing is None:
             self._timing = self._engine.recorder = Timing(self._loop.time, self._engine.recorder)
+            self._on_deliveries.append(self._timing.committed)
         return self._timing.histograms()
 
     def health(self) -> Health:
@@ -753,65 +344,3 @@ class Node:
     def unaccounted(self) -> list[str]:
         """Those to whom we sent before somebody was last succeeded, and who have not told yet what came."""
         return self._engine.sites.unaccounted() if self._engine.sites is not None else []
-
-    # After each commit.
-
-    def _committed(self, batch: Batch) -> None:
-        """A batch is durable: its frames may leave, those it received are acknowledged, it is delivered."""
-        if self._medium is not None and batch.shared:
-            names = self._running.members.names
-            named = [(frame, {names[link]: k for link, k in on.items()}) for frame, on in batch.shared]
-            self._medium.share([Shared(*each) for each in named])
-        self._running.released(batch)
-        if batch.deliveries:
-            if self._timing is not None:
-                self._timing.committed(batch.deliveries)
-            if self._spans is not None:
-                self._spans.committed(batch.deliveries)
-            deliveries = batch.deliveries
-            if self._requests.waiting:
-                deliveries = self._requests.answered(deliveries)
-            self._consumers.deliver(deliveries)
-        transfers = self._engine.transfers
-        if transfers.owed or transfers.awaited is not None:
-            self._states.notice()
-        self._running.regulate()
-        self._running.measure_room()
-
-
-def _check_order(facts: Facts, tracker: str | None, journal: object) -> None:
-    if facts.qualifier.keyword and tracker is not None:
-        raise LocalProtocolError(f"{facts.name} is an incomplete order, which no tracker can ride on")
-    if facts.assumes.serialized and journal is None:
-        raise LocalProtocolError(
-            f"{facts.name} passes a token from sender to sender, which would end with a process that is "
-            "killed: give every node a journal"
-        )
-
-
-def _telemetry(
-    asked: "bool | TracerProvider", name: str, cluster: str, payloads: Payloads
-) -> "Telemetry | None":
-    if asked is False:
-        return None
-    if not payloads.has_headers:
-        raise LocalProtocolError("spans travel in headers: telemetry needs Node(headers=True), on every node")
-    try:
-        from .telemetry import Telemetry
-    except ImportError as error:
-        raise LocalProtocolError(
-            "telemetry needs opentelemetry-api: pip install 'happened[telemetry]'"
-        ) from error
-    return Telemetry(None if asked is True else asked, name, cluster, payloads)
-
-
-def _tcp(
-    listen: str, guard: Guard | None, limits: Limits, medium: UdpMulticast | None, signer: Signer | None
-) -> Transport:
-    if guard is None:
-        raise LocalProtocolError(
-            "say how peers are authenticated: certificates, a shared key, or guard=Plaintext() to "
-            "believe every name, which is for one machine only"
-        )
-    links = TcpTransport(listen, guard, limits)
-    return links if medium is None else medium.over(links, guard, signer)

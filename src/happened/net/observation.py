@@ -34,7 +34,7 @@ def stats(running: Running, hosting: Hosting) -> dict[str, Any]:
         "deliveries": engine.delivered,
         "events": engine.events,
         "unacknowledged": len(engine.unacknowledged),
-        "held": engine.held_count(),
+        "held": engine.machine.pending_count,
         "held_bytes": engine.held_bytes,
         "queued": engine.machine.queued,
         "queued_bytes": engine.queued_bytes + engine.machine.kept_bytes,

@@ -10,6 +10,7 @@ These are checks of what arrives, not of what was journaled: an input that was a
 from typing import Any, Protocol
 
 from ..core.errors import RemoteProtocolError
+from ..wire import decode
 from .departures import Departures
 from .layer import Read
 
@@ -37,6 +38,17 @@ def check_timestamp(timestamp: int, now: int) -> None:
         raise RemoteProtocolError(
             f"no message can have timestamp {timestamp} yet: somebody lies, or a clock is off"
         )
+
+
+def read_message(link: int, frame: bytes) -> Any:
+    """The message of a frame, which must be that of the process at the other end of the link."""
+    message, size = decode(frame)
+    if size != len(frame):
+        raise RemoteProtocolError(f"{len(frame) - size} bytes follow the end of a frame")
+    via = message.via
+    if via is not None and via != link:
+        raise RemoteProtocolError(f"a message of process {via} comes from process {link}")
+    return message
 
 
 def check_timestamps(kernel: Reading) -> None:

@@ -40,7 +40,7 @@ class Acknowledgements:
             self._tell(link, number)
 
     def _holds_too_much(self) -> bool:
-        held, limits = self._engine.held_count(), self._limits
+        held, limits = self._engine.machine.pending_count, self._limits
         if held > limits.held:
             return True
         is_much = self._bytes > limits.held_bytes
