@@ -125,7 +125,7 @@ READER = '''
 import json
 
 from .clocked import assemble_clocked, clock_problem
-from .draft import Draft, Quarantined, excerpt
+from .draft import Draft
 
 
 def parse(source, options):
@@ -133,7 +133,7 @@ def parse(source, options):
         record = json.loads(text)
         problem = clock_problem(record["who"], record["saw"])
         if problem is not None:
-            yield Quarantined(source.file, number, "saw", problem, excerpt(text))
+            yield source.quarantined(number, text, "saw", problem)
             continue
         yield Draft(source.file, number, source.computation, record["who"], clock=record["saw"])
 

@@ -6,11 +6,10 @@ has a list of them. Everything else is completed as file names.
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from . import whole_parser
-from .topics import TOPICS
 
 
 class OptionCompletion(NamedTuple):
@@ -25,9 +24,10 @@ class CommandCompletion(NamedTuple):
     options: tuple[OptionCompletion, ...]
 
 
-def places() -> list[CommandCompletion]:
+def places(topics: Iterable[str]) -> list[CommandCompletion]:
+    """All places; `topics` are those of `happened help`."""
     first, *rest = _places(whole_parser(), "")
-    helped = CommandCompletion("help", (*TOPICS, *first.following), ())
+    helped = CommandCompletion("help", (*topics, *first.following), ())
     return [first._replace(following=(*first.following, "help")), *rest, helped]
 
 
@@ -45,9 +45,9 @@ def _places(parser: argparse.ArgumentParser, words: str) -> Iterator[CommandComp
         yield from _places(form, f"{words} {name}".strip())
 
 
-def script(shell: str) -> str:
+def script(shell: str, topics: Iterable[str]) -> str:
     forms: dict[str, Callable[[list[CommandCompletion]], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
-    return forms[shell](places())
+    return forms[shell](places(topics))
 
 
 def _cases(found: list[CommandCompletion], offer: str) -> tuple[str, str, str]:

@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         case ["completion", shell] if shell in SHELLS:
             from .completion import script
 
-            print(script(shell), end="")
+            print(script(shell, TOPICS), end="")
         case ["completion", shell]:
             hint = meant(shell, SHELLS)
             arguments.help_parser.error(f"no completion for {shell!r}; {hint}there is {', '.join(SHELLS)}")
