@@ -302,7 +302,9 @@ def test_a_row_that_is_no_event_stays_ends_the_query_or_is_left_out(malformed, t
         return [row["seq"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 
     assert read(malformed="skip") == [2]
-    with pytest.raises(TraceFormatError, match=r"a\.jsonl: 1 rows? between its bytes 0 and .* are not events"):
+    with pytest.raises(
+        TraceFormatError, match=r"a\.jsonl: 1 rows? between its bytes 0 and .* are not events"
+    ):
         read(malformed="fail")
     assert sorted(read(), key=str) in ([1, 2], [2, None])  # for hs.stream to quarantine
 

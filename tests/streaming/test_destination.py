@@ -375,7 +375,9 @@ def test_a_state_is_read_and_one_of_another_version_refused_by_name():
     again = Destination("ids", store, head, remember=32)
     assert again.arrive([(Arrival(f"m{k}", (), ()), "again") for k in (0, 1, 2, 9, 10)], 10) == []
     newer = head._replace(directories=pickle.dumps((2, *pickle.loads(head.directories)[1:])))
-    with pytest.raises(CausalityError, match="holds messages in format version 2, and this happened reads 1: resume with"):
+    with pytest.raises(
+        CausalityError, match="holds messages in format version 2, and this happened reads 1: resume with"
+    ):
         Destination("ids", store, newer, remember=32)
 
 
