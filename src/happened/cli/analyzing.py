@@ -33,9 +33,7 @@ def refuse_early(given: AnyPath, out: AnyPath, *, resume: bool = False) -> None:
 
 def run_on_spark(arguments: argparse.Namespace) -> int:
     if arguments.force and arguments.resume:
-        raise LocalProtocolError(
-            "--resume continues an interrupted run, --force replaces results; give one of them"
-        )
+        raise LocalProtocolError("--resume continues a run, --force replaces results; give one of them")
     only = questions_of(arguments)
     with replacing(arguments.out, force=arguments.force, reads=[arguments.trace]):
         summary = _answer_on_spark(arguments, only)

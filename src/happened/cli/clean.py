@@ -18,10 +18,7 @@ of other machines stay until nothing was written to them for some hours, since t
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "path",
-        type=stored_path,
-        metavar="DIR",
-        help="the --out or --work of a run, or a directory that has outputs",
+        "path", type=stored_path, metavar="DIR", help="an --out, a --work, or a directory that has outputs"
     )
     parser.add_argument(
         "--hours", type=_hours, default=HOURS, metavar="H", help="of silence (default: %(default)s)"

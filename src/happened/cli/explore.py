@@ -59,12 +59,7 @@ def add_arguments(parser: Parser) -> None:
     option(parser, "--processes", f"default: {PROCESSES}, or the topology's", type=positive)
     option(parser, "--topology", "processes are then told apart")
     option(parser, "--messages", type=positive, default=3)
-    add(
-        "--casts",
-        choices=CASTS,
-        default=None,
-        help="the destinations of messages (default: the most general the protocol offers)",
-    )
+    add("--casts", choices=CASTS, help="destinations of messages (default: the most the protocol offers)")
     add(
         "--relevant-events",
         type=positive,

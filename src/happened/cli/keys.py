@@ -31,9 +31,7 @@ def add_arguments(parser: Parser) -> None:
     init = actions.add_parser(
         "authority", help="make the authority", description="Make the authority's key pair."
     )
-    init.add_argument(
-        "--name", default="happened authority", help="the name that people see (default: %(default)s)"
-    )
+    init.add_argument("--name", default="happened authority", help="its name (default: %(default)s)")
     init.set_defaults(run=run_init)
     issue = actions.add_parser(
         "issue",

@@ -54,11 +54,7 @@ FORMS = {
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("--config", type=local_path, metavar="FILE", help="TOML; see docs/runtime.md")
     option(parser, "--trace", "overrides the file")
-    parser.add_argument(
-        "--manual-ack",
-        action="store_true",
-        help="acknowledge only the deliveries that a command on stdin names",
-    )
+    parser.add_argument("--manual-ack", action="store_true", help="acknowledge deliveries by commands only")
     parser.add_argument("--stay", action="store_true", help="continue after the end of stdin")
     parser.add_argument(
         "--log-level",

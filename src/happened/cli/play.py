@@ -149,9 +149,7 @@ def _counterexample(path: Path, terrain: Terrain | None) -> Story:
             f"{path}: not the output of `happened explore --json` for an ordering protocol ({error!r})"
         ) from error
     if protocol not in protocols():
-        raise LocalProtocolError(
-            f"{path}: {protocol!r} is not an ordering protocol; play a tracker with --tracker"
-        )
+        raise LocalProtocolError(f"{path}: {protocol!r} orders nothing; play a tracker with --tracker")
     story = Story(read_program(program), protocol, order=order, fifo=fifo, terrain=terrain)
     story.follow(schedule)
     return story

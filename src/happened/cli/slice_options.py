@@ -82,7 +82,5 @@ def _times(text: str) -> tuple[float, float]:
     found = re.fullmatch(rf"{number}\.\.{number}", text)
     low, high = (float(found[k]) * UNITS[found[k + 1]] for k in (1, 3)) if found else (1.0, 0.0)
     if low > high:
-        raise argparse.ArgumentTypeError(
-            f"a span of time needs two times with units, such as 1.5s..2s, not {text!r}"
-        )
+        raise argparse.ArgumentTypeError(f"give two times with units, such as 1.5s..2s, not {text!r}")
     return low, high

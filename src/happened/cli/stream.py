@@ -73,14 +73,8 @@ def add_arguments(parser: Parser) -> None:
     )
     option(parser, "--settle", f"(default: {SETTLE}; with --otlp, {OTLP_SETTLE:g})", type=seconds)
     add("--batch-bytes", type=positive, metavar="N", help="about this many bytes of files in a batch")
-    add(
-        "--receives", action="store_true", help="treat receives as deliveries, for a trace without deliveries"
-    )
-    add(
-        "--relevant-only",
-        action="store_true",
-        help="look for predecessors among the events marked relevant only",
-    )
+    add("--receives", action="store_true", help="use receives as deliveries, of which the trace has none")
+    add("--relevant-only", action="store_true", help="predecessors among events marked relevant only")
     add_completeness(parser)
     option(parser, "--master", "without it on local[*]")
     option(parser, "--json")
@@ -95,9 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.trace.exists():
         raise TraceFormatError("no such file or directory", file=str(arguments.trace))
     if arguments.follow and arguments.complete:
-        raise LocalProtocolError(
-            "a trace that is being followed is not complete: leave out --follow or --complete"
-        )
+        raise LocalProtocolError("a trace that still grows is not complete: drop --follow or --complete")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from ..spark.live.live_job import follow, has_not_begun
     from ..spark.live.trace_tail import TraceTail

@@ -67,9 +67,7 @@ def local_path(text: str) -> Path:
 
     path = any_path(text)
     if not isinstance(path, Path):
-        raise LocalProtocolError(
-            f"{path}: this command reads and writes local paths only; give a path of this machine"
-        )
+        raise LocalProtocolError(f"{path}: this command takes local paths only; give one of this machine")
     return path
 
 

@@ -30,17 +30,9 @@ def add_arguments(parser: Parser) -> None:
     add("path", type=local_path, metavar="FILE", help="YAML or GraphML")
     option(parser, "--out", "a directory; nothing there is overwritten", required=True)
     option(parser, "--protocol", choices=routing, default=routing[0])
+    add("--host", default="127.0.0.1", help="host of processes without an --address (default: %(default)s)")
     add(
-        "--host",
-        default="127.0.0.1",
-        help="host of the processes without an --address (default: %(default)s)",
-    )
-    add(
-        "--first-port",
-        type=int,
-        default=7001,
-        metavar="PORT",
-        help="first port; the others count up (default: %(default)s)",
+        "--first-port", type=int, default=7001, metavar="PORT", help="their first port (default: %(default)s)"
     )
     add(
         "--address",

@@ -70,9 +70,7 @@ def _write(out: Path, document: Mapping[str, Any], source: Path) -> None:
             file.write(f"# Zones and gateways that `happened topology suggest` proposes for {source.name}.\n")
             file.write(written(document))
     except FileExistsError as error:
-        raise CausalityError(
-            f"{out} exists already; name another file, or replace it with --force"
-        ) from error
+        raise CausalityError(f"{out} exists already; name another, or give --force") from error
     except OSError as error:
         raise CausalityError(f"{out}: cannot be written: {error.strerror or error}") from error
 

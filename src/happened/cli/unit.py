@@ -18,9 +18,7 @@ from .terminal import print_answer
 def run(arguments: argparse.Namespace) -> int:
     message, arrow, destination = arguments.unit.rpartition(">")
     if not arrow:
-        raise LocalProtocolError(
-            f"{arguments.unit!r} is not a unit: write MESSAGE>DESTINATION, as in 'p0:1>p2'"
-        )
+        raise LocalProtocolError(f"{arguments.unit!r} is not a unit: write MESSAGE>TO, as in 'p0:1>p2'")
     unit = Unit(message, destination)
     computation = _chosen(check_path(arguments.path).computations, unit, arguments.computation)
     life = unit_life(computation, unit)
@@ -40,9 +38,7 @@ def _chosen(computations: Sequence[Computation], unit: Unit, name: str | None) -
         return found[0]
     if found:
         several = ", ".join(repr(c.name) for c in found[:10])
-        raise LocalProtocolError(
-            f"{unit} is in several computations; choose one with --computation: {several}"
-        )
+        raise LocalProtocolError(f"{unit} is in several computations; give --computation, of: {several}")
     there = sorted({str(each) for of in units.values() for each in of})
     near = ", ".join(difflib.get_close_matches(str(unit), there[:10_000], 5) or there[:5]) or "there is none"
     raise LocalProtocolError(

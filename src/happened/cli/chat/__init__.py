@@ -70,15 +70,10 @@ def add_arguments(parser: Parser) -> None:
     links.add_argument(
         "--shared-key", metavar="FILE", type=local_path, help="the key that `happened node keys shared` made"
     )
-    links.add_argument(
-        "--plaintext", action="store_true", help="accept every name unchecked; on loopback only"
-    )
+    links.add_argument("--plaintext", action="store_true", help="accept every name; on loopback only")
     links.add_argument("--nats", metavar="URL", help="through a NATS JetStream server; needs --journal")
     parser.add_argument(
-        "--journal",
-        metavar="FILE",
-        type=local_path,
-        help="survive being killed, and remember the conversation",
+        "--journal", metavar="FILE", type=local_path, help="survive being killed, and remember all lines"
     )
     option(parser, "--trace")
     causal = sorted(name for name, facts in protocols().items() if "multicast" in facts.assumes.casts)
