@@ -1,4 +1,4 @@
-"""What a question may be answered with instead: names that name nothing, or too much; and no times."""
+"""Errors of questions: unknown names, ambiguous names, and traces without times."""
 
 from collections.abc import Iterable
 

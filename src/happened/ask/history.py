@@ -1,4 +1,4 @@
-"""A trace made ready for questions: read, encoded and timed once, however many are asked.
+"""A trace prepared for questions: read, encoded and timed once for any number of them.
 
 In    a path, a table of `trace.read`, or the tables that an analysis left (see `answered`)
 Out   History: the computations as one union, with what people call its events

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .compiled import compiled
-from .computation import Computation, Trace, encode
+from .computation import Computation, Event, Trace, encode
 from .linearization import Ints
 from .stamps import stamp_computation
 from .total_order import total_order
@@ -229,16 +229,14 @@ def _early_deliveries(
     c: Computation, order: str, vectors: Ints, early: Ints, overtaken: Ints
 ) -> Iterator[EarlyDelivery]:
     for slot, passed in zip(early, overtaken, strict=True):
-        path = causal_path(c, vectors, int(c.slot_send[passed]), int(c.slot_send[slot]))
         yield EarlyDelivery(
-            order=order,
-            computation=c.computation_names[c.owner[c.slot_dest[slot]]],
-            process=c.process_names[c.slot_dest[slot]],
-            early=c.message_name(c.slot_message[slot]),
-            early_delivery=c.event(c.slot_delivery[slot]),
-            overtaken=c.message_name(c.slot_message[passed]),
-            overtaken_delivery=c.event(c.slot_delivery[passed]),
-            path=tuple(c.event(e) for e in path),
+            order,
+            *_destination(c, slot),
+            c.message_name(c.slot_message[slot]),
+            c.event(c.slot_delivery[slot]),
+            c.message_name(c.slot_message[passed]),
+            c.event(c.slot_delivery[passed]),
+            _between(c, vectors, passed, slot),
         )
 
 
@@ -246,13 +244,22 @@ def _lost_witnesses(
     c: Computation, order: str, vectors: Ints, lost: Ints, delivered: Ints
 ) -> Iterator[LostCause]:
     for slot, shown in zip(lost, delivered, strict=True):
-        path = causal_path(c, vectors, int(c.slot_send[slot]), int(c.slot_send[shown]))
         yield LostCause(
-            order=order,
-            computation=c.computation_names[c.owner[c.slot_dest[slot]]],
-            process=c.process_names[c.slot_dest[slot]],
-            lost=c.message_name(c.slot_message[slot]),
-            delivered=c.message_name(c.slot_message[shown]),
-            delivery=c.event(c.slot_delivery[shown]),
-            path=tuple(c.event(e) for e in path),
+            order,
+            *_destination(c, slot),
+            c.message_name(c.slot_message[slot]),
+            c.message_name(c.slot_message[shown]),
+            c.event(c.slot_delivery[shown]),
+            _between(c, vectors, slot, shown),
         )
+
+
+def _destination(c: Computation, slot: int) -> tuple[str, str]:
+    """The computation and the process that a slot is addressed to."""
+    dest = c.slot_dest[slot]
+    return c.computation_names[c.owner[dest]], c.process_names[dest]
+
+
+def _between(c: Computation, vectors: Ints, first: int, last: int) -> tuple[Event, ...]:
+    """The causal path between the sends of two slots."""
+    return tuple(map(c.event, causal_path(c, vectors, int(c.slot_send[first]), int(c.slot_send[last]))))

@@ -1,4 +1,4 @@
-"""What lies at one place in a chart, told apart: lines that coincide, marks on one another, names at ends.
+"""Keeps overlapping parts of a chart apart: coinciding lines, marks on top of each other, names at line ends.
 
 Nothing is moved away from its value but marks and whiskers, a few pixels sideways. Lines that coincide are
 drawn in turns, a dash of each, so that every one of them is seen where it is.

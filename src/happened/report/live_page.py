@@ -1,7 +1,7 @@
-"""A page about the last minutes of a running system, which loads itself again every few seconds.
+"""A page about the last minutes of a running system; it reloads itself every few seconds.
 
 In    the tables that `happened stream --otlp` writes: violations, lost causes, requests, critical paths, skew
-Out   one self-contained page; it asks nobody for anything but itself
+Out   one self-contained page, which requests only itself
 """
 
 from collections.abc import Mapping

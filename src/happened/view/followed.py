@@ -1,4 +1,4 @@
-"""A trace that may still be written: read again when it has grown, and the last good state kept."""
+"""A trace that may still be written: it is read again when it has grown; the last readable state is kept."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Traces and what was found in them, as a notebook shows the value of a cell."""
+"""How notebooks show traces: a picture and the verdict, as the HTML of a cell's value."""
 
 from html import escape
 

@@ -1,4 +1,4 @@
-"""A computation made ready to be shown: everything about its order, computed once.
+"""A computation prepared for display: everything about its order, computed once.
 
 A page shows all of it, a server one window after another; both take their scenes from here.
 """

@@ -1,4 +1,4 @@
-"""An SVG picture as PNG, drawn by the Chromium of this machine: as a browser shows it, in any script.
+"""Renders an SVG picture as PNG with the Chromium installed on this machine, which has fonts for all scripts.
 
 The browser is started for one picture, with a profile of its own that is removed. The picture is ours: it has
 no script and asks for nothing.

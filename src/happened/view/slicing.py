@@ -1,4 +1,4 @@
-"""A part of a computation as a trace of its own.
+"""A part of a computation as a separate trace.
 
 Events keep their order: what happened before what in the whole, by whatever way, did so in the part as well.
 Where the way led through events that are left out, it becomes a recorded cause. Events are numbered anew if

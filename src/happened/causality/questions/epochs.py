@@ -19,13 +19,7 @@ SKEW = schema(
 )
 """A clock that shows `time` is ahead by clock_offset + drift x (time - origin). `backwards` counts the events
 at which it showed less than at the event before."""
-TIMES = pa.schema(
-    [
-        *EVENT,
-        pa.field("clock_time", pa.int64(), nullable=False),
-        pa.field("corrected", pa.int64(), nullable=False),
-    ]
-)
+TIMES = pa.schema([*EVENT, *schema("clock_time int64, corrected int64")])
 
 
 class Epochs(Question):

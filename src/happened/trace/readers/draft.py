@@ -20,18 +20,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..declared import schema
 from ..schema import SCHEMA
 
-QUARANTINE = pa.schema(
-    [
-        pa.field("file", pa.string(), nullable=False),
-        pa.field("line", pa.int64()),  # from 1; of a JSON document, the number of the record
-        pa.field("field", pa.string()),
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("text", pa.string()),
-        pa.field("imported", pa.bool_(), nullable=False),
-    ]
-)
+QUARANTINE = schema("file string, line int64?, field string?, reason string, text string?, imported bool")
+"""Lines count from 1; of a JSON document, `line` is the number of the record."""
 
 PACKED = pa.schema(
     [

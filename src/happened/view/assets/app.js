@@ -1,4 +1,4 @@
-// The page: what is chosen, where one looks, and how keys, mouse and fingers change that.
+// The application: which events are selected, which part is in view, and what the panels show.
 
 const FIRST_EVENTS = 200;
 const MOST_ZOOM = 400; // pixels between two levels
@@ -72,7 +72,7 @@ class App extends Overview {
     for (let i = 0; i < scene.size; i++) if (FATES[scene.fate[i]]) this.astray.push(i);
     this.faulty = new Set(scene.faults.flatMap(fault => fault.events).concat(this.astray));
     this.matches = null;
-    // For whoever waits for a scene: which one is there.
+    // Tests and scripts can wait for these attributes to see which scene is loaded.
     document.documentElement.dataset.events = scene.size;
     document.documentElement.dataset.window = scene.window || "";
     const again = names.map(name => scene.find(name)).filter(i => i >= 0);
@@ -90,7 +90,7 @@ class App extends Overview {
     return { hasse: scene.hasHasse, spans: scene.hasSpans }[view] === false ? "space" : view;
   }
 
-  // The picture anew, after something changed that it stands on; one looks at the same place where possible.
+  // Build the picture again after its settings changed; the viewport stays where it was if possible.
   rebuild() {
     const { scene } = this;
     this.picture = this.view === "spans" ? new SpanPicture(scene) : new Picture(scene, this);
@@ -237,12 +237,12 @@ class App extends Overview {
     return { past, future, concurrent: future === null ? null : all - 1 - past - future };
   }
 
-  // How many events there are from these on, one of each process, by seq.
+  // How many events there are from the given event of each process (by seq) to its last.
   following(first) {
     return first.reduce((sum, seq, q) => sum + Math.max(0, this.scene.totals[q] - seq + 1), 0);
   }
 
-  // The next event is selected beside the one that is, as with Shift; or no longer.
+  // Toggle whether the next click selects a second event, as Shift-click does.
   pin() {
     this.pinned = !this.pinned;
     this.panels.update();

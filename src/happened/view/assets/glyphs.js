@@ -1,4 +1,4 @@
-// Small things that pictures are made of: the shapes of events, steps of an axis, times for people.
+// Helpers for drawing: shapes of events, steps of an axis, durations as text.
 
 // An unordered send (4) looks like any other.
 function shape(g, kind, x, y, r) {
@@ -43,7 +43,7 @@ const UNITS = [
   ["ns", 1],
 ];
 
-// Nanoseconds for people; `step` says how fine the difference must be.
+// A duration as text; `step` is the smallest difference that must be visible, in ns.
 function duration(ns, step = 0) {
   const size = Math.max(Math.abs(ns), step);
   const [unit, scale] = UNITS.find(([, s]) => size >= s) || UNITS[3];

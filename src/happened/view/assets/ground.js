@@ -1,4 +1,4 @@
-// What every picture stands on: a canvas, its colours, and where things are on it.
+// The base class of painters: the canvas, its colours, and the conversion of coordinates to pixels.
 
 const AXIS = 30,
   PAD = 10;
@@ -106,7 +106,7 @@ class Ground {
     }
   }
 
-  // As much of a text as fits, at least three letters of it or nothing; on one line and in one direction.
+  // The text cut to this width, on one line; "" if fewer than three letters fit.
   fitted(text, width) {
     const { context: g } = this;
     let line = text.slice(0, 80).replace(/\s+/g, " ");

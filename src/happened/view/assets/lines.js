@@ -24,7 +24,7 @@ class Lines extends Ground {
     if (seen.length <= MOST_LINES) this.paintLost();
   }
 
-  // Of very many lines, one for each pair of lanes and stretch of some pixels.
+  // Thin out very many lines: keep one per pair of lanes and stretch of some pixels.
   thinned(seen) {
     const { picture } = this,
       { from, to } = picture.edges,
@@ -278,7 +278,7 @@ class Lines extends Ground {
   }
 }
 
-// How much of a way across is a distance from a line of this slope.
+// The ratio of the distance from a line to the horizontal distance from it, for a line of this slope.
 function steepness(dx, dy) {
   return Math.max(0.2, Math.abs(dy) / (Math.hypot(dx, dy) || 1));
 }

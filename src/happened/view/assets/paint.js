@@ -124,7 +124,7 @@ class Painter extends Lines {
     });
   }
 
-  // What a server has not been asked for yet: how many events there are, from the overview.
+  // Draw event counts from the overview where the server has not been asked for events yet.
   paintFar() {
     const { context: g, picture, scene } = this,
       columns = 1024;
@@ -259,7 +259,7 @@ class Painter extends Lines {
         const next = Number.isNaN(after) ? x + 400 : after;
         const text = scene.text(scene.label[i]) || scene.messageOf(i);
         if (!text || !(x >= this.left) || this.marks.classOf(i) === LATER) continue;
-        // Where events stand close, the first takes the room of those that follow it.
+        // Where events are close together, the label of the first may cover the space of those after it.
         const room = Math.min(2 * (x - right), Math.max(LEAST_LABEL, 2 * (next - x))) - 4;
         const least = Math.min(text.length, LEAST_LETTERS);
         const shown = room < Math.max(20, least * NARROW) ? "" : this.fitted(text, room);

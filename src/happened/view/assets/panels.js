@@ -1,5 +1,5 @@
-// What stands beside the picture: details, faults, matches, processes, the events in view. Texts of a trace
-// are only ever put into the page as text.
+// The panels beside the picture: details, faults, matches, processes, the events in view. Texts of a trace are
+// inserted as text nodes only, never as HTML.
 
 const MOST_LISTED = 200;
 const LABEL_LISTED = 80; // characters
@@ -73,7 +73,7 @@ class Panels {
       ? `Faults ${grouped(faults)}`
       : "Faults";
     this.body.replaceChildren(...this[this.tab]().filter(child => child));
-    // What had the focus has been made anew: who goes by keys must not start over.
+    // The focused element was replaced: focus its successor, so that keyboard users keep their place.
     const box = at === undefined ? undefined : this.boxOf(at);
     if (box) box.focus();
   }
@@ -89,7 +89,7 @@ class Panels {
     );
   }
 
-  // Texts of a trace may run from right to left: each is isolated, so that it turns nothing else around.
+  // Texts of a trace may be right-to-left: <bdi> keeps them from reversing what is around them.
   name(i) {
     const { scene } = this.app;
     return [element("bdi", {}, scene.processes[scene.process[i]]), `#${scene.seq(i)}`];
@@ -301,7 +301,7 @@ class Panels {
     ];
   }
 
-  // A window of a trace does not tell what comes after it.
+  // The size of the common future is unknown where only a window of the trace is loaded.
   commonFuture() {
     const { common } = this.app;
     return common.future === null ? "Their common future is lit." : `In the future of both: ${common.future}.`;

@@ -1,4 +1,4 @@
-// Where everything stands: lanes, and a coordinate for every event on the axis that is chosen.
+// The layout of a picture: lanes, and the coordinate of every event on the chosen axis.
 
 const GAP = 3; // a quiet stretch is shortened to as many times the usual distance
 
@@ -86,7 +86,7 @@ class Picture {
     const { scene, laneOf, lanes } = this;
     const from = [],
       to = [];
-    // What a group that is drawn as one said to itself is not shown.
+    // Messages within a group that is drawn as one lane are not shown.
     const within = (a, b) => laneOf[a] >= 0 && laneOf[a] === laneOf[b] && lanes[laneOf[a]].members.length > 1;
     const add = (i, j) => {
       if (within(scene.process[i], scene.process[j])) return;

@@ -1,4 +1,4 @@
-// Which events a query means. Words must all match; key:text looks in one place, key=value in attributes.
+// Which events match a query. Words must all match; key:text looks in one place, key=value in attributes.
 
 const FIELDS = {
   process: (scene, i) => scene.processes[scene.process[i]],

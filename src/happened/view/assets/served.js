@@ -1,7 +1,7 @@
 // What an application asks of a server that shows a large or growing trace, window by window.
 
 class Served {
-  // Load what is looked at if it is not there, once one stays for a moment.
+  // Load the window in view if it is not loaded, once the viewport has been still for a moment.
   follow() {
     if (this.view !== "space" || this.axis !== "logical" || this.quiet) return;
     const from = this.port.x,
@@ -11,8 +11,8 @@ class Served {
       last = Math.min(this.scene.depth, to),
       middle = (first + last) / 2;
     const inside = first >= low - 1 && last <= high + 1;
-    // One who looks at more than a window may have is content with the one in the middle, or with that of what
-    // was shown to them last, until they look elsewhere.
+    // If more is in view than a window can hold, the window around its middle, or around what was revealed
+    // last, is enough until the viewport moves.
     const near = Math.abs(middle - (low + high) / 2) < (high - low) / 2;
     const wide = last - first > (high - low) * 0.8 && (near || this.isAsRevealed);
     clearTimeout(this.asking);
@@ -28,14 +28,14 @@ class Served {
     return this.load(() => loadScene(this.about, this.computation, [from, to]));
   }
 
-  // Levels that are to be in the middle of what is loaded: a server cuts a window that has too many events down
-  // to its middle, so that as much is asked for on one side as on the other.
+  // Load a window with these levels in its middle. The server cuts a window with too many events down to its
+  // middle, so the margins on both sides must be equal.
   loadAround(first, last = first) {
     const more = Math.max(2, Math.min(50, first - 1, this.scene.depth - last));
     return this.loadWindow(first - more, last + more);
   }
 
-  // What concerns events that are not loaded, the server is asked.
+  // Ask the server for what depends on events that are not loaded.
   async askAbout(events) {
     const names = events.map(i => this.scene.name(i));
     const asked = new URLSearchParams({ computation: String(this.computation) });
@@ -58,7 +58,7 @@ class Served {
     }
   }
 
-  // Of several answers under way only that to the last question is shown, whichever comes last.
+  // If several requests are pending, only the answer to the last one is shown, whatever order they arrive in.
   async load(get) {
     clearTimeout(this.asking);
     const mine = (this.loading = {});
@@ -74,7 +74,7 @@ class Served {
     }
   }
 
-  // A window has few of the events: the server is asked for those of the whole trace, once typing has ended.
+  // Search the whole trace on the server, once typing has stopped: a window has only some of the events.
   findEverywhere() {
     const { query } = this;
     if (this.found && this.found.query === query) return;

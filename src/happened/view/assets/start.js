@@ -1,4 +1,4 @@
-// From the data in the page, or of the server, to the first picture.
+// Startup: load the first scene from the page or the server, and show it.
 
 async function loadScene(about, index, window, only) {
   if (!about.serve) {
@@ -23,7 +23,7 @@ async function ask(about, path) {
   return answer.arrayBuffer();
 }
 
-// The state that the address names; what it does not name is as usual.
+// The state encoded in the URL's hash; defaults for what it does not contain.
 function stateOf(hash) {
   const given = new URLSearchParams(hash.slice(1));
   const look = (given.get("look") || "").split(",").map(Number);
@@ -42,7 +42,7 @@ function stateOf(hash) {
   };
 }
 
-// The same the other way round: what of an application its address holds.
+// The state of the application as parameters for the URL's hash.
 function addressOf(app) {
   const state = new URLSearchParams();
   if (app.about.computations.length > 1) state.set("c", String(app.computation));
@@ -104,7 +104,7 @@ function awaitEvents(about) {
   setTimeout(look, about.serve.every);
 }
 
-// Ask now and then whether the trace has grown, and look at it anew if so.
+// Poll the server and load the window again if the trace has grown.
 function watch(app) {
   let version = app.about.serve.version;
   const look = async () => {
@@ -131,7 +131,7 @@ function watch(app) {
   setTimeout(look, app.about.serve.every);
 }
 
-// For tests and the curious: to read, and to choose events by their names.
+// An API for tests and the browser's console: read the state, select events by name.
 function exposed(app) {
   const known = name => {
     const i = app.scene.find(name);

@@ -1,4 +1,4 @@
-// A story: the steps up to one are drawn, and beside the picture stands what every process knows then.
+// Story mode: the picture shows the steps up to the current one, the panel what every process knows then.
 
 const STEP = 48; // pixels between two steps at first
 
@@ -46,7 +46,7 @@ class Story {
     return told ? told.shown : [["", "", "nothing has happened yet"]];
   }
 
-  // From where to where messages are held, as far as the story has gone: until they are released, or until now.
+  // The bars of held messages, [arrival, end]: they end at the release, or at the current step.
   get holds() {
     const { scene } = this.app,
       now = this.step + 0.5;

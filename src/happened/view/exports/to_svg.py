@@ -1,4 +1,4 @@
-"""Pictures that stand alone, as SVG, light or dark as the reader's screen is; and as PNG."""
+"""Standalone pictures as SVG, which follow the reader's light or dark scheme, and as PNG."""
 
 from collections.abc import Callable, Iterator, Sequence
 
