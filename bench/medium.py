@@ -35,7 +35,7 @@ from brokers import broker
 from nats.js.client import JetStreamContext
 from netcluster import free_ports
 
-from happened.net import Limits, Node, Plaintext, UdpMulticast, link, tcp
+from happened.net import Limits, Node, Plaintext, UdpMulticast, link, tcp_connections
 from happened.net.nats import NatsTransport
 from happened.net.nats_broadcast import NatsBroadcast
 from happened.net.udp_multicast import FRAMES, MulticastTransport
@@ -78,7 +78,7 @@ def count_everything():
         counted["frames"] += 1
         counted["frame bytes"] += len(frame)
 
-    counting(tcp._Connection, "write", written)
+    counting(tcp_connections.Connection, "write", written)
     counting(MulticastTransport, "_transmit", transmitted)
     counting(JetStreamContext, "publish_async", published)
     counting(link.Outbox, "put", put)

@@ -10,7 +10,7 @@ from test_node import addresses, crash, make, nodes, run, take, until
 from happened.net import Plaintext
 from happened.net.engine import Engine
 from happened.net.records import FRAME, Records, control, frames_in, hello_to_json, read_control, with_check
-from happened.net.tcp import WRITE_AHEAD
+from happened.net.tcp_connections import WRITE_AHEAD
 from happened.net.transport import Hello
 
 

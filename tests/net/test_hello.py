@@ -321,10 +321,11 @@ def test_records_are_cut_where_the_receiver_would_refuse_them():
 
 def test_a_refused_frame_is_set_aside_shown_and_tried_again_alone(tmp_path, monkeypatch):
     """b does not understand a's third frame until it is upgraded; forty longer ones wait behind it."""
-    from happened.net import tcp
+
+    from happened.net import tcp_connections
 
     taken = 0
-    read = tcp._Called.data_received
+    read = tcp_connections.Called.data_received
 
     def counted(self, data):
         nonlocal taken
@@ -363,7 +364,7 @@ def test_a_refused_frame_is_set_aside_shown_and_tried_again_alone(tmp_path, monk
         await asyncio.gather(a.close(), b.close())
 
     b = None
-    monkeypatch.setattr(tcp._Called, "data_received", counted, raising=False)
+    monkeypatch.setattr(tcp_connections.Called, "data_received", counted, raising=False)
     run(scenario())
 
 

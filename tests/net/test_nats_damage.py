@@ -10,8 +10,9 @@ from test_nats_transport import Books, becomes_empty, incarnation, running
 from test_node import until
 
 from happened.net import nats_rereading
-from happened.net.nats import Link, NatsTransport
+from happened.net.nats import NatsTransport
 from happened.net.nats_broadcast import NatsBroadcast
+from happened.net.nats_link import Link
 
 KEY = b"k" * 32
 NAMES = ["alice", "bob"]
@@ -130,7 +131,7 @@ def test_a_client_that_has_closed_for_good_is_replaced(server, transport):
 @pytest.mark.slow
 def test_who_gets_no_answers_says_so_and_connects_anew(server, monkeypatch):
     """What is left out has the subscription that answers to publications go to: signs of life still come."""
-    monkeypatch.setattr("happened.net.nats.PUBLISH_SECONDS", 2.0)
+    monkeypatch.setattr("happened.net.nats_link.PUBLISH_SECONDS", 2.0)
 
     class Hole(Wire):
         async def _carry(self, reader, writer, way):
@@ -228,8 +229,8 @@ class DeafWire(Wire):
 
 def test_a_client_that_gets_no_answers_is_replaced(server, monkeypatch):
     """As when the subscription to them was altered on its way, on a connection that is good otherwise."""
-    monkeypatch.setattr("happened.net.nats.PUBLISH_SECONDS", 0.3)
-    monkeypatch.setattr("happened.net.nats.PULL_SECONDS", 0.3)
+    monkeypatch.setattr("happened.net.nats_link.PUBLISH_SECONDS", 0.3)
+    monkeypatch.setattr("happened.net.nats_link.PULL_SECONDS", 0.3)
 
     async def scenario():
         alice, bob = Books("alice", NAMES), Books("bob", NAMES)

@@ -15,8 +15,9 @@ from happened.core.errors import LocalProtocolError, RemoteProtocolError
 from happened.net import Limits, Node
 from happened.net.config import ConfigError, load, make_node
 from happened.net.errors import IdentityError, NodeError
-from happened.net.nats import FARTHEST, HELLO, Link, NatsTransport
+from happened.net.nats import NatsTransport
 from happened.net.nats_broadcast import NatsBroadcast
+from happened.net.nats_link import FARTHEST, HELLO, Link
 from happened.net.nats_receipts import Receipt
 from happened.net.nats_security import TAG, Seal
 from happened.net.records import frames_out, hello_to_json
@@ -260,7 +261,7 @@ def test_an_old_copy_of_a_journal_that_receives_stops_the_node(server, tmp_path)
 
 def test_two_nodes_on_copies_of_one_journal_do_not_both_go_on(server, tmp_path, monkeypatch):
     """Neither copy is old when they start; what one sends is then taken for what the other has sent."""
-    monkeypatch.setattr("happened.net.nats.COMPARE_SECONDS", 0.1, raising=False)
+    monkeypatch.setattr("happened.net.nats_link.COMPARE_SECONDS", 0.1, raising=False)
 
     async def scenario():
         a, b = (over(NatsTransport, server, name, "twins", tmp_path) for name in "ab")

@@ -13,8 +13,9 @@ from test_node import crash, take, until
 from happened.core.errors import RemoteProtocolError
 from happened.net import Limits, Node, Signatures, identity
 from happened.net.identity import paths
-from happened.net.nats import HELLO, NatsTransport
+from happened.net.nats import NatsTransport
 from happened.net.nats_broadcast import NatsBroadcast, mark
+from happened.net.nats_link import HELLO
 from happened.net.nats_receipts import Receipt, Receipts
 from happened.net.nats_security import Seal
 from happened.net.records import frames_out, hello_to_json

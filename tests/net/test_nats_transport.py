@@ -16,7 +16,8 @@ from happened.core.errors import LocalProtocolError
 from happened.net import Node
 from happened.net.errors import NodeError, PeerRefused
 from happened.net.link import Inbox, Outbox
-from happened.net.nats import IN_HAND, NatsTransport
+from happened.net.nats import NatsTransport
+from happened.net.nats_link import IN_HAND
 from happened.net.records import frames_out, hello_to_json
 from happened.net.transport import Hello
 
@@ -327,8 +328,8 @@ def test_a_payload_the_broker_would_not_take_is_refused(one_server):
 
 
 def test_a_frame_the_broker_has_lost_is_told(one_server, monkeypatch):
-    monkeypatch.setattr("happened.net.nats.GAP_SECONDS", 0.5)
-    monkeypatch.setattr("happened.net.nats.REDELIVERY_SECONDS", 0.5)
+    monkeypatch.setattr("happened.net.nats_link.GAP_SECONDS", 0.5)
+    monkeypatch.setattr("happened.net.nats_link.REDELIVERY_SECONDS", 0.5)
 
     async def act():
         alice, bob = Books("alice", ["alice", "bob"]), Books("bob", ["alice", "bob"])
@@ -351,7 +352,7 @@ def test_a_frame_the_broker_has_lost_is_told(one_server, monkeypatch):
 
 
 def test_a_frame_that_was_overtaken_after_a_long_silence_is_not_called_lost(one_server, monkeypatch):
-    monkeypatch.setattr("happened.net.nats.GAP_SECONDS", 1.0)
+    monkeypatch.setattr("happened.net.nats_link.GAP_SECONDS", 1.0)
 
     async def act():
         names = ["alice", "bob"]

@@ -34,14 +34,14 @@ class _WideChannel(_Channel):
         return sealed[16:]
 
 
-def _protect(self, ours, theirs, _before=_Connection._protect):
+def _protect(self, ours, theirs, _before=Connection._protect):
     _before(self, ours, theirs)
     if "wide-checksum" in ours.terms.features & theirs.terms.features:
         self._handshake.channel = _WideChannel()
         logging.getLogger("happened.node").warning("wide records with %s", self.peer)
 
 
-_Connection._protect = _protect
+Connection._protect = _protect
 '''
 
 
@@ -65,7 +65,7 @@ def become_next(source):
         text = (package / file).read_text()
         assert text.count(before) == 1, f"{file} has changed: {before}"
         (package / file).write_text(text.replace(before, after))
-    with open(package / "net" / "tcp.py", "a") as link:
+    with open(package / "net" / "tcp_connections.py", "a") as link:
         link.write(NEXT_LINK)
     return source
 

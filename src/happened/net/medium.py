@@ -105,3 +105,16 @@ def runs(shared: Iterable[Shared], most_bytes: Callable[[int], int]) -> Iterator
         run, size = Run(dict(numbers), [frame]), len(frame)
     if run.frames:
         yield run
+
+
+class Hearer:
+    """What the medium knows of one peer."""
+
+    __slots__ = ("called", "calling", "claims", "early", "heard", "hears_us", "patience")
+
+    def __init__(self) -> None:
+        self.claims = Claims()
+        self.early: dict[int, bytes] = {}  # frames by link number, whose turn has not come
+        self.heard = self.hears_us = float("-inf")  # when its last beacon came, and the last that names us
+        self.calling = self.called = False  # our link to it, and its link to us
+        self.patience = 1.0  # how many times `repair` seconds it is given

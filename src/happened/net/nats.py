@@ -23,67 +23,35 @@ Bounds     WINDOW messages of about BATCH_BYTES are under way to the broker on e
 
 import asyncio
 import contextlib
-import json
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from typing import Any
 
-from ..core.errors import RemoteProtocolError
 from ..wire import MAX_FRAME
 from .errors import NodeError
-from .link import Sendable
-from .lives import Life, life_of
 from .nats_security import Seal
-from .records import frames_in, frames_out, hello_from_json, hello_to_json
 from .signed import Signer
-from .transport import Hello, Host
+from .transport import Host
 
 try:
     import nats.errors
     import nats.js.errors
-    from nats.aio.client import Client
     from nats.js import api
 
-    from .nats_receipts import Receipt, Receipts, last_message
-    from .nats_rereading import FAILURES, OFTEN, is_protected, message_at
+    from .nats_link import (
+        PING_SECONDS,
+        PUBLISH_SECONDS,
+        RETRY_SECONDS,
+        Link,
+        RenewedClient,
+        end,
+        reason,
+        receipts_of,
+        token,
+    )
+    from .nats_rereading import is_protected
 except ImportError:
     raise NodeError("the NATS transport needs nats-py: pip install 'happened[nats]'") from None
-
-BATCH_BYTES = 128 * 1024
-WINDOW = 8
-IN_HAND = 32
-PUBLISH_SECONDS = 5.0
-PULL_SECONDS = 5.0
-REDELIVERY_SECONDS = 3.0
-"""After this long without an acknowledgement the broker hands a message over again: a restarted node waits
-this long for what it had in hand before."""
-RETRY_SECONDS = 0.5
-PING_SECONDS = 10.0
-"""Two of these without an answer end a connection, also where the client has stopped to read it."""
-PATIENCE = 4
-"""Questions of one kind in a row that the broker does not answer on a connection that seems to be good: then
-it is made anew, since the subscription to the answers may have been altered on its way."""
-COMPARE_SECONDS = 10.0
-"""Between looks at a peer's receipt, while there is something that it does not tell of."""
-GAP_SECONDS = 10.0
-"""A frame that is missing for this long while later ones are in hand is logged: the broker has lost it, or
-the journal has lost that it came."""
-FARTHEST = IN_HAND * BATCH_BYTES
-"""How far the number of a frame can be ahead of the next one: a frame has a byte, and a message that many."""
-HELLO = "Happened-Hello"
-EXPIRED = "408"
-"""The status of a request for which nothing more came; others mean that the consumer is gone or has moved."""
-
-
-class RenewedClient(Client):
-    """A client that can be lost: it has closed for good, as on any error that the broker tells it, or answers
-    stay away."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_lost = asyncio.Event()
 
 
 class NatsTransport:
@@ -149,7 +117,7 @@ class NatsTransport:
                     await asyncio.sleep(RETRY_SECONDS)
             links, self._client = list(self._links.values()), client
             self._links.clear()
-            await _end([task for link in links for task in link.tasks])
+            await end([task for link in links for task in link.tasks])
             for peer in self._peers:
                 self._open(peer)
 
@@ -159,7 +127,7 @@ class NatsTransport:
             await asyncio.wait([connecting], timeout=self._start_seconds)
         finally:
             is_late = not connecting.done()
-            await _end([connecting])
+            await end([connecting])
         try:
             if is_late:
                 raise NodeError(f"no answer in {self._start_seconds:g} s")
@@ -244,7 +212,7 @@ class NatsTransport:
     def remove_peer(self, peer: str) -> None:
         self._peers.discard(peer)
         if (link := self._links.pop(peer, None)) is not None:
-            self._ending = asyncio.create_task(_end(link.tasks))
+            self._ending = asyncio.create_task(end(link.tasks))
 
     def _open(self, peer: str) -> None:
         if peer not in self._links:
@@ -276,437 +244,12 @@ class NatsTransport:
 
     async def close(self) -> None:
         if self._keeping is not None:
-            await _end([self._keeping])
+            await end([self._keeping])
         links = list(self._links.values())
         self._links.clear()
-        await _end([task for link in links for task in link.tasks])
+        await end([task for link in links for task in link.tasks])
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(client.flush(), 1)  # the last acknowledgements
             await client.close()
-
-
-class _Arrived(NamedTuple):
-    """Consecutive frames that are not journaled."""
-
-    last: int  # link number
-    frames: list[tuple[int, bytes]]
-    message: Any  # the broker's
-    lives: Sequence[Life]  # of the sender; empty: it does not say
-
-
-class Link:
-    """Both directions of the link between us and one peer."""
-
-    def __init__(self, host: Host, peer: str, client: Any, stream: str, replicas: int, seal: Seal) -> None:
-        self._host, self._peer, self._client = host, peer, client
-        self._stream, self._replicas, self._seal = stream, replicas, seal
-        self._jetstream = client.jetstream(timeout=PUBLISH_SECONDS)
-        self._receipts = Receipts(self._jetstream, receipts_of(stream), seal)
-        self._receipted = 0  # our receipt tells of frames up to this number
-        self._unanswered: Counter[str] = Counter()  # questions in a row, of each kind
-        self._is_current = asyncio.Event()  # nothing shows that our journal is old
-        self._awake = asyncio.Event()
-        self._awake.set()
-        self.may_pull = asyncio.Event()
-        self.may_pull.set()
-        self._met = ""
-        # Arrived and not journaled: by first link number.
-        self._in_hand: dict[int, _Arrived] = {}
-        self._awaited: tuple[int, float] | None = None  # a frame that later ones wait for, and since when
-        self._journaled = asyncio.Event()
-        self.tasks = [asyncio.create_task(self._keep(act)) for act in self._acts()]
-
-    def _acts(self) -> list[Callable[[], Awaitable[None]]]:
-        """What the link does all the time, each in a task of its own."""
-        return [self._publish, self._pull, self._acknowledge, self._compare_journal]
-
-    async def _compare_journal(self) -> None:
-        """Stop the node if the broker knows more of this link than our journal; let it work otherwise."""
-        host, (me, peer) = self._host, (token(self._host.name), token(self._peer))
-        mine = host.hello(self._peer).incarnation
-        ours = await self._last_receipt(me, peer)
-        if ours is not None and ours.to == mine:
-            host.confirmed(self._peer, ours.number)
-            self._receipted = ours.number
-        has, life = await self._last_stored(mine)
-        theirs = await self._last_receipt(peer, me)
-        if theirs is not None and theirs.sender == mine and theirs.number > has:
-            has, life = theirs.number, theirs.life
-        # Receipts come later than what we hear of the broker itself: less than that shows nothing.
-        if has < (known := self._outbox().acknowledged):
-            has, life = known, b""
-        self._note_answer("start")
-        host.resumes(self._peer, has, life)
-        self._is_current.set()
-        await self._compare_receipts(mine)
-
-    async def _compare_receipts(self, mine: bytes) -> None:
-        """Stop the node if its peer has other frames under our numbers than we have sent: another node runs
-        on a copy of our journal, and was not ahead of us when we started."""
-        me, peer = token(self._host.name), token(self._peer)
-        began = compared = self._outbox().acknowledged
-        while True:
-            await asyncio.sleep(COMPARE_SECONDS)
-            if self._outbox().acknowledged == compared:
-                continue
-            theirs = await self._last_receipt(peer, me)
-            if theirs is not None and theirs.sender == mine and theirs.number > began:
-                self._host.shows(self._peer, theirs.number, theirs.life)
-                compared = theirs.number
-
-    async def _last_receipt(self, to: str, sender: str) -> Receipt | None:
-        try:
-            return await self._receipts.last(to, sender)
-        except RemoteProtocolError as error:  # whoever put it there must not keep us from working
-            self._host.disconnected(self._peer, False, str(error))
-            return None
-
-    async def _last_stored(self, incarnation: bytes) -> tuple[int, bytes]:
-        """The last of our frames that is still in the stream of links, and its life."""
-        message = await last_message(self._jetstream, self._stream, self._subject())
-        if message is None:
-            return 0, b""
-        try:
-            frames = self._read(message, self._peer, self._host.name)
-        except RemoteProtocolError:
-            return 0, b""  # not ours: its receiver refuses it too
-        hello = _read_hello((message.headers or {})[HELLO])
-        last = frames[-1][0]
-        return (last, life_of(last, hello.lives)) if hello.incarnation == incarnation else (0, b"")
-
-    def _read(self, message: Any, to: str, sender: str) -> list[tuple[int, bytes]]:
-        """The frames of a message on a link's subject, if it was sent there by one of us."""
-        frames = _read_batch(message)
-        place = self._stream, to, sender
-        self._seal.check(sender, message.headers, *place, message.headers[HELLO], message.data)
-        return frames
-
-    def wake(self) -> None:
-        self._awake.set()
-
-    async def _keep(self, act: Callable[[], Awaitable[None]]) -> None:
-        """Run one task of the link for ever: an error is logged, and the task begins again."""
-        while True:
-            try:
-                await act()
-            except Exception as error:
-                self._note_failure("start", error)
-                self._host.disconnected(self._peer, act == self._publish, f"{type(error).__name__}: {error}")
-                await asyncio.sleep(RETRY_SECONDS)
-
-    def _note_answer(self, kind: str) -> None:
-        del self._unanswered[kind]
-
-    def _note_failure(self, kind: str, error: Exception) -> None:
-        """If nothing came in time, the broker owes an answer of this kind; after PATIENCE of them the client
-        is lost."""
-        if isinstance(error, TimeoutError) and self._client.is_connected:
-            self._unanswered[kind] += 1
-            if self._unanswered[kind] >= PATIENCE:
-                self._client.is_lost.set()
-
-    # Outgoing.
-
-    def _outbox(self) -> Sendable:
-        return self._host.outbox(self._peer)
-
-    def _stored(self, number: int) -> None:
-        """The broker has all our frames up to this number."""
-        self._host.freed(self._peer, number)
-
-    async def _publish(self) -> None:
-        """Keep a window of publications under way, in order, and report each that is acknowledged."""
-        await self._is_current.wait()
-        under_way: deque[tuple[list[tuple[int, bytes]], asyncio.Future[Any]]] = deque()
-        window = 1
-        published = self._outbox().acknowledged
-        while True:
-            self._awake.clear()
-            try:
-                while len(under_way) < window and (
-                    batch := self._outbox().after(published, self._batch_bytes())
-                ):
-                    under_way.append((batch, await self._publish_batch(batch)))
-                    published = batch[-1][0]
-                if not under_way:
-                    await self._awake.wait()
-                    continue
-                batch, future = under_way.popleft()
-                async with asyncio.timeout(PUBLISH_SECONDS):
-                    await self._check_stored(await future, batch)
-                self._note_answer("publication")
-            except (RemoteProtocolError, *FAILURES) as error:
-                self._note_failure("publication", error)
-                for _, future in under_way:
-                    future.cancel()
-                under_way.clear()
-                window, published = 1, self._outbox().acknowledged
-                self._host.disconnected(self._peer, True, f"not published: {reason(error)}")
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            if window == 1:
-                self._host.connected(self._peer, True)
-            self._stored(batch[-1][0])
-            window = WINDOW
-
-    async def _check_stored(self, confirmation: api.PubAck, batch: list[tuple[int, bytes]]) -> None:
-        """RemoteProtocolError: what was confirmed is not what we have published (nats_rereading.py)."""
-        if not self._seal.rereads:
-            return
-        me, peer = self._host.name, self._peer
-        try:
-            message = await message_at(self._jetstream, self._stream, confirmation.seq)
-            if message is None:  # its receiver has journaled it, or has refused it
-                receipt = await self._last_receipt(token(peer), token(me))
-                mine = self._host.hello(peer).incarnation
-                is_there = receipt is not None and receipt.sender == mine and receipt.number >= batch[-1][0]
-            else:
-                is_there = message.subject == self._subject() and self._read(message, peer, me) == batch
-        except (RemoteProtocolError, *FAILURES):
-            is_there = False
-        if not is_there:
-            raise RemoteProtocolError(f"frame {batch[0][0]} was altered on its way to the broker: use `tls`")
-
-    def _subject(self) -> str:
-        """Of what we publish."""
-        return f"{self._stream}.{token(self._peer)}.{token(self._host.name)}"
-
-    def _batch_bytes(self) -> int:
-        return min(BATCH_BYTES, int(self._client.max_payload) // 4)
-
-    async def _publish_batch(self, batch: list[tuple[int, bytes]]) -> "asyncio.Future[Any]":
-        me, peer = self._host.name, self._peer
-        hello = self._host.hello(peer)
-        # Of the lives, that of the last frame: which the receiver has, receipts tell.
-        lives = ((life, 0),) if (life := life_of(batch[-1][0], hello.lives)) else ()
-        hello = hello._replace(lives=lives, heard=b"")
-        headers = {HELLO: json.dumps(hello_to_json(hello), separators=(",", ":"))}
-        subject, data = self._subject(), frames_out(batch)
-        headers |= self._seal.headers(self._stream, peer, me, headers[HELLO], data)
-        return await self._jetstream.publish_async(subject, data, headers=headers)  # type: ignore[no-any-return]
-
-    # Incoming.
-
-    async def _pull(self) -> None:
-        await self._is_current.wait()
-        me, peer = self._host.name, self._peer
-        consumer = consumer_name(me, peer)
-        await self._make_consumer(self._stream, consumer, f"{self._stream}.{token(me)}.{token(peer)}")
-        await self._pull_from(self._stream, consumer, self._take)
-
-    async def _pull_from(self, stream: str, consumer: str, take: Callable[[Any], Awaitable[None]]) -> None:
-        """Ask the broker for messages while the link is not paused, and take them as they come."""
-        inbox = self._client.new_inbox()
-        subscription = await self._client.subscribe(inbox)
-        request = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
-        try:
-            while True:
-                await self.may_pull.wait()
-                await self._pull_some(request, inbox, subscription, take)
-        finally:
-            with contextlib.suppress(nats.errors.Error):
-                await subscription.unsubscribe()
-
-    async def _pull_some(
-        self, request: str, inbox: str, subscription: Any, take: Callable[[Any], Awaitable[None]]
-    ) -> None:
-        wanted, expires = IN_HAND // 2, int(PULL_SECONDS * 1e9)
-        try:
-            asked = json.dumps({"batch": wanted, "expires": expires}).encode()
-            await self._client.publish(request, asked, reply=inbox)
-            while wanted and self.may_pull.is_set():
-                message = await subscription.next_msg(timeout=PULL_SECONDS + 1)
-                self._note_answer(request)
-                if (status := (message.headers or {}).get(api.Header.STATUS)) is not None:
-                    if status != EXPIRED:
-                        raise NodeError(f"the broker answers a request for messages with {status}")
-                    return
-                wanted -= 1
-                await take(message)
-        except (TimeoutError, nats.errors.Error) as error:
-            self._note_failure(request, error)
-            await asyncio.sleep(0 if self._client.is_connected else RETRY_SECONDS)
-
-    async def _make_consumer(self, stream: str, name: str, subject: str) -> None:
-        config = api.ConsumerConfig(
-            name=name,
-            durable_name=name,
-            filter_subject=subject,
-            ack_policy=api.AckPolicy.EXPLICIT,
-            ack_wait=REDELIVERY_SECONDS,
-            max_ack_pending=IN_HAND,
-            num_replicas=self._replicas,
-        )
-        while True:
-            try:
-                await self._jetstream.add_consumer(stream, config)
-                self._note_answer("consumer")
-                return
-            except (TimeoutError, OSError, nats.errors.Error) as error:
-                self._note_failure("consumer", error)
-                self._host.disconnected(self._peer, False, f"no consumer: {reason(error)}")
-                await asyncio.sleep(RETRY_SECONDS)
-
-    async def _take(self, message: Any) -> None:
-        """Hand the next frames to the node, and keep those that are early."""
-        host, peer = self._host, self._peer
-        try:
-            frames, hello, told = self._understood(message)
-        except RemoteProtocolError as error:
-            host.disconnected(peer, False, str(error))
-            if (again := await self._read_again(message)) is None:
-                return
-            frames, hello, told = again
-        try:
-            if hello != self._met:
-                host.meet(peer, told._replace(confirmed=0, lives=()))  # they are those of the message
-                self._met = hello
-                host.connected(peer, False)
-            self._hand_over(frames, message, told.lives)
-        except RemoteProtocolError as error:
-            self._refuse(error)
-
-    def _understood(self, message: Any) -> tuple[list[tuple[int, bytes]], str, Hello]:
-        """The frames of a message to us, and the hello of its sender, as text too."""
-        host, peer = self._host, self._peer
-        frames, hello = self._read(message, host.name, peer), message.headers[HELLO]
-        if frames[0][0] > host.expects(peer) + FARTHEST:
-            raise RemoteProtocolError(
-                f"frame {frames[0][0]} is farther ahead of {host.expects(peer)} than any link gets"
-            )
-        return frames, hello, _read_hello(hello)
-
-    async def _read_again(self, message: Any) -> tuple[list[tuple[int, bytes]], str, Hello] | None:
-        """What the broker has in place of a message that is refused, if that is better; otherwise the message
-        is dropped, at once or after it has come some more times (nats_rereading.py)."""
-        with contextlib.suppress(*FAILURES):
-            is_last = not self._seal.rereads or message.metadata.num_delivered >= OFTEN
-            with contextlib.suppress(RemoteProtocolError):
-                number = message.metadata.sequence.stream if self._seal.rereads else 0
-                if number and (kept := await message_at(self._jetstream, self._stream, number)) is not None:
-                    return self._understood(kept)
-            await (message.term() if is_last else message.nak())
-        return None
-
-    def _hand_over(self, frames: list[tuple[int, bytes]], message: Any, lives: Sequence[Life]) -> None:
-        host, peer = self._host, self._peer
-        if frames[-1][0] <= host.received(peer):  # its sender has not seen our receipt, if it is there at all
-            self._receipted = 0
-        self._in_hand[frames[0][0]] = _Arrived(frames[-1][0], frames, message, lives)
-        before = 0
-        while before < host.expects(peer):  # a node that has stopped takes nothing: then this ends
-            before = host.expects(peer)
-            self._hand_over_from(before)
-        self._look_for_gap()
-        self.durable()
-
-    def _refuse(self, error: RemoteProtocolError) -> None:
-        """Leave what is in hand unacknowledged, so that it comes again: the cause may be mended."""
-        self._in_hand.clear()
-        self._met = ""
-        self._host.disconnected(self._peer, False, str(error))
-
-    def _look_for_gap(self) -> None:
-        """Log a frame that later ones have waited for too long."""
-        now, expected = asyncio.get_running_loop().time(), self._host.expects(self._peer)
-        if not any(first > expected for first in self._in_hand):
-            self._awaited = None
-        elif self._awaited is None or self._awaited[0] != expected:
-            self._awaited = (expected, now)
-        elif now - self._awaited[1] > GAP_SECONDS:
-            self._host.disconnected(
-                self._peer,
-                False,
-                f"frame {expected} is missing, and later ones are here: the broker has lost it, or our "
-                "journal is an old copy. Restore what was lost, or join under a new name",
-            )
-
-    def _hand_over_from(self, expected: int) -> None:
-        """Give the node the frames of a message from the expected one on, if it is in hand."""
-        for first, each in self._in_hand.items():
-            if first <= expected <= each.last:
-                self._host.numbered_in(self._peer, each.lives)
-                self._host.arrived(self._peer, each.frames[expected - first :])
-                return
-        self._host.arrived(self._peer, [])
-
-    def durable(self) -> None:
-        self._journaled.set()
-
-    async def _acknowledge(self) -> None:
-        """Tell the broker what is journaled. If that is lost, the message comes again, and so does this."""
-        while True:
-            await self._journaled.wait()
-            self._journaled.clear()
-            number = self._host.received(self._peer)
-            if number > self._receipted and not await self._leave_receipt(number):
-                self._journaled.set()
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            for first in [first for first, each in self._in_hand.items() if each.last <= number]:
-                message = self._in_hand.pop(first).message
-                with contextlib.suppress(nats.errors.Error):
-                    await message.ack()
-
-    async def _leave_receipt(self, number: int) -> bool:
-        """Whether the broker keeps that we have journaled frames up to this number."""
-        me, peer, hello = self._host.name, self._peer, self._host.hello(self._peer)
-        receipt = Receipt(number, hello.incarnation, hello.knows, hello.heard)
-        try:
-            await self._receipts.publish(token(me), token(peer), receipt)
-            self._note_answer("receipt")
-        except (TimeoutError, OSError, nats.errors.Error) as error:
-            self._note_failure("receipt", error)
-            self._host.disconnected(peer, False, f"no receipt was stored: {reason(error)}")
-            return False
-        self._receipted = number
-        return True
-
-
-def receipts_of(stream: str) -> str:
-    """The stream of receipts beside a stream of links."""
-    return f"{stream}-receipts"
-
-
-def reason(error: Exception) -> str:
-    """In words; those that say nothing are mostly of time that has run out."""
-    if isinstance(error, TimeoutError):
-        return "the broker does not answer in time"
-    return str(error) or type(error).__name__
-
-
-async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel until they have ended: before Python 3.12 `wait_for`, which the client uses, can lose a
-    cancellation that comes together with a result."""
-    while pending := [task for task in tasks if not task.done()]:
-        for task in pending:
-            task.cancel()
-        await asyncio.wait(pending, timeout=0.1)
-
-
-def _read_batch(message: Any) -> list[tuple[int, bytes]]:
-    if HELLO not in (message.headers or {}):
-        raise RemoteProtocolError("a message on our subject is not one of ours")
-    frames = frames_in(message.data, MAX_FRAME)
-    if not frames or any(number != frames[0][0] + place for place, (number, _) in enumerate(frames)):
-        raise RemoteProtocolError("a message holds no consecutive frames")
-    return frames
-
-
-def _read_hello(text: str) -> Hello:
-    try:
-        return hello_from_json(json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise RemoteProtocolError(f"not a hello: {error}") from None
-
-
-def consumer_name(me: str, peer: str) -> str:
-    """The consumer of `me` for what comes from `peer`. Its name may hold less than a subject does."""
-    return f"{token(me)}-from-{token(peer)}".replace("%", "=")
-
-
-def token(name: str) -> str:
-    """Quote a name so that it is one token of a subject."""
-    return quote(name, safe="").replace(".", "%2E").replace("~", "%7E")

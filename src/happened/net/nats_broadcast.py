@@ -34,13 +34,13 @@ from ..core.errors import RemoteProtocolError
 from ..wire import packets
 from .link import Sendable
 from .medium import Claims, Run, Unclaimed, runs
-from .nats import (
+from .nats import NatsTransport
+from .nats_link import (
     BATCH_BYTES,
     PUBLISH_SECONDS,
     RETRY_SECONDS,
     WINDOW,
     Link,
-    NatsTransport,
     consumer_name,
     reason,
     token,

@@ -17,7 +17,6 @@ Leaves out secrecy: everybody in the group can read datagrams, also where links 
 """
 
 import asyncio
-import hmac
 import ipaddress
 import logging
 import socket
@@ -32,15 +31,15 @@ from .errors import NodeError
 from .identity import read_key
 from .link import Sendable
 from .lives import Life
-from .medium import Claims, Run, Unclaimed, runs
-from .signed import SIGNATURE_BYTES, Signer
+from .medium import Hearer, Run, Unclaimed, runs
+from .signed import Signer
 from .tcp import TcpTransport, split_address
 from .transport import Guard, Hello, Host, Shared
+from .udp_seal import Seal
 
 log = logging.getLogger("happened.node")
 
 FRAMES, BEACON = b"F", b"B"
-MAC_BYTES = 16
 INCARNATION_BYTES = 32
 AHEAD = 128
 """Link numbers beyond what a peer has acknowledged: about as many small datagrams as the buffer of a socket
@@ -146,63 +145,12 @@ class UdpMulticast:
         return hears, sends
 
 
-class Seal:
-    """Makes datagrams of one group authentic; without key and signatures it adds nothing and believes all."""
-
-    def __init__(self, key: bytes, group: tuple[str, int], signer: Signer | None = None) -> None:
-        context = f"happened medium {group[0]}:{group[1]}"
-        self._key = hmac.digest(key, context.encode(), "sha256") if key else b""
-        self._context, self._signer = context, signer
-        self._signature_bytes = SIGNATURE_BYTES if signer is not None else 0
-
-    @property
-    def size(self) -> int:
-        return self._signature_bytes + (MAC_BYTES if self._key else 0)
-
-    def close(self, data: bytes) -> bytes:
-        if self._signer is not None:
-            data += self._signer.sign(self._context, data)
-        return data + self._mac(data)
-
-    def open(self, datagram: bytes) -> tuple[bytes, bytes]:
-        """What was sealed, and its signature, which is yet to be checked; RemoteProtocolError if it was not
-        sealed with our key."""
-        data = datagram
-        if self._key:
-            data, mac = datagram[:-MAC_BYTES], datagram[-MAC_BYTES:]
-            if not hmac.compare_digest(mac, self._mac(data)):
-                raise RemoteProtocolError("a datagram that was not made with our key")
-        end = max(0, len(data) - self._signature_bytes)
-        return data[:end], data[end:]
-
-    def check(self, speaker: str, data: bytes, signature: bytes) -> None:
-        """Raise RemoteProtocolError unless, where nodes sign, the process `speaker` has signed this."""
-        if self._signer is not None:
-            self._signer.check(speaker, signature, self._context, data)
-
-    def _mac(self, data: bytes) -> bytes:
-        return hmac.digest(self._key, data, "sha256")[:MAC_BYTES] if self._key else b""
-
-
-class _Peer:
-    """What the medium knows of one peer."""
-
-    __slots__ = ("called", "calling", "claims", "early", "heard", "hears_us", "patience")
-
-    def __init__(self) -> None:
-        self.claims = Claims()
-        self.early: dict[int, bytes] = {}  # frames by link number, whose turn has not come
-        self.heard = self.hears_us = float("-inf")  # when its last beacon came, and the last that names us
-        self.calling = self.called = False  # our link to it, and its link to us
-        self.patience = 1.0  # how many times `repair` seconds it is given
-
-
 class MulticastTransport:
     """Links with a medium beside them: a transport for the node, and the host of the links."""
 
     def __init__(self, links: TcpTransport, medium: UdpMulticast, seal: Seal) -> None:
         self._links, self._medium, self._seal = links, medium, seal
-        self._peers: dict[str, _Peer] = {}
+        self._peers: dict[str, Hearer] = {}
         self._paused: set[str] = set()
         self._host: Host | None = None
         self._sockets: tuple[socket.socket, socket.socket] | None = None
@@ -243,7 +191,7 @@ class MulticastTransport:
         self._links.check_address(peer, address)
 
     def add_peer(self, peer: str, address: str) -> None:
-        self._peers.setdefault(peer, _Peer())
+        self._peers.setdefault(peer, Hearer())
         self._links.add_peer(peer, address)
 
     def remove_peer(self, peer: str) -> None:
@@ -426,7 +374,7 @@ class MulticastTransport:
             raise RemoteProtocolError(f"a beacon's sender is not a name: {error}") from error
         return name, reader.take(reader.number())
 
-    def _known(self, name: str, incarnation: bytes) -> _Peer | None:
+    def _known(self, name: str, incarnation: bytes) -> Hearer | None:
         """The peer that a datagram says it is from; None if it is our own, or nothing to us now."""
         peer = self._peers.get(name)
         if peer is None or not peer.called:
@@ -435,7 +383,7 @@ class MulticastTransport:
             raise RemoteProtocolError(f"a datagram of {name!r} with another journal than it has on its link")
         return peer
 
-    def _take_beacon(self, peer: _Peer, reader: Reader) -> None:
+    def _take_beacon(self, peer: Hearer, reader: Reader) -> None:
         now = asyncio.get_running_loop().time()
         if now - peer.heard > SILENT_BEATS * self._medium.beat:
             self._beat_soon()
@@ -445,7 +393,7 @@ class MulticastTransport:
             if reader.take(packets.TAG_BYTES) == ours:
                 peer.hears_us = peer.heard
 
-    def _take_packet(self, peer: _Peer, packet: packets.Packet) -> None:
+    def _take_packet(self, peer: Hearer, packet: packets.Packet) -> None:
         frames = packet.numbered(self.name)
         if not frames or packet.sender in self._paused:
             return
@@ -456,7 +404,7 @@ class MulticastTransport:
                 peer.early[number] = frame
         self._hand_over(packet.sender, peer)
 
-    def _hand_over(self, name: str, peer: _Peer) -> None:
+    def _hand_over(self, name: str, peer: Hearer) -> None:
         """Give the node the frames whose turn has come; forget those that came another way."""
         expected = self.host.expects(name)
         for number in [number for number in peer.early if number < expected]:
