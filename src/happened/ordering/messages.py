@@ -1,11 +1,19 @@
-"""What the messages of all protocols have in common, as parts to mix into their fields.
+"""What the messages of all protocols have in common.
 
-A message is a named tuple, for speed: `class RstMessage(_Fields, Application)`, fields first, so that a field
-takes precedence over what is said here.
+A message is a named tuple, for speed. Its class extends `Application` or `Control` and lists the fields that it
+adds to theirs:
+
+    class RstMessage(Application):     # sender, clock, n, dests, then
+        matrix: int
+        payload: bytes
+
+A field takes precedence over a property of the same name in a class that is extended.
 """
 
+import sys
+from collections import namedtuple
 from html import escape
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 from ..core.destinations import unpack
 from .machine import MessageKey, Unit
@@ -21,6 +29,37 @@ NOBODY: frozenset[int] = frozenset()
 NO_UNITS: frozenset[Unit] = frozenset()
 
 
+@dataclass_transform(frozen_default=True)
+class _Fields(type):
+    """Makes a class a named tuple of its annotated fields, after those of the classes that it extends."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "_Fields":
+        inherited = dict.fromkeys(field for base in bases for field in getattr(base, "_fields", ()))
+        defaults = {field: value for base in bases for field, value in getattr(base, "_field_defaults", {}).items()}
+        own = _annotated(namespace)
+        defaults |= {field: namespace.pop(field) for field in own if field in namespace}
+        fields = namedtuple(name, [*inherited, *own], defaults=defaults.values())  # type: ignore[misc]
+        return super().__new__(cls, name, (fields, *bases), namespace | {"__slots__": ()})
+
+
+def _annotated(namespace: dict[str, Any]) -> list[str]:
+    if sys.version_info < (3, 14):
+        return list(namespace.get("__annotations__", ()))
+    import annotationlib
+
+    annotate = annotationlib.get_annotate_from_class_namespace(namespace)
+    return list(annotationlib.call_annotate_function(annotate, annotationlib.Format.FORWARDREF) if annotate else ())
+
+
+class Record(tuple[Any, ...], metaclass=_Fields):
+    """A named tuple, as type checkers see it."""
+
+    if TYPE_CHECKING:
+        _fields: ClassVar[tuple[str, ...]]
+
+        def _replace(self, **changes: Any) -> Self: ...
+
+
 def _printed(message: Any) -> str:
     try:
         return described(message)
@@ -28,14 +67,11 @@ def _printed(message: Any) -> str:
         return tuple.__repr__(message)
 
 
-class Application:
-    """A message for an application: a part of those that have the fields sender, clock, n, dests, payload.
+class BareApplication(Record):
+    """A message for an application, with a sender, a clock, destinations and a payload in whatever fields.
 
-    It prints as the papers write it, M(0,1)→{1,2}; 5,1:{6}: the packed numbers in its fields tell nobody
-    anything.
+    It prints as the papers write it, M(0,1)→{1,2}; 5,1:{6}, because its packed numbers say nothing to a reader.
     """
-
-    __slots__ = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -89,21 +125,26 @@ class Application:
         return f"<code>{escape(repr(self))}</code><br><small>{cost}</small>"
 
 
-class Control:
-    """A message of the protocol to itself: a part of those that have a sender and a clock.
+class Application(BareApplication):
+    """A message for an application, with the usual fields first."""
+
+    sender: int
+    clock: int
+    n: int  # how many processes its sender knew
+    dests: int  # bit set
+
+
+class Control(Record):
+    """A message of the protocol to itself. A field `clock` names the application message that it is about.
 
     `str` is how stories tell of it: as the paper writes it, with its numbers, on one line.
     """
 
-    __slots__ = ()
+    sender: int
 
     def __str__(self) -> str:
         about = f" about {key_name((self.sender, self.clock))}" if self.clock else ""
         return f"{type(self).__name__} of {self.sender}{about}"
-
-    @property
-    def sender(self) -> int:
-        raise NotImplementedError
 
     @property
     def clock(self) -> int:

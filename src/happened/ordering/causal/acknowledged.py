@@ -57,15 +57,10 @@ class AcknowledgedMessage(_Unicast, Application):
         return 1 << self.receiver
 
 
-class _Acknowledgement(NamedTuple):
-    sender: int
-    clock: int
-
-
-class Acknowledgement(_Acknowledgement, Control):
+class Acknowledgement(Control):
     """The receiver of M(sender, clock) has it."""
 
-    __slots__ = ()
+    clock: int
 
     def __str__(self) -> str:
         return f"an acknowledgement of {key_name((self.sender, self.clock))}"
